@@ -1,0 +1,132 @@
+"""The values of one leg: what a session is given, what it used, how it ended.
+
+A *leg* is one fresh session on one phase. A *baton* is what one leg hands to the next. Nothing here does I/O.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one response or of many added up; the classes are billed differently and never overlap."""
+
+    input_tokens: int = 0
+    """Input that neither came from the cache nor was written to it."""
+    cache_read_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    output_tokens: int = 0
+    """All output, thinking included."""
+    thinking_tokens: int = 0
+    """The part of `output_tokens` that was thinking; 0 when not reported."""
+
+    def __add__(self, other: Self) -> Self:
+        """Add up class by class."""
+        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """Cache writes of both lifetimes."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything that was in the prompt."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def context_tokens(self) -> int:
+        """What the context holds after this response: prompt and output."""
+        return self.prompt_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    """JSON Schema of an object; `additionalProperties` is false and `required` is complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool; `input` has been parsed from complete JSON but not validated."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool answers. A failure is a result the model can act on, never an exception."""
+
+    text: str
+    is_error: bool = False
+    ends_session: bool = False
+    """The session stops at this tool boundary (hand_off, block, an accepted plan)."""
+    changed_paths: tuple[str, ...] | None = ()
+    """Repository-relative paths the tool wrote; None when unknown (a shell command)."""
+
+
+class SessionEnd(StrEnum):
+    """Why a session stopped answering. The first four are normal; the rest are stops or faults."""
+
+    FINISHED = "finished"
+    """The model ended its turn; whether the phase is done is the gate's question, not this one."""
+    ENDED_BY_TOOL = "ended_by_tool"
+    """A tool result with `ends_session`."""
+    HARD_LINE = "hard_line"
+    """The gauge reached its hard line; every pending call was answered."""
+    OVERFLOW = "overflow"
+    """The provider refused the prompt as too long, or stopped at the end of the window."""
+    STUCK = "stuck"
+    """The same calls with the same results, after a nudge."""
+    REFUSED = "refused"
+    """The model refused on policy grounds."""
+    TRUNCATED = "truncated"
+    """Cut at the output limit again and again."""
+    BUDGET = "budget"
+    """The next request could cross the spending cap."""
+    LIMIT = "limit"
+    """A usage limit whose reset is further away than relay is allowed to wait."""
+    API_FAILED = "api_failed"
+    """The API failed for longer than the retry budget, or permanently; not the session's fault."""
+    INTERRUPTED = "interrupted"
+    """The user or the system asked relay to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOutcome:
+    """How one advance of a session ended."""
+
+    end: SessionEnd
+    detail: str = ""
+    """One line for the user: the evidence, an error's text and request id."""
+    text: str = ""
+    """The model's last words in this advance; shown, never trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baton:
+    """What a leg hands to the next leg of its phase."""
+
+    done: tuple[str, ...] = ()
+    """Item ids claimed, with the evidence: ``1.2: tests pass``."""
+    open: tuple[str, ...] = ()
+    """Item ids still open."""
+    next_step: str = ""
+    learned: tuple[str, ...] = ()
+    """Decisions and findings, each with its reason."""
+    dead_ends: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Paths touched so far."""
+    gate: str = ""
+    """The last gate result, one paragraph; empty when the gate has not run."""
+    author: str = "relay"
+    """``model`` when the session called hand_off, ``relay`` when relay wrote it from its own log."""
