@@ -77,7 +77,7 @@ def parse_reset_at(text: str) -> ResetAt:
             tokens.append(_read_amount(amount))
         else:
             raise ValueError(f"found {text!r}; allowed: {RESET_AT_GRAMMAR}")
-    if not all(0 < part <= 100 for part in percents) or not all(tokens):
+    if not all(0 < part <= 100 for part in percents) or not all(tokens):  # noqa: PLR2004  # per cent
         raise ValueError(f"found {text!r}; allowed: above 0, at most 100%, such as {RESET_AT_GRAMMAR}")
     return ResetAt(text=text.strip(), percents=tuple(percents), tokens=tuple(tokens))
 

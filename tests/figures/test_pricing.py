@@ -1,0 +1,217 @@
+"""Prices, costs, caps and the fallback table of model limits."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.pricing import (
+    MODEL_LIMITS,
+    PRICES,
+    PRICES_SEEN,
+    Budget,
+    Price,
+    cost_usd,
+    find_limits,
+    find_price,
+    parse_prices,
+    worst_cost_usd,
+)
+from relay.session import Usage
+
+TODAY = date(2026, 11, 21)
+TOKENS = st.integers(0, 3_000_000)
+USAGES = st.builds(
+    Usage,
+    input_tokens=TOKENS,
+    cache_read_tokens=TOKENS,
+    cache_write_5m_tokens=TOKENS,
+    cache_write_1h_tokens=TOKENS,
+    output_tokens=TOKENS,
+)
+
+
+def get_price(model: str) -> Price:
+    price = find_price(model, at=TODAY)
+    assert price
+    return price
+
+
+@pytest.mark.parametrize(
+    ("model", "usd"),
+    [
+        ("claude-opus-5-5", (4, 20, 5, 8, 0.20)),
+        ("claude-sonnet-5-5", (2, 10, 2.5, 4, 0.10)),
+        ("claude-fable-5-1", (10, 50, 12.5, 20, 0.25)),
+        ("claude-haiku-4-5", (1, 5, 1.25, 2, 0.10)),
+        ("claude-opus-5", (5, 25, 6.25, 10, 0.50)),
+    ],
+)
+def test_the_table_holds_the_published_prices(model: str, usd: tuple[float, ...]) -> None:
+    rates = get_price(model).rates
+    assert (rates.input, rates.output, rates.write_5m, rates.write_1h, rates.read) == usd
+
+
+@pytest.mark.parametrize("price", PRICES, ids=lambda price: f"{price.model}@{price.effective}")
+def test_every_row_follows_the_provider_s_write_multiples(price: Price) -> None:
+    for rates in filter(None, (price.rates, price.long_rates)):
+        assert rates.write_5m == pytest.approx(1.25 * rates.input)
+        assert rates.write_1h == pytest.approx(2 * rates.input)
+        assert 0 < rates.read <= 0.1 * rates.input + 1e-9
+    assert price.effective <= PRICES_SEEN
+    assert price.source
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [
+        "claude-haiku-4-5",
+        "claude-haiku-4-5-20251001",
+        "claude-haiku-4-5@20251001",
+        "anthropic/claude-haiku-4-5",
+        "anthropic/claude-haiku-4.5",
+        "anthropic/claude-haiku-4-5-20251001",
+        "claude-haiku-4-5[1m]",
+        "Claude-Haiku-4-5-20251001[1m]",
+    ],
+)
+def test_other_spellings_of_a_model_have_its_price_and_limits(alias: str) -> None:
+    assert get_price(alias).model == "claude-haiku-4-5"
+    assert find_limits(alias) is MODEL_LIMITS["claude-haiku-4-5"]
+
+
+@pytest.mark.parametrize(
+    "model", ["", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5"]
+)
+def test_a_model_that_is_not_in_the_table_is_unknown(model: str) -> None:
+    assert find_price(model, at=TODAY) is None
+
+
+def test_a_price_holds_from_its_day_on() -> None:
+    before, after = (
+        find_price("claude-sonnet-5-5", at=day) for day in (date(2026, 10, 6), date(2026, 10, 7))
+    )
+    assert before
+    assert after
+    assert (before.rates.read, after.rates.read) == (0.20, 0.10)
+
+
+def test_a_wrong_clock_does_not_make_a_known_price_unknown() -> None:
+    assert find_price("claude-opus-5-5", at=date(1970, 1, 1)) is not None
+
+
+def test_every_class_is_billed_at_its_own_rate() -> None:
+    usage = Usage(
+        input_tokens=1_000_000, cache_read_tokens=1_000_000, cache_write_5m_tokens=1_000_000,
+        cache_write_1h_tokens=1_000_000, output_tokens=1_000_000, thinking_tokens=900_000,
+    )  # fmt: skip
+    assert cost_usd(usage, get_price("claude-opus-5-5")) == pytest.approx(4 + 0.2 + 5 + 8 + 20)
+
+
+def test_a_long_prompt_is_billed_whole_at_the_long_rate() -> None:
+    price = get_price("claude-haiku-5-5")
+    edge = Usage(input_tokens=20_000, cache_read_tokens=80_000, output_tokens=1_000)
+    over = Usage(input_tokens=20_001, cache_read_tokens=80_000, output_tokens=1_000)
+    assert cost_usd(edge, price) == pytest.approx(0.002 + 0.0008 + 0.0005)
+    assert cost_usd(over, price) == pytest.approx(0.0100005 + 0.004 + 0.0025)
+
+
+@given(USAGES, st.sampled_from(PRICES), st.integers(0, 10_000), st.integers(0, 10_000))
+def test_no_response_costs_more_than_its_worst_case(usage: Usage, price: Price, more: int, room: int) -> None:
+    worst = worst_cost_usd(usage.prompt_tokens + more, usage.output_tokens + room, price)
+    assert cost_usd(usage, price) <= worst + 1e-9
+
+
+def test_a_user_s_price_wins_and_follows_the_usual_multiples() -> None:
+    own = parse_prices(
+        {"house-model": {"input": 1, "output": 2}, "claude-opus-5": {"input": 1, "output": 1, "read": 1}}
+    )
+    price = find_price("house-model", at=TODAY, overrides=own)
+    assert price
+    assert (price.rates.write_5m, price.rates.write_1h) == (1.25, 2)
+    assert price.rates.read == pytest.approx(0.1)
+    other = find_price("anthropic/claude-opus-5", at=TODAY, overrides=own)
+    assert other
+    assert other.rates.read == 1
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None,
+        3,
+        {},
+        {"input": 1},
+        {"input": 1, "output": -1},
+        {"input": True, "output": 1},
+        {"input": "1", "output": 1},
+        {"input": float("nan"), "output": 1},
+        {"input": float("inf"), "output": 1},
+        {"input": 1, "output": 1, "cached": 1},
+    ],
+)
+def test_a_price_of_another_form_is_refused_by_name(row: object) -> None:
+    with pytest.raises(ValueError, match=r"^m: found .* allowed: input, output"):
+        parse_prices({"m": row})
+
+
+def test_a_request_that_could_cross_the_cap_is_stopped_before_it_is_sent() -> None:
+    budget = Budget(run_cap_usd=20.0).charge(19.5, 1_000)
+    assert budget.check(0.5, 10) is None
+    assert budget.check(0.51, 10) == (
+        "the next request may cost 0.51 USD; 19.50 of the run's cap of 20.00 USD are spent"
+    )
+
+
+def test_a_phase_has_its_own_cap_and_starts_anew() -> None:
+    budget = Budget(run_cap_usd=20.0, phase_cap_usd=2.0).charge(1.9, 10)
+    assert "phase's cap of 2.00" in str(budget.check(0.2, 10))
+    assert budget.open_phase().check(0.2, 10) is None
+    assert "phase's cap" in str(budget.open_phase(1.95).check(0.2, 10))
+
+
+def test_a_token_cap_counts_prompt_and_output() -> None:
+    budget = Budget(run_cap_usd=None, token_cap=1_000).charge(None, 900)
+    assert budget.check(None, 100) is None
+    assert budget.check(None, 101) == "the next request may use 101 tokens; 900 of the cap of 1,000 are used"
+    assert "unknown" in str(budget.charge(None, None).check(None, 1))
+
+
+def test_an_unknown_price_stops_a_run_that_only_has_a_money_cap() -> None:
+    budget = Budget(run_cap_usd=20.0)
+    assert "the model's price is unknown" in str(budget.check(None, 1))
+    assert "what the run has cost so far is unknown" in str(budget.charge(None, 5).check(0.1, 1))
+    assert Budget(run_cap_usd=20.0, token_cap=10).check(None, 1) is None
+    assert Budget(run_cap_usd=None).check(None, 10**9) is None
+
+
+@given(st.lists(st.floats(0, 5)), st.floats(0, 5), st.floats(0.1, 20))
+def test_what_passes_the_check_never_crosses_the_cap(spent: list[float], worst: float, cap: float) -> None:
+    budget = Budget(run_cap_usd=cap)
+    for usd in spent:
+        if budget.check(usd, 0) is None:
+            budget = budget.charge(usd, 0)
+    assert budget.run_usd is not None
+    assert budget.run_usd <= cap
+    assert (budget.check(worst, 0) is None) == (budget.run_usd + worst <= cap)
+
+
+def test_limits_say_what_the_documents_say() -> None:
+    opus, sonnet, haiku = (find_limits(m) for m in ("claude-opus-5-5", "claude-sonnet-5", "claude-haiku-4-5"))
+    assert opus
+    assert sonnet
+    assert haiku
+    assert (opus.window_tokens, opus.max_output_tokens, opus.min_cacheable_tokens) == (
+        1_000_000,
+        128_000,
+        512,
+    )
+    assert (opus.system_messages, opus.adaptive_thinking, opus.default_effort) == (True, True, "medium")
+    assert not sonnet.system_messages
+    assert (haiku.window_tokens, haiku.max_output_tokens, haiku.adaptive_thinking) == (200_000, 64_000, False)
+    assert find_limits("house-model") is None
+
+
+def test_every_priced_model_has_limits() -> None:
+    assert {price.model for price in PRICES} == set(MODEL_LIMITS)
