@@ -1,0 +1,118 @@
+"""Signals as flags, and the only way relay waits.
+
+Handlers set a flag and wake a pipe; they never raise, except inside `Interrupts.interruptible`, which wraps a
+blocking read that has no other way to end. So an interrupt can never fall between "a tool ran" and "it was recorded".
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from types import FrameType
+
+
+class Urgency(IntEnum):
+    """How soon the run should stop."""
+
+    NONE = 0
+    FINISH_TURN = 1
+    """Let the running tool finish, record its answer, hand off."""
+    NOW = 2
+    """Kill what runs; the next run recovers."""
+
+
+class Interrupted(BaseException):
+    """Raised inside `Interrupts.interruptible` only; not an error, so not an Exception."""
+
+
+class Interrupts:
+    """What the user or the system asked for while a run is going on.
+
+    Args:
+        sleep: Waits for the given seconds and is used instead of the wakeable wait; for tests that must not sleep.
+    """
+
+    def __init__(self, *, sleep: Callable[[float], None] | None = None) -> None:
+        self._urgency = Urgency.NONE
+        self._region = False
+        self._sleep = sleep
+        self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    @property
+    def finish_turn(self) -> bool:
+        """Whether no further request should be sent."""
+        return self._urgency >= Urgency.FINISH_TURN
+
+    @property
+    def stop_now(self) -> bool:
+        """Whether running work should be killed."""
+        return self._urgency >= Urgency.NOW
+
+    def request(self, urgency: Urgency) -> None:
+        """Ask for a stop; never lowers what was asked for before."""
+        self._urgency = max(self._urgency, urgency)
+        try:
+            os.write(self._write_fd, b"!")
+        except BlockingIOError:
+            return  # the pipe is full of earlier wake-ups: whoever waits will wake
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, and return early with True when a stop is asked for."""
+        if self._sleep is not None:
+            self._sleep(seconds)
+            return self.finish_turn
+        deadline = time.monotonic() + seconds
+        while not self.finish_turn and (left := deadline - time.monotonic()) > 0:
+            select.select([self._read_fd], [], [], left)
+        return self.finish_turn
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let `Urgency.NOW` raise `Interrupted` in the body; for blocking reads of a stream."""
+        self._region = True
+        try:
+            if self.stop_now:
+                raise Interrupted
+            yield
+        finally:
+            self._region = False
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handle SIGINT (once: finish the turn, twice: now), SIGTERM (now) and SIGHUP (finish the turn)."""
+        handlers = {
+            signal.SIGINT: self._on_interrupt,
+            signal.SIGTERM: self._on_terminate,
+            signal.SIGHUP: self._on_hang_up,
+        }
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            del handlers[signal.SIGHUP]  # started under nohup
+        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def close(self) -> None:
+        """Close the wake-up pipe."""
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+    def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self._ask(Urgency.NOW if self.finish_turn else Urgency.FINISH_TURN)
+
+    def _on_terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self._ask(Urgency.NOW)
+
+    def _on_hang_up(self, _number: int, _frame: FrameType | None) -> None:
+        self._ask(Urgency.FINISH_TURN)
+
+    def _ask(self, urgency: Urgency) -> None:
+        self.request(urgency)
+        if self._region and self.stop_now:
+            self._region = False
+            raise Interrupted

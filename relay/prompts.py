@@ -1,0 +1,125 @@
+"""What the model is told: the only reader of `templates/prompts/`.
+
+The system text is the same for every leg of a run, so that a fresh session starts on a warm cache; everything that
+changes stands in the first message.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from string import Template
+
+from relay.plan.model import Phase, Plan
+from relay.session import Baton
+from relay.shipped import find_shipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseBriefing:
+    """What a fresh session is told about its phase."""
+
+    plan: Plan
+    phase: Phase
+    plan_path: str
+    environment: tuple[str, ...]
+    """One fact per line: sandbox, network, branch."""
+    claimed: tuple[str, ...]
+    """Items that earlier legs of this phase ticked but that are not committed yet."""
+    baton: Baton | None
+    interruption: str
+    """What an interrupted leg left behind; empty when there was none."""
+    baseline: str
+    """Verify commands that were red before the phase; empty when all were green or there are none."""
+    ledger: str
+    """Ledger snapshot within its token budget; may be empty."""
+    stale: tuple[str, ...] = ()
+    """Files the phase names that are gone or changed since the plan was made."""
+
+
+@cache
+def _load(name: str) -> str:
+    return (find_shipped("templates") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def render_runner_system(rules: str) -> str:
+    """Return role, protocol and the repository's rules."""
+    return _with_rules(_load("runner"), rules)
+
+
+def render_planner_system(rules: str, *, line_tokens: int) -> str:
+    """Return the planner's role and the repository's rules; `line_tokens` is the reset line of a session."""
+    return _with_rules(Template(_load("planner")).substitute(line_tokens=f"{line_tokens:,}"), rules)
+
+
+def render_soft_notice(fill_tokens: int, line_tokens: int) -> str:
+    """Return what the model is told when the fill passes the soft line."""
+    return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+
+
+def render_reminder(items: Sequence[str]) -> str:
+    """Return the one reminder a session gets when it stops with open items."""
+    return Template(_load("reminder")).substitute(items=", ".join(items)).strip()
+
+
+def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
+    """Return what goes back to the session when the gate is red."""
+    return Template(_load("gate_red")).substitute(report=report, attempt=attempt, attempts=attempts).strip()
+
+
+def render_phase_message(briefing: PhaseBriefing) -> str:
+    """Return the first message of a leg."""
+    plan, phase = briefing.plan, briefing.phase
+    sections = [
+        ("Environment", "\n".join(briefing.environment)),
+        ("The plan so far", _render_outline(plan, phase, briefing.plan_path)),
+        ("Your phase", plan.text[phase.start : phase.end].strip()),
+        ("Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
+        ("Red before this phase", briefing.baseline),
+        ("Changed since the plan was made", "\n".join(briefing.stale)),
+        ("What is known (ledger)", briefing.ledger),
+        ("From the session before you", _render_baton(briefing.baton) if briefing.baton else ""),
+        ("Interrupted work", briefing.interruption),
+    ]
+    body = "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
+    return f"{body}\n\nCarry out phase {phase.id} now."
+
+
+def _with_rules(text: str, rules: str) -> str:
+    if not rules:
+        return text.strip()
+    return f"{text.strip()}\n\n# Rules of this repository\n\n{rules.strip()}"
+
+
+def _render_outline(plan: Plan, current: Phase, plan_path: str) -> str:
+    goal = plan.preamble.strip()
+    lines = [f"Plan of record: {plan_path}"]
+    for phase in plan.phases:
+        state = "you are here" if phase.id == current.id else "done" if phase.done else "later"
+        lines.append(f"- phase {phase.id} — {phase.title} ({state})")
+    return "\n".join([goal, "", *lines] if goal else lines)
+
+
+def _render_item_ids(phase: Phase, claimed: Sequence[str]) -> list[str]:
+    states = {True: "done", False: "open"}
+    return [
+        f"{item.id} ({'ticked by an earlier session, not committed yet' if item.id in claimed else states[item.done]})"
+        f" {item.text[:120]}"
+        for item in phase.items
+    ]
+
+
+def _render_baton(baton: Baton) -> str:
+    parts = [
+        ("Ticked", baton.done),
+        ("Still open", baton.open),
+        ("Next step", (baton.next_step,) if baton.next_step else ()),
+        ("Decisions and findings", baton.learned),
+        ("Dead ends", baton.dead_ends),
+        ("Files touched", baton.files),
+        ("Last gate", (baton.gate,) if baton.gate else ()),
+    ]
+    lines = [f"(written by {'the session itself' if baton.author == 'model' else 'relay from its own log'})"]
+    for title, entries in parts:
+        if entries:
+            lines += [f"{title}:", *(f"- {entry}" for entry in entries)]
+    return "\n".join(lines)

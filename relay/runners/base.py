@@ -1,0 +1,83 @@
+"""What the loop and the planner require of whoever runs a session.
+
+A runner turns a prompt into work. It owns the conversation, its retries and its gauge; it never touches git, ticks a
+box or decides that a phase is done.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from relay.gauge import ResetAt
+from relay.pricing import Price
+from relay.session import SessionOutcome, ToolCall, ToolResult, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """Everything a fresh session is made of."""
+
+    session_id: str
+    model: str
+    system: str
+    """Role, protocol and rules; identical for every leg of a run so that a fresh session starts on a warm cache."""
+    tools: tuple[ToolSpec, ...]
+    run_tool: Callable[[ToolCall], ToolResult]
+    """Runs one call to its end. Must not raise for what a model or a command can do."""
+    reset_at: ResetAt
+    """Where the soft line lies."""
+    render_soft_notice: Callable[[int, int], str]
+    """Given fill and soft line in tokens: what the model is told once when the fill passes that line."""
+    check_budget: Callable[[int, int], str | None]
+    """Given the most prompt and output tokens the next request can cost: why it must not be sent, or None."""
+    price: Price | None
+    """None when the model's price is unknown; costs are then unknown, not zero."""
+    max_output_tokens: int | None = None
+    """Output limit of a request; None for the runner's default. Raised once when an answer is cut."""
+    effort: str | None = None
+    """None for the model's default."""
+    long_cache: bool = False
+    """Ask for the one-hour cache: worth its dearer writes when gates or commands run for minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What an endpoint says of a model, or the dated table where it says nothing."""
+
+    id: str
+    window_tokens: int
+    max_output_tokens: int
+    rehearsed: bool
+    """The endpoint is a rehearsal server: a script plays the model."""
+    source: str
+    """``models api`` or ``table <date>``."""
+
+
+class Session(Protocol):
+    """One conversation.
+
+    Contract:
+        `advance` never raises for anything a model, an endpoint or a tool does; it returns a `SessionOutcome`.
+        Usage is observed before the content of an answer is looked at. A tool runs only on a complete answer whose
+        stop reason is ``tool_use``, and every call gets exactly one result. History is append-only.
+        After any end but FINISHED or ENDED_BY_TOOL a further `advance` may be refused with the same end.
+    """
+
+    def advance(self, message: str) -> SessionOutcome:
+        """Say something to the model and work until it stops or must be stopped."""
+
+
+class Runner(Protocol):
+    """Starts sessions.
+
+    Contract:
+        `open_session` sends nothing. `get_model` may ask the endpoint once per model and raises `RunnerError` when no
+        session could ever be started: no key, key refused, unknown model, endpoint unreachable.
+    """
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return window and limits of a model."""
+
+    def open_session(self, spec: SessionSpec) -> AbstractContextManager[Session]:
+        """Return a fresh session."""

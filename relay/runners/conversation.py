@@ -1,0 +1,229 @@
+"""A session over a messages endpoint: ask, look at the gauge, run tools, ask again.
+
+The loop is the same for every end: an answer is accounted for, then handled by its stop reason. It never raises for
+what a model or an endpoint does.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from relay.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
+from relay.gauge import Zone
+from relay.interrupts import Interrupted
+from relay.pricing import find_limits
+from relay.runners.answers import Answer
+from relay.runners.base import ModelInfo, SessionSpec
+from relay.runners.exchange import Exchange, Line
+from relay.runners.stuck import LoopDetector
+from relay.session import SessionEnd, SessionOutcome, ToolCall, ToolResult
+
+MAX_CUT_ANSWERS = 2
+"""Answers in a row that may be cut at the model's own output limit before the session ends."""
+
+_NUDGE = (
+    "relay: you have made the same calls with the same results three times and nothing changed in between. "
+    "Do something else, or call block with what stands in the way."
+)
+_CUT = "Not executed: the answer was cut at the output limit. Write long files in several smaller steps."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRunner:
+    """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`."""
+
+    line: Line
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return window and limits of a model."""
+        return self.line.api.get_model(model)
+
+    @contextmanager
+    def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
+        """Return a fresh session; nothing is sent yet."""
+        yield Conversation(self.line, spec, self.get_model(spec.model))
+
+
+class Conversation:
+    """One session; a `relay.runners.base.Session`."""
+
+    def __init__(self, line: Line, spec: SessionSpec, model: ModelInfo) -> None:
+        self._line = line
+        self._spec = spec
+        self._exchange = Exchange(line, spec, model)
+        self._history = self._exchange.history
+        self._stuck = LoopDetector()
+        self._cut_answers = 0
+        self._noticed = self._nudged = False
+
+    def advance(self, message: str) -> SessionOutcome:
+        """Say something to the model and work until it stops or must be stopped."""
+        self._say(message)
+        outcome = None
+        while outcome is None:
+            outcome = self._check_before_request() or self._step()
+        return outcome
+
+    def _step(self) -> SessionOutcome | None:
+        try:
+            answer = self._exchange.ask()
+        except Interrupted:
+            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped while waiting for an answer")
+        return self._handle(answer) if isinstance(answer, Answer) else answer
+
+    def _check_before_request(self) -> SessionOutcome | None:
+        if self._line.interrupts.finish_turn:
+            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="asked to stop")
+        gauge = self._exchange.gauge
+        if gauge.zone is Zone.HARD:
+            return self._cross_hard_line()
+        if why := self._spec.check_budget(gauge.least_tokens, self._exchange.max_output_tokens):
+            return SessionOutcome(end=SessionEnd.BUDGET, detail=why)
+        return None
+
+    def _handle(self, answer: Answer) -> SessionOutcome | None:
+        """Act on a complete answer; None means: go on."""
+        if answer.stop_reason == "max_tokens":
+            return self._handle_cut(answer)
+        self._cut_answers = 0
+        match answer.stop_reason:
+            case "tool_use":
+                return self._run_tools(answer)
+            case "pause_turn":
+                self._history.add_answer(answer.content)
+                return None
+            case "end_turn" | "stop_sequence":
+                return self._finish(answer)
+            case "refusal":
+                words = (
+                    answer.stop_details.get("explanation") or answer.stop_details.get("category") or "no reason given"
+                )
+                return SessionOutcome(end=SessionEnd.REFUSED, detail=f"the model refused: {words}", text=answer.text)
+            case "model_context_window_exceeded":
+                return SessionOutcome(end=SessionEnd.OVERFLOW, detail="the model's window is full", text=answer.text)
+            case reason:
+                words = f"the answer ended with {reason!r}, which relay does not know; nothing of it was run"
+                return SessionOutcome(end=SessionEnd.API_FAILED, detail=words)
+
+    def _finish(self, answer: Answer) -> SessionOutcome:
+        if answer.content:
+            self._history.add_answer(answer.content)
+            self._answer_unrun(answer, "Not executed: the turn had ended.")
+        return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
+
+    def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
+        """Ask again with more room once; after that keep what is whole, run nothing and say so."""
+        if self._exchange.raise_output_limit():
+            limit = self._exchange.max_output_tokens
+            self._line.observe(
+                Noticed(text=f"an answer was cut at its output limit; asked again with {limit:,} tokens")
+            )
+            return None
+        self._cut_answers += 1
+        if self._cut_answers >= MAX_CUT_ANSWERS or not answer.content:
+            words = f"cut at the model's output limit of {self._exchange.max_output_tokens:,} tokens"
+            return SessionOutcome(end=SessionEnd.TRUNCATED, detail=words, text=answer.text)
+        self._history.add_answer(answer.content)
+        if not self._answer_unrun(answer, _CUT):
+            self._say(_CUT)
+        return None
+
+    def _answer_unrun(self, answer: Answer, words: str) -> bool:
+        """Answer calls that are not run, because every call must be answered; False when there are none."""
+        ids = [block["id"] for block in answer.content if block.get("type") == "tool_use"]
+        if ids:
+            self._add_results([(call_id, ToolResult(text=words, is_error=True)) for call_id in ids])
+        return bool(ids)
+
+    def _run_tools(self, answer: Answer) -> SessionOutcome | None:
+        self._history.add_answer(answer.content)
+        blocks = [block for block in answer.content if block.get("type") == "tool_use"]
+        if not blocks:
+            self._say("relay: you stopped to use a tool but called none. Go on.")
+            return None
+        pairs: list[tuple[ToolCall, ToolResult]] = []
+        for block in blocks:
+            ended = any(result.ends_session for _, result in pairs)
+            pairs.append(self._run_block(block, answer, ended=ended))
+        self._add_results([(call.id, result) for call, result in pairs])
+        if any(result.ends_session for _, result in pairs):
+            return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
+        return self._look_at_gauge() or self._look_for_loop(pairs)
+
+    def _run_block(self, block: dict[str, Any], answer: Answer, *, ended: bool) -> tuple[ToolCall, ToolResult]:
+        call = ToolCall(id=block["id"], name=block["name"], input=block["input"])
+        if ended or self._line.interrupts.stop_now:
+            return call, ToolResult(text="Not executed: the session has ended.", is_error=True)
+        if why := answer.broken_calls.get(call.id):
+            return call, ToolResult(text=f"Not executed: {why}.", is_error=True)
+        return call, self._run_tool(call)
+
+    def _run_tool(self, call: ToolCall) -> ToolResult:
+        started = self._line.clock()
+        self._line.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
+        result = self._spec.run_tool(call)
+        self._line.observe(
+            ToolFinished(
+                call_id=call.id,
+                name=call.name,
+                is_error=result.is_error,
+                result_chars=len(result.text),
+                result_sha256=hashlib.sha256(result.text.encode("utf-8", "surrogatepass")).hexdigest(),
+                duration_s=self._line.clock() - started,
+                changed_paths=result.changed_paths,
+            )
+        )
+        return result
+
+    def _say(self, text: str) -> None:
+        self._history.say(text)
+        self._exchange.append(text)
+
+    def _notify(self, text: str) -> None:
+        limits = find_limits(self._spec.model)
+        self._history.notify(text, as_system=limits is not None and limits.system_messages)
+        self._exchange.append(text)
+
+    def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
+        self._history.add_results(results)
+        self._exchange.append(*(result.text for _, result in results))
+
+    def _look_at_gauge(self) -> SessionOutcome | None:
+        """After tool results: the hard line stops, the soft line is told once."""
+        gauge = self._exchange.gauge
+        if gauge.zone is Zone.HARD:
+            return self._cross_hard_line()
+        if gauge.zone is Zone.SOFT and not self._noticed:
+            self._noticed = True
+            self._observe_line("soft", gauge.soft_tokens)
+            self._notify(self._spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
+        return None
+
+    def _cross_hard_line(self) -> SessionOutcome:
+        gauge = self._exchange.gauge
+        self._observe_line("hard", gauge.hard_tokens)
+        words = f"{gauge.least_tokens:,} tokens in context, the hard line is {gauge.hard_tokens:,}"
+        return SessionOutcome(end=SessionEnd.HARD_LINE, detail=words)
+
+    def _observe_line(self, line: str, line_tokens: int) -> None:
+        fill = self._exchange.gauge.least_tokens
+        self._line.observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
+
+    def _look_for_loop(self, pairs: Sequence[tuple[ToolCall, ToolResult]]) -> SessionOutcome | None:
+        if not self._stuck.is_stuck(pairs):
+            return None
+        if self._nudged:
+            names = ", ".join(dict.fromkeys(call.name for call, _ in pairs))
+            return SessionOutcome(end=SessionEnd.STUCK, detail=f"the same calls with the same results again ({names})")
+        self._nudged = True
+        self._stuck.forget()
+        self._notify(_NUDGE)
+        return None
+
+
+def _summarise(call: ToolCall) -> str:
+    """One line that tells a person what the call is about: its first text argument."""
+    words = next((value for value in call.input.values() if isinstance(value, str)), "")
+    return " ".join(words.split())[:200]

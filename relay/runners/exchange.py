@@ -1,0 +1,179 @@
+"""One question and its answer: rendering the request, waiting, retrying, and accounting before anything is used."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relay.events import Observe, RequestStarted, ResponseReceived, RetryScheduled, TextShown
+from relay.gauge import Gauge, estimate_tokens, open_gauge
+from relay.interrupts import Interrupts
+from relay.pricing import cost_usd, find_limits
+from relay.runners.answers import Answer
+from relay.runners.base import ModelInfo, SessionSpec
+from relay.runners.cache import CacheWatch
+from relay.runners.faults import Fault, FaultKind, find_wait_s
+from relay.runners.history import History
+from relay.session import SessionEnd, SessionOutcome, Usage
+
+DEFAULT_OUTPUT_TOKENS = 32_000
+"""First output limit of a request; an answer that is cut is asked for again with the model's own limit."""
+
+_NO_RETRY = {
+    FaultKind.OVERFLOW: SessionEnd.OVERFLOW,
+    FaultKind.REQUEST: SessionEnd.API_FAILED,
+    FaultKind.USER: SessionEnd.API_FAILED,
+}
+
+
+class Api(Protocol):
+    """The endpoint as a session needs it; `relay.runners.api.MessagesApi` is the real one."""
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return window and limits."""
+
+    def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
+        """Send one request. Contract: raises only `Interrupted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """How an exchange reaches its endpoint and its observers, and how long it may try."""
+
+    api: Api
+    observe: Observe
+    interrupts: Interrupts
+    max_wait_s: float
+    """Longest time to keep trying one request; a reset further away ends the session."""
+    clock: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+
+
+class Exchange:
+    """The conversation's history and gauge, and the way to the endpoint."""
+
+    def __init__(self, line: Line, spec: SessionSpec, model: ModelInfo) -> None:
+        self.history = History()
+        self._line = line
+        self._spec = spec
+        self._model = model
+        self._cache = CacheWatch()
+        self._ttl = {"ttl": "1h"} if spec.long_cache else {}
+        self._turn = 0
+        self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
+        self.gauge: Gauge = open_gauge(
+            window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=self.max_output_tokens
+        ).append(_estimate_prefix(spec))
+
+    def append(self, *texts: str) -> None:
+        """Count text that was appended to the history."""
+        for text in texts:
+            self.gauge = self.gauge.append(estimate_tokens(text))
+
+    def raise_output_limit(self) -> bool:
+        """Allow answers as long as the model can give; False when they were allowed already."""
+        raised = self.max_output_tokens < self._model.max_output_tokens
+        self.max_output_tokens = self._model.max_output_tokens
+        return raised
+
+    def ask(self) -> Answer | SessionOutcome:
+        """Send the conversation until there is an answer or no point in trying again.
+
+        Raises:
+            Interrupted: The user asked to stop now.
+        """
+        self._turn += 1
+        self._line.observe(RequestStarted(turn=self._turn))
+        deadline, attempt = self._line.clock() + self._line.max_wait_s, 0
+        while True:
+            started = self._line.clock()
+            result = self._line.api.send(self._render_request(), on_block=self._show)
+            duration_s = self._line.clock() - started
+            if isinstance(result, Answer):
+                self._account(result, duration_s)
+                return result
+            if result.usage is not None:
+                self._emit(self._spec.model, result.usage, "cut", duration_s)
+            attempt += 1
+            if outcome := self._wait_after(result, attempt, deadline):
+                return outcome
+
+    def _render_request(self) -> dict[str, Any]:
+        control = {"type": "ephemeral", **self._ttl}
+        request: dict[str, Any] = {
+            "model": self._spec.model,
+            "max_tokens": self.max_output_tokens,
+            "system": [{"type": "text", "text": self._spec.system, "cache_control": control}],
+            "tools": [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+                for tool in self._spec.tools
+            ],
+            "messages": self.history.render(self._ttl),
+            "cache_control": control,
+        }
+        limits = find_limits(self._spec.model)
+        if limits is not None and limits.adaptive_thinking:
+            request["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if self._spec.effort is not None:
+            request["output_config"] = {"effort": self._spec.effort}
+        return request
+
+    def _account(self, answer: Answer, duration_s: float) -> None:
+        """Measure and observe an answer before anything of it is used."""
+        self.gauge = self.gauge.measure(answer.usage)
+        if answer.usage is None:
+            self.append(json.dumps(answer.content, default=str))
+        self._emit(answer.model, answer.usage, answer.stop_reason, duration_s)
+        self.history.note_cached()
+        broken = self._cache.check(
+            answer.usage,
+            system=self._spec.system,
+            tools=self._spec.tools,
+            model=answer.model,
+            at=self._line.clock(),
+        )
+        if broken is not None:
+            self._line.observe(broken)
+
+    def _emit(self, model: str, usage: Usage | None, stop_reason: str, duration_s: float) -> None:
+        price = self._spec.price
+        self._line.observe(
+            ResponseReceived(
+                turn=self._turn,
+                model=model,
+                usage=usage,
+                cost_usd=None if usage is None or price is None else cost_usd(usage, price),
+                fill_tokens=self.gauge.fill_tokens,
+                soft_tokens=self.gauge.soft_tokens,
+                hard_tokens=self.gauge.hard_tokens,
+                window_tokens=self.gauge.window_tokens,
+                stop_reason=stop_reason,
+                duration_s=duration_s,
+            )
+        )
+
+    def _wait_after(self, fault: Fault, attempt: int, deadline: float) -> SessionOutcome | None:
+        """Wait before the next try, or say why there is none."""
+        if fault.kind in _NO_RETRY:
+            return SessionOutcome(end=_NO_RETRY[fault.kind], detail=fault.message)
+        wait_s = find_wait_s(fault, attempt=attempt, jitter=self._line.jitter())
+        if self._line.clock() + wait_s > deadline:
+            end = SessionEnd.LIMIT if fault.kind is FaultKind.LIMIT else SessionEnd.API_FAILED
+            words = f"{fault.message}; tried {attempt} time(s) and the next try, in {wait_s:.0f} s, would be past max_wait_s"
+            return SessionOutcome(end=end, detail=words)
+        self._line.observe(RetryScheduled(attempt=attempt, wait_s=wait_s, reason=fault.message))
+        if self._line.interrupts.wait(wait_s):
+            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped while waiting for the API")
+        return None
+
+    def _show(self, block: Mapping[str, Any]) -> None:
+        text = block.get("text") if block.get("type") == "text" else block.get("thinking")
+        if isinstance(text, str) and text.strip():
+            self._line.observe(TextShown(text=text, thinking=block["type"] == "thinking"))
+
+
+def _estimate_prefix(spec: SessionSpec) -> int:
+    tools = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in spec.tools], default=str)
+    return estimate_tokens(spec.system) + estimate_tokens(tools, json=True)

@@ -1,0 +1,96 @@
+"""The conversation as the API wants it: append-only, every call answered, markers placed at request time.
+
+`system` and `tools` never change within a session and earlier messages are never rewritten: models that preserve
+thinking refuse a conversation whose past has changed. Only cache markers move, on copies made for one request.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from relay.session import ToolResult
+
+Block = dict[str, Any]
+Message = dict[str, Any]
+
+LOOK_BACK_BLOCKS = 20
+"""How far the cache looks back from a marker, the marked block included. Source: prompt-caching docs, 2026-08."""
+
+
+class History:
+    """The messages of one session."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._cached_blocks = 0
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All messages so far; not to be changed."""
+        return self._messages
+
+    def say(self, text: str) -> None:
+        """Append something that relay says to the model."""
+        self._messages.append({"role": "user", "content": [{"type": "text", "text": text}]})
+
+    def notify(self, text: str, *, as_system: bool) -> None:
+        """Append a notice after tool results.
+
+        Args:
+            text: The notice.
+            as_system: Whether the model takes ``system`` messages in mid-conversation; else it is user text.
+        """
+        block: Block = {"type": "text", "text": text}
+        if as_system:
+            self._messages.append({"role": "system", "content": [block]})
+        elif self._messages[-1]["role"] == "user":
+            self._messages[-1]["content"].append(block)  # not yet sent: still the same turn
+        else:
+            self._messages.append({"role": "user", "content": [block]})
+
+    def add_answer(self, content: Iterable[Block]) -> None:
+        """Append what the model answered, blocks untouched."""
+        self._messages.append({"role": "assistant", "content": list(content)})
+
+    def add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
+        """Append the results of all calls of the last answer, in call order, in one message."""
+        blocks = [
+            {"type": "tool_result", "tool_use_id": call_id, "content": result.text or "(no output)"}
+            | ({"is_error": True} if result.is_error else {})
+            for call_id, result in results
+        ]
+        self._messages.append({"role": "user", "content": blocks})
+
+    def render(self, ttl: Mapping[str, str]) -> list[Message]:
+        """Return the messages for a request.
+
+        The endpoint marks the last block by itself. Where more blocks than its look-back were added since the last
+        request, one more marker goes within reach of what was cached then.
+
+        Args:
+            ttl: The ``ttl`` field of this session's cache markers; empty for the default.
+        """
+        total = sum(len(message["content"]) for message in self._messages)
+        reach = self._cached_blocks + LOOK_BACK_BLOCKS - 1
+        if self._cached_blocks == 0 or total <= reach:
+            return list(self._messages)
+        return _mark(self._messages, reach, {"type": "ephemeral", **ttl})
+
+    def note_cached(self) -> None:
+        """Remember that everything up to here was in a request that was answered."""
+        self._cached_blocks = sum(len(message["content"]) for message in self._messages)
+
+
+def _mark(messages: Sequence[Message], reach: int, control: Mapping[str, str]) -> list[Message]:
+    """Copy `messages` with a cache marker on the last markable block among the first `reach`."""
+    seen, best = 0, None
+    for m, message in enumerate(messages):
+        for b, block in enumerate(message["content"]):
+            seen += 1
+            if seen <= reach and block.get("type") in {"text", "tool_use", "tool_result"}:
+                best = m, b
+    if best is None:
+        return list(messages)
+    m, b = best
+    content = list(messages[m]["content"])
+    content[b] = content[b] | {"cache_control": dict(control)}
+    return [*messages[:m], {**messages[m], "content": content}, *messages[m + 1 :]]
