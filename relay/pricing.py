@@ -165,10 +165,10 @@ def _parse_price(model: str, row: Any) -> Price:
     """Read one row of a user's price table."""
     allowed = "input, output and optionally write_5m, write_1h, read, each USD per million tokens, 0 or more"
     if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= _FIELDS:
-        raise ValueError(f"{model}: found {row!r}; allowed: {allowed}")
+        raise ValueError(f"{model!r}: found {row!r}; allowed: {allowed}")
     for usd in row.values():
         if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd < _MILLION:
-            raise ValueError(f"{model}: found {usd!r}; allowed: {allowed}")
+            raise ValueError(f"{model!r}: found {usd!r}; allowed: {allowed}")
     base = float(row["input"])
     filled = {"write_5m": base * 1.25, "write_1h": base * 2, "read": base * 0.1, **row}
     return Price(model=model, effective=date.min, source="your settings", rates=Rates(**filled))

@@ -152,7 +152,7 @@ def test_a_user_s_price_wins_and_follows_the_usual_multiples() -> None:
     ],
 )
 def test_a_price_of_another_form_is_refused_by_name(row: object) -> None:
-    with pytest.raises(ValueError, match=r"^m: found .* allowed: input, output"):
+    with pytest.raises(ValueError, match=r"^'m': found .* allowed: input, output"):
         parse_prices({"m": row})
 
 

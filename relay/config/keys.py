@@ -1,0 +1,159 @@
+"""Each setting's key: how its value is read, and what a repository's file may not make of it."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relay.config.model import ModelSettings
+from relay.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
+from relay.pricing import Price, parse_prices
+
+_DAY_S = 86_400
+_Read = Callable[[Any], Any]
+
+
+def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> _Read:
+    """Read a number in a range; ``none`` and 0 mean None where that is allowed."""
+    kind: Any = int if whole else (int, float)
+    allowed = f"{'a whole' if whole else 'a'} number from {low:g} to {high:,.0f}{' or none' if optional else ''}"
+
+    def read(value: Any) -> float | None:
+        if optional and (value is None or value == "none" or (value == 0 and not isinstance(value, bool))):
+            return None
+        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+            raise ValueError(allowed)
+        return int(value) if whole else float(value)
+
+    return read
+
+
+def _choice(*words: str, optional: bool = False) -> _Read:
+    """Read one of a few words."""
+
+    def read(value: Any) -> str | None:
+        if optional and value in (None, "none"):
+            return None
+        if value not in words:
+            raise ValueError(", ".join(words) + (" or none" if optional else ""))
+        return str(value)
+
+    return read
+
+
+def _text(allowed: str, pattern: str, *, optional: bool = False) -> _Read:
+    """Read a text of a form."""
+
+    def read(value: Any) -> str | None:
+        if optional and value in (None, "none"):
+            return None
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError(allowed)
+        return value
+
+    return read
+
+
+def _texts(allowed: str, pattern: str) -> _Read:
+    """Read a list of texts of a form; a bare text is a list of one."""
+    one = _text(allowed, pattern)
+
+    def read(value: Any) -> tuple[str, ...]:
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError(allowed)  # noqa: TRY004  # every reader refuses with ValueError
+        return tuple(one(item) for item in items)
+
+    return read
+
+
+def _read_bool(value: Any) -> bool:
+    """Read a switch."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false")  # noqa: TRY004  # every reader refuses with ValueError
+    return value
+
+
+def _read_reset_at(value: Any) -> ResetAt:
+    """Read a reset line; a bare whole number is a number of tokens."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(RESET_AT_GRAMMAR)  # noqa: TRY004  # as above
+    try:
+        return parse_reset_at(str(value))
+    except ValueError:
+        raise ValueError(RESET_AT_GRAMMAR) from None
+
+
+def _read_models(value: Any) -> dict[str, ModelSettings]:
+    """Read the table of models."""
+    readers: dict[str, _Read] = {"reset_at": _read_reset_at, "window_tokens": _TOKENS, "max_output_tokens": _TOKENS}
+    if not isinstance(value, Mapping) or not all(isinstance(row, Mapping) for row in value.values()):
+        raise ValueError("a table of tables, one for each model")
+    for model, row in value.items():
+        if not isinstance(model, str) or not row.keys() <= readers.keys():
+            raise ValueError(f"for each model some of {', '.join(readers)}")
+    return {
+        model: ModelSettings(**{key: readers[key](item) for key, item in row.items()}) for model, row in value.items()
+    }
+
+
+def _read_prices(value: Any) -> tuple[Price, ...]:
+    """Read the table of prices."""
+    if not isinstance(value, Mapping):
+        raise ValueError("a table of tables, one for each model")  # noqa: TRY004  # as above
+    return parse_prices(value)
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """How one setting is read and what a repository may not make of it."""
+
+    read: _Read
+    """Checked value from a decoded one; raises ValueError with what is allowed."""
+    split: str | None = None
+    """What separates the entries of a list in a flag or variable; None for what is not a list."""
+    widens: Callable[[Any], bool] = _never
+    """Whether this value, from a repository file, takes rights that are the user's to give."""
+    cap: bool = False
+    """A spending cap: repository files may lower it only."""
+
+
+_TOKENS = _number(1, 1e9, whole=True)
+_ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
+_NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
+_NAMES = _texts("a list of plain file names", _NAME)
+
+KEYS: Mapping[str, Key] = {
+    "plan": Key(read=_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")),
+    "model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
+    "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
+    "runner": Key(read=_choice("api")),
+    "reset_at": Key(read=_read_reset_at),
+    "models": Key(read=_read_models),
+    "max_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
+    "max_phase_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
+    "max_tokens_total": Key(read=_number(1, 1e12, whole=True, optional=True), cap=True),
+    "max_legs": Key(read=_number(1, 1_000, whole=True)),
+    "max_repairs": Key(read=_number(0, 100, whole=True)),
+    "max_output_tokens": Key(read=_number(1, 1e6, whole=True, optional=True)),
+    "max_wait_s": Key(read=_number(0, 7 * _DAY_S)),
+    "idle_timeout_s": Key(read=_number(1, 3_600)),
+    "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
+    "prices": Key(read=_read_prices, widens=bool),
+    "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
+    "command_timeout_s": Key(read=_number(1, _DAY_S)),
+    "gate_timeout_s": Key(read=_number(1, _DAY_S)),
+    "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
+    "network": Key(read=_read_bool, widens=bool),
+    "writable_dirs": Key(read=_texts("a list of absolute paths", _ABSOLUTE), split=os.pathsep, widens=bool),
+    "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=",", widens=bool),
+    "rules_fallback_names": Key(read=_NAMES, split=","),
+    "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),
+    "rules_root_markers": Key(read=_NAMES, split=",", widens=lambda names: names != (".git",)),
+    "rules_global_dir": Key(read=_text("an absolute path", _ABSOLUTE, optional=True), widens=bool),
+}

@@ -1,0 +1,110 @@
+"""Which source wins, and what none of them may say."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from relay.config.keys import KEYS
+from relay.config.model import Settings
+from relay.config.sources import (
+    Source,
+    env_name,
+    find_close,
+    flag_name,
+    read_environ,
+    read_flags,
+    read_repository,
+    read_user,
+    shorten,
+)
+from relay.errors import ConfigError
+
+_ELSEWHERE = {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
+
+
+def load_settings(
+    *,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    plan_settings: Mapping[str, Any],
+    repo_root: Path | None,
+    user_dir: Path | None,
+) -> Settings:
+    """Gather the settings of a command.
+
+    The plan's path is itself a setting: call once without `plan_settings` to find it, then again with them.
+
+    Args:
+        flags: Settings typed on the command line by key; None and empty tuples were not typed.
+        environ: The environment; only ``RELAY_*`` is looked at.
+        plan_settings: The plan's front matter ``relay`` mapping, unchecked.
+        repo_root: Where ``relay.toml`` and ``pyproject.toml`` are; None outside a repository.
+        user_dir: Where the user's ``config.toml`` is; None: none.
+
+    Raises:
+        ConfigError: A setting is unknown, has a value that is not allowed, or came from a file that must not
+            say it; the message starts with where that is.
+    """
+    sources = (
+        read_flags(flags),
+        read_environ(environ),
+        Source(values=plan_settings, name=lambda _: "plan front matter", repository=True),
+        read_repository(repo_root),
+        read_user(user_dir),
+    )
+    chosen: dict[str, Any] = {}
+    origins = dict.fromkeys(KEYS, "default")
+    # From the weakest to the strongest, so that a cap of a repository file meets the user's own value.
+    owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
+    for source in reversed(sources):
+        for key, value in _check_source(source):
+            chosen[key], origins[key] = value, source.name(key)
+            if not source.repository:
+                owned[key] = value
+    _check_caps(chosen, origins, owned)
+    return Settings(**chosen, origins=origins)
+
+
+def _check_source(source: Source) -> Iterator[tuple[str, Any]]:
+    """Read every value of a source, refusing what it must not say."""
+    for name, raw in source.values.items():
+        key = KEYS.get(name)
+        if key is None or (name == "plan" and source.name(name) == "plan front matter"):
+            raise _refuse_unknown(name, source)
+        try:
+            value = key.read(raw)
+        except ValueError as exc:
+            raise ConfigError(f"{source.name(name)}: {name}: found {shorten(raw)}; allowed: {exc}") from None
+        if source.repository and key.widens(value):
+            raise ConfigError(
+                f"{source.name(name)}: {name} = {shorten(raw)} is not the repository's to say",
+                hint=f"if you want it, set {env_name(name)}, type its flag, or put it into your own config file",
+            )
+        yield name, value
+
+
+def _check_caps(chosen: Mapping[str, Any], origins: Mapping[str, str], owned: Mapping[str, Any]) -> None:
+    """Refuse a cap that a repository file raised above the user's own."""
+    for name, value in chosen.items():
+        if not KEYS[name].cap:
+            continue
+        limit = owned[name]
+        if limit is not None and (value is None or value > limit):
+            raise ConfigError(
+                f"{origins[name]}: {name}: found {'none' if value is None else f'{value:,g}'}; a repository may "
+                f"lower this cap but not raise it above yours, {limit:,g}",
+                hint=f"to raise it yourself, set {env_name(name)}, type {flag_name(name)}, or use your config file",
+            )
+
+
+def _refuse_unknown(name: Any, source: Source) -> ConfigError:
+    """Explain a key that is no setting."""
+    where = source.name(str(name))
+    if name in _ELSEWHERE:
+        return ConfigError(f"{where}: {name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
+    if name == "plan":
+        return ConfigError(f"{where}: plan: a plan cannot name the plan to use")
+    close = find_close(str(name))
+    advice = f"; did you mean {close}?" if close else ""
+    return ConfigError(f"{where}: unknown setting {shorten(name)}{advice}", hint=f"allowed: {', '.join(KEYS)}")

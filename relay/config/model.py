@@ -1,0 +1,73 @@
+"""All settings as one value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from relay.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
+from relay.pricing import Price, normalize_model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """What a user knows better about one model; None leaves the general setting or the Models API in charge."""
+
+    reset_at: ResetAt | None = None
+    window_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of a command; the field names are the keys of the files."""
+
+    plan: str = "PLAN.md"
+    """Path of the plan; not read from the plan's own front matter."""
+    model: str = "claude-opus-5-5"
+    effort: str | None = None
+    """None sends none: the model's default."""
+    runner: str = "api"
+    reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
+    models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    max_cost_usd: float | None = 20.0
+    """Cap of a run; None when switched off with ``none`` or 0."""
+    max_phase_cost_usd: float | None = None
+    max_tokens_total: int | None = None
+    max_legs: int = 6
+    """Legs of one phase before relay asks for a split."""
+    max_repairs: int = 3
+    max_output_tokens: int | None = None
+    """None leaves the choice to the runner and the model's limit."""
+    max_wait_s: float = 1_800
+    """The longest wait that a provider's limit may impose."""
+    idle_timeout_s: float = 90
+    """A response that sends nothing for so long has stalled."""
+    cache_ttl: str = "auto"
+    prices: tuple[Price, ...] = ()
+    verify: tuple[str, ...] = ()
+    command_timeout_s: float = 120
+    """For one command of the model."""
+    gate_timeout_s: float = 1_200
+    """For one verify command."""
+    sandbox: str = "auto"
+    network: bool = False
+    writable_dirs: tuple[str, ...] = ()
+    """Absolute paths outside the repository that commands may write."""
+    env: tuple[str, ...] = ()
+    """Names of environment variables that commands may see, beyond relay's own list."""
+    rules_fallback_names: tuple[str, ...] = ()
+    rules_max_bytes: int = 32 * 1024
+    """Of all rules files together; 0 switches them off."""
+    rules_root_markers: tuple[str, ...] = (".git",)
+    rules_global_dir: str | None = None
+    """Absolute directory of the user's own rules file; None: no global layer."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each value came from: ``--model``, ``RELAY_MODEL``, ``relay.toml:3``, ``default``."""
+
+    def find_model(self, model: str) -> ModelSettings:
+        """Return what is set for a model, under the id as written or its bare form; all None when nothing is."""
+        return self.models.get(model) or self.models.get(normalize_model(model)) or ModelSettings()
+
+    def reset_at_for(self, model: str) -> ResetAt:
+        """Return the reset line of a model: its own from the ``models`` table, unless one was typed for this run."""
+        typed = self.origins.get("reset_at", "default").startswith(("--", "RELAY_"))
+        return self.reset_at if typed else self.find_model(model).reset_at or self.reset_at

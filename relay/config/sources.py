@@ -1,0 +1,185 @@
+"""The places that settings come from, read but not judged."""
+
+import math
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relay.config.keys import KEYS
+from relay.errors import ConfigError
+
+MAX_FILE_BYTES = 1024 * 1024
+_FLAGS = {"max_cost_usd": "--max-cost"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One place that settings come from."""
+
+    values: Mapping[Any, Any]
+    name: Callable[[str], str]
+    """The origin of a key, as it is shown."""
+    repository: bool = False
+    """Whether it is a file of the repository, which anyone may have written."""
+
+
+def find_user_dir(environ: Mapping[str, str]) -> Path | None:
+    """Return the user's directory for relay's config, whether or not it exists; None without a home."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):  # relative values are to be ignored: XDG base directory specification
+        home = environ.get("HOME", "")
+        if not home.startswith("/"):
+            return None
+        base = f"{home}/.config"
+    return Path(base) / "relay"
+
+
+def read_flags(flags: Mapping[str, Any]) -> Source:
+    """Take the settings that were typed."""
+    typed = {name: value for name, value in flags.items() if value is not None and value != ()}
+    return Source(values={name: _decode(name, value) for name, value in typed.items()}, name=flag_name)
+
+
+def read_environ(environ: Mapping[str, str]) -> Source:
+    """Take ``RELAY_*``; a foreign variable is left alone, one that looks misspelt is refused (empty: unset)."""
+    values: dict[str, Any] = {}
+    for variable, text in environ.items():
+        name = variable.removeprefix("RELAY_").lower()
+        if not variable.startswith("RELAY_") or not text:
+            continue
+        if name in KEYS:
+            values[name] = _decode(name, text)
+        elif close := find_close(name, similarity=0.8):
+            raise ConfigError(f"{variable} is no setting; did you mean {env_name(close)}?")
+    return Source(values=values, name=env_name)
+
+
+def _decode(name: str, value: Any) -> Any:
+    """Turn what was typed as text into the type that a file would give; what does not fit stays text."""
+    key = KEYS.get(name)
+    if key is None or not isinstance(value, str):
+        return value
+    text = value.strip()
+    if key.split:
+        return [part.strip() for part in text.split(key.split) if part.strip()]
+    if name == "network":
+        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+    if name in {"plan", "model", "reset_at"}:
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if math.isfinite(number) and number.is_integer() else number
+
+
+def read_repository(root: Path | None) -> Source:
+    """Take ``relay.toml``, or ``[tool.relay]`` of ``pyproject.toml``; never both."""
+    if root is None:
+        return Source(values={}, name=str)
+    own = _read_inside(root, "relay.toml")
+    shared = _read_inside(root, "pyproject.toml") or ""
+    # Other tools' files are theirs to check: parsed only when it can hold a table for relay.
+    tool = _parse_toml(shared, "pyproject.toml").get("tool", {}) if "relay" in shared else {}
+    table = tool.get("relay") if isinstance(tool, dict) else None
+    if table is None:
+        text = own or ""
+        return _from_table(_parse_toml(text, "relay.toml"), text, "relay.toml", repository=True)
+    if own is not None:
+        raise ConfigError("relay.toml and [tool.relay] in pyproject.toml both hold settings; keep one of them")
+    if not isinstance(table, dict):
+        raise ConfigError("pyproject.toml: tool.relay is not a table")
+    start = re.search(r"^\s*\[\s*tool\s*\.\s*relay\b", shared, re.MULTILINE)
+    return _from_table(table, shared, "pyproject.toml", repository=True, start=start.start() if start else 0)
+
+
+def read_user(user_dir: Path | None) -> Source:
+    """Take the user's own file."""
+    path = user_dir / "config.toml" if user_dir else None
+    text = _read_file(path, str(path)) or "" if path else ""
+    return _from_table(_parse_toml(text, str(path)), text, str(path), repository=False)
+
+
+def _from_table(values: dict[str, Any], text: str, name: str, *, repository: bool, start: int = 0) -> Source:
+    """Make a source of a parsed file; an origin has the key's line where a plain search finds it."""
+
+    def locate(key: str) -> str:
+        pattern = rf"^[ \t]*(?:\[(?:tool\.relay\.)?)?[\"']?{re.escape(key)}[\"']?[ \t]*[=.\]]"
+        found = re.compile(pattern, re.MULTILINE).search(text, start)
+        return f"{name}:{text.count(chr(10), 0, found.start()) + 1}" if found else name
+
+    return Source(values=values, name=locate, repository=repository)
+
+
+def _parse_toml(text: str, name: str) -> dict[str, Any]:
+    """Parse a TOML file."""
+    if not text:
+        return {}
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{name}: {exc}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply") from None
+
+
+def _read_inside(root: Path, name: str) -> str | None:
+    """Read a file of the repository; a link that leads out of it is refused."""
+    real = os.path.realpath(root / name)
+    if not Path(real).is_relative_to(os.path.realpath(root)):
+        raise ConfigError(f"{name} is a link to a file outside the repository; allowed: a file of the repository")
+    return _read_file(Path(real), name)
+
+
+def _read_file(path: Path, name: str) -> str | None:
+    """Read a regular file of a sane size; None when there is none."""
+    try:
+        content = _read_regular(path)
+        if content is None or len(content) > MAX_FILE_BYTES:
+            raise ConfigError(f"{name}: allowed: a regular file of at most {MAX_FILE_BYTES:,} bytes")
+        return content.decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{name} cannot be read: {exc}") from None
+
+
+def _read_regular(path: Path) -> bytes | None:
+    """Read at most one byte more than is allowed; None for what is no file. A pipe is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            return stream.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+
+
+def find_close(name: str, *, similarity: float = 0.6) -> str | None:
+    """Return the key that was probably meant."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, KEYS, n=1, cutoff=similarity)), None)
+
+
+def env_name(name: str) -> str:
+    """Return the variable of a key."""
+    return f"RELAY_{name.upper()}"
+
+
+def flag_name(name: str) -> str:
+    """Return the flag of a key, whether or not a command has it."""
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
+def shorten(value: Any) -> str:
+    """Show a value that somebody wrote, within one line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"  # noqa: PLR2004  # a line of a message

@@ -1,0 +1,283 @@
+"""Settings: precedence, origins, types, and what a repository may not say."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.config import Settings, find_user_dir, load_settings
+from relay.config.keys import KEYS
+from relay.errors import ConfigError
+
+
+def load(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    plan: Mapping[Any, Any] | None = None,
+    root: Path | None = None,
+    user: Path | None = None,
+) -> Settings:
+    return load_settings(
+        flags=flags or {}, environ=environ or {}, plan_settings=plan or {}, repo_root=root, user_dir=user
+    )
+
+
+def refuse(**sources: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(**sources)
+    return f"{caught.value.message}\n{caught.value.hint or ''}"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "repo").mkdir()
+    return tmp_path / "repo"
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    (tmp_path / "user").mkdir()
+    return tmp_path / "user"
+
+
+def test_nothing_set_gives_every_default_and_says_so() -> None:
+    settings = load()
+    assert (settings.plan, settings.model, settings.max_cost_usd) == ("PLAN.md", "claude-opus-5-5", 20.0)
+    assert settings.reset_at.line_tokens(1_000_000) == 100_000
+    assert set(settings.origins) == set(KEYS)
+    assert set(settings.origins.values()) == {"default"}
+
+
+def test_each_place_yields_to_the_next_and_is_named(root: Path, user: Path) -> None:
+    (user / "config.toml").write_text('model = "from-user"\n')
+    steps: list[tuple[dict[str, Any], str, str]] = [
+        ({"user": user}, "from-user", f"{user}/config.toml:1"),
+        ({"root": root}, "from-repo", "relay.toml:3"),
+        ({"plan": {"model": "from-plan"}}, "from-plan", "plan front matter"),
+        ({"environ": {"RELAY_MODEL": "from-env"}}, "from-env", "RELAY_MODEL"),
+        ({"flags": {"model": "from-flag"}}, "from-flag", "--model"),
+    ]
+    (root / "relay.toml").write_text('# ours\n\nmodel = "from-repo"\n')
+    given_so_far: dict[str, Any] = {}
+    for source, value, origin in steps:
+        given_so_far |= source
+        settings = load(**given_so_far)
+        assert (settings.model, settings.origins["model"]) == (value, origin)
+
+
+def test_pyproject_serves_where_there_is_no_relay_toml(root: Path) -> None:
+    (root / "pyproject.toml").write_text(
+        '[project]\nname = "relay"\nmodel = 3\n\n[tool.relay]\nmax_legs = 2\n\n'
+        '[tool.relay.models."house"]\nreset_at = "8k"\n'
+    )
+    settings = load(root=root)
+    assert (settings.max_legs, settings.origins["max_legs"]) == (2, "pyproject.toml:6")
+    assert settings.origins["models"] == "pyproject.toml:8"
+    (root / "relay.toml").write_text("max_legs = 3\n")
+    assert "keep one of them" in refuse(root=root)
+
+
+def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
+    (root / "pyproject.toml").write_text("not toml at all [")
+    assert load(root=root) == load()
+    (root / "pyproject.toml").write_text("[tool.relay]\nnot toml at all [")
+    assert "pyproject.toml: " in refuse(root=root)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("max_cost_usd", "5", 5.0),
+        ("max_cost_usd", "none", None),
+        ("max_cost_usd", "0", None),
+        ("max_tokens_total", "1000000", 1_000_000),
+        ("effort", "high", "high"),
+        ("effort", "none", None),
+        ("verify", "make test\n\n make lint ", ("make test", "make lint")),
+        ("env", "CI, LANG", ("CI", "LANG")),
+        ("network", "TRUE", True),
+        ("network", "0", False),
+        ("cache_ttl", "5m", "5m"),
+        ("writable_dirs", "/a/b:/c", ("/a/b", "/c")),
+        ("rules_max_bytes", "0", 0),
+        ("idle_timeout_s", "1.5", 1.5),
+    ],
+)
+def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:
+    assert getattr(load(environ={f"RELAY_{key.upper()}": text}), key) == value
+    assert getattr(load(flags={key: text}), key) == value
+
+
+def test_a_flag_that_was_not_typed_says_nothing() -> None:
+    settings = load(flags={"model": None, "verify": (), "network": None}, environ={"RELAY_MODEL": ""})
+    assert settings == load()
+
+
+def test_a_typed_reset_line_wins_over_the_one_of_its_model(root: Path) -> None:
+    (root / "relay.toml").write_text(
+        'reset_at = 90000\n[models."claude-opus-5"]\nreset_at = "50k"\nwindow_tokens = 9\n'
+    )
+    settings = load(root=root)
+    assert settings.reset_at_for("other").line_tokens(10**6) == 90_000
+    assert settings.reset_at_for("anthropic/claude-opus-5").line_tokens(10**6) == 50_000
+    assert settings.find_model("claude-opus-5").window_tokens == 9
+    typed = load(root=root, flags={"reset_at": "70k"})
+    assert typed.reset_at_for("claude-opus-5").line_tokens(10**6) == 70_000
+
+
+BAD_VALUES = [
+    ("model", ""), ("model", 3), ("model", "a b"), ("effort", "huge"), ("effort", ["high"]), ("runner", "other"),
+    ("reset_at", "0.45"), ("reset_at", 0.5), ("reset_at", True), ("max_cost_usd", -1), ("max_cost_usd", True),
+    ("max_cost_usd", "20"), ("max_cost_usd", float("nan")), ("max_cost_usd", float("inf")), ("max_legs", 0),
+    ("max_legs", 1.5), ("max_repairs", -1), ("max_tokens_total", 2.5), ("verify", 3), ("verify", [" "]),
+    ("verify", [1]), ("env", ["A=B"]), ("env", ["A\n"]), ("network", "yes"), ("network", 1), ("sandbox", "none"),
+    ("sandbox", False), ("writable_dirs", ["rel"]), ("writable_dirs", ["/"]), ("rules_fallback_names", ["a/b"]),
+    ("rules_fallback_names", [".."]), ("prices", [1]), ("prices", {"m": {"input": 1}}), ("models", {"m": 3}),
+    ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}), ("cache_ttl", "2h"),
+    ("command_timeout_s", 0), ("max_wait_s", -1), ("rules_max_bytes", -1), ("plan", "a\0b"),
+    ("rules_global_dir", "rules"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), BAD_VALUES)
+def test_a_value_that_is_not_allowed_is_refused_with_what_is(key: str, value: object) -> None:
+    message = refuse(**{"flags" if key == "plan" else "plan": {key: value}})
+    assert f"{key}: found " in message
+    assert "allowed: " in message
+
+
+@given(st.sampled_from(sorted(KEYS)), st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=6,
+))  # fmt: skip
+def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: object) -> None:
+    said = ""
+    try:
+        settings = load(plan={key: value})
+    except ConfigError as exc:
+        said = exc.message
+    else:
+        assert settings.origins[key] == "plan front matter"
+        assert not KEYS[key].widens(getattr(settings, key))
+    assert "\n" not in said
+    assert not said or said.startswith("plan front matter: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sandbox", "off"),
+        ("network", True),
+        ("env", ["SSH_AUTH_SOCK"]),
+        ("writable_dirs", ["/home"]),
+        ("prices", {"claude-opus-5-5": {"input": 0, "output": 0}}),
+        ("rules_global_dir", "/etc"),
+        ("rules_root_markers", ["x"]),
+    ],
+)
+def test_a_repository_cannot_give_itself_rights(key: str, value: Any) -> None:
+    message = refuse(plan={key: value}, flags={"model": "m"})
+    assert "is not the repository's to say" in message
+    assert f"RELAY_{key.upper()}" in message
+    typed = load(flags={key: value})
+    assert typed.origins[key] == f"--{key.replace('_', '-')}"
+
+
+def test_a_forbidden_key_is_refused_even_when_something_stronger_overrides_it(root: Path) -> None:
+    (root / "relay.toml").write_text('\nsandbox = "off"\n')
+    assert "relay.toml:2: sandbox" in refuse(root=root, flags={"sandbox": "auto"})
+
+
+def test_a_repository_may_be_stricter_than_its_user(user: Path) -> None:
+    (user / "config.toml").write_text('sandbox = "off"\nnetwork = true\nenv = ["CI"]\nmax_cost_usd = 50\n')
+    settings = load(user=user, plan={"sandbox": "auto", "network": False, "env": [], "max_cost_usd": 3})
+    assert (settings.sandbox, settings.network, settings.env, settings.max_cost_usd) == ("auto", False, (), 3.0)
+
+
+@pytest.mark.parametrize("value", [20.01, 1_000, 0, None, "none"])
+def test_a_repository_cannot_raise_or_drop_the_cap(value: object, user: Path) -> None:
+    assert "not raise it above yours, 20" in refuse(plan={"max_cost_usd": value})
+    (user / "config.toml").write_text("max_cost_usd = 20\nmax_phase_cost_usd = 2\nmax_tokens_total = 900\n")
+    assert "max_cost_usd" in refuse(plan={"max_cost_usd": value}, user=user)
+    assert "max_phase_cost_usd" in refuse(plan={"max_phase_cost_usd": 3}, user=user)
+    assert "max_tokens_total" in refuse(plan={"max_tokens_total": "none"}, user=user)
+
+
+def test_a_user_s_own_word_lifts_the_cap(user: Path) -> None:
+    (user / "config.toml").write_text('max_cost_usd = "none"\n')
+    assert load(plan={"max_cost_usd": 500}, user=user).max_cost_usd == 500
+    typed = load(plan={"max_cost_usd": 500}, flags={"max_cost_usd": 80.0})
+    assert (typed.max_cost_usd, typed.origins["max_cost_usd"]) == (80.0, "--max-cost")
+    assert load(plan={"max_cost_usd": 500}, environ={"RELAY_MAX_COST_USD": "none"}).max_cost_usd is None
+
+
+@pytest.mark.parametrize("key", ["base_url", "api_key"])
+def test_an_endpoint_or_a_key_is_no_setting(key: str) -> None:
+    assert f"ANTHROPIC_{key.upper()} only" in refuse(plan={key: "http://127.0.0.1"})
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one(root: Path) -> None:
+    (root / "relay.toml").write_text('modle = "x"\n')
+    message = refuse(root=root)
+    assert message.startswith("relay.toml:1: unknown setting 'modle'; did you mean model?\nallowed: plan, model")
+    assert "unknown setting True" in refuse(plan={True: 1})
+    assert "cannot name the plan" in refuse(plan={"plan": "OTHER.md"})
+
+
+def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
+    assert "did you mean RELAY_MAX_COST_USD?" in refuse(environ={"RELAY_MAX_COST": "1"})
+    assert load(environ={"RELAY_HTTP_SERVER_ADDRESS": "x", "OTHER_MODEL": "y", "relay_model": "z"}) == load()
+
+
+@pytest.mark.parametrize("plan", ["/etc/passwd", "../other/PLAN.md", "a/../../b"])
+def test_a_plan_named_by_the_repository_stays_inside_it(plan: str, root: Path) -> None:
+    (root / "relay.toml").write_text(f'plan = "{plan}"\n')
+    assert "is not the repository's to say" in refuse(root=root)
+
+
+def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, tmp_path: Path) -> None:
+    os.mkfifo(root / "relay.toml")
+    assert "regular file" in refuse(root=root)
+    (root / "relay.toml").unlink()
+    (root / "relay.toml").mkdir()
+    assert "regular file" in refuse(root=root)
+    (root / "relay.toml").rmdir()
+    (tmp_path / "outside.toml").write_text("max_legs = 2\n")
+    (root / "relay.toml").symlink_to(tmp_path / "outside.toml")
+    assert "link to a file outside" in refuse(root=root)
+    (root / "relay.toml").unlink()
+    (root / "inner.toml").write_text("max_legs = 2\n")
+    (root / "relay.toml").symlink_to("inner.toml")
+    assert load(root=root).max_legs == 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b"a = ", b"x = " + b"[" * 20_000, b"#" * (1024 * 1024 + 1), b"max_legs = 2\nmax_legs = 3"]
+)
+def test_a_settings_file_that_cannot_be_used_is_named(content: bytes, root: Path) -> None:
+    (root / "relay.toml").write_bytes(content)
+    assert refuse(root=root).startswith("relay.toml")
+
+
+def test_a_settings_file_of_another_system_is_read(root: Path) -> None:
+    (root / "relay.toml").write_bytes(b"\xef\xbb\xbfmax_legs = 2\r\nverify = 'make test'\r\n")
+    settings = load(root=root)
+    assert (settings.max_legs, settings.verify, settings.origins["verify"]) == (2, ("make test",), "relay.toml:2")
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}, Path("/x/relay")),
+        ({"XDG_CONFIG_HOME": "rel", "HOME": "/h"}, Path("/h/.config/relay")),
+        ({"HOME": "/h"}, Path("/h/.config/relay")),
+        ({}, None),
+    ],
+)
+def test_the_user_s_directory_is_where_the_desktop_standard_says(environ: dict[str, str], path: Path | None) -> None:
+    assert find_user_dir(environ) == path
