@@ -1,0 +1,1 @@
+"""The command line: parse, delegate, show. The only package that prints."""

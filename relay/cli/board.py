@@ -1,0 +1,119 @@
+"""What the live view knows: events folded into the state of now."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay import events
+
+SAID_LINES = 12
+"""How many lines of the model's words are kept; more than any screen shows."""
+SAID_CHARS = 2_000
+"""How much of one text is looked at: its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What is going on right now."""
+
+    name: str
+    """A tool's name, ``gate``, ``model`` or ``retry``."""
+    summary: str
+    since: float
+    """On the board's clock, in seconds."""
+    until: float | None = None
+    """When a retry's wait is over; None for everything else."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Board:
+    """The run as it is now; `apply` is its only way to change."""
+
+    started_at: float
+    """On the same clock as every `now`, in seconds."""
+    run: events.RunStarted | None = None
+    phases: tuple[Mapping[str, Any], ...] = ()
+    leg: events.LegStarted | None = None
+    response: events.ResponseReceived | None = None
+    """The leg's last one; None before the first."""
+    activity: Activity | None = None
+    said: deque[tuple[bool, str]] = field(default_factory=lambda: deque(maxlen=SAID_LINES))
+    """The leg's last lines of text, oldest first, each with whether it was thinking."""
+    run_usd: float = 0.0
+    """The known part of what this run has cost."""
+    cost_gaps: int = 0
+    """Responses whose cost is unknown."""
+    responses: int = 0
+
+    def apply(self, event: events.Event, now: float) -> None:
+        """Take one event in."""
+        handler = _APPLY.get(type(event))
+        if handler is not None:
+            handler(self, event, now)
+
+
+def _on_run(board: Board, event: events.RunStarted, _now: float) -> None:
+    board.run = event
+
+
+def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
+    board.phases = event.phases
+
+
+def _on_leg(board: Board, event: events.LegStarted, _now: float) -> None:
+    board.leg, board.response, board.activity = event, None, None
+    board.said.clear()
+
+
+def _on_request(board: Board, event: events.RequestStarted, now: float) -> None:
+    board.activity = Activity(name="model", summary=f"answering, turn {event.turn}", since=now)
+
+
+def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> None:
+    board.response, board.activity = event, None
+    board.responses += 1
+    if event.cost_usd is None:
+        board.cost_gaps += 1
+    else:
+        board.run_usd += event.cost_usd
+
+
+def _on_text(board: Board, event: events.TextShown, _now: float) -> None:
+    for line in event.text[-SAID_CHARS:].splitlines()[-SAID_LINES:]:
+        if line.strip():
+            board.said.append((event.thinking, line))
+
+
+def _on_tool(board: Board, event: events.ToolStarted, now: float) -> None:
+    board.activity = Activity(name=event.name, summary=event.summary, since=now)
+
+
+def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
+    words = f"attempt {event.attempt} — {event.reason}"
+    board.activity = Activity(name="retry", summary=words, since=now, until=now + event.wait_s)
+
+
+def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
+    kind = "baseline: " if event.baseline else ""
+    board.activity = Activity(name="gate", summary=f"{kind}{'; '.join(event.commands)}", since=now)
+
+
+def _on_idle(board: Board, _event: events.Event, _now: float) -> None:
+    board.activity = None
+
+
+_APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
+    events.RunStarted: _on_run,
+    events.PlanShown: _on_plan,
+    events.LegStarted: _on_leg,
+    events.RequestStarted: _on_request,
+    events.ResponseReceived: _on_response,
+    events.TextShown: _on_text,
+    events.ToolStarted: _on_tool,
+    events.ToolFinished: _on_idle,
+    events.RetryScheduled: _on_retry,
+    events.GateStarted: _on_gate,
+    events.GateFinished: _on_idle,
+    events.LegEnded: _on_idle,
+}

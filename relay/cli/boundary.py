@@ -1,0 +1,148 @@
+"""The one error boundary: whatever a command raises becomes words on standard error and an exit code.
+
+======================================  ====  ==========================================================
+raised                                  exit  shown
+======================================  ====  ==========================================================
+`RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``
+the disk is full, not ours to write     1     the same, in the system's words
+click's usage errors                    2     usage line and what is allowed
+Ctrl-C, `Interrupted`                   130   one line: the next run resumes
+a closed pipe                           1     nothing
+anything else                           3     that it is a bug, and a log file ready to paste
+======================================  ====  ==========================================================
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+
+from relay.cli.screen import complain
+from relay.errors import ExitCode, RelayError
+from relay.interrupts import Interrupted
+
+_ENVIRONMENT_ERRNOS = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE
+})  # fmt: skip
+
+
+def run_guarded(run: Callable[[], object], argv: list[str]) -> int:
+    """Run a command and turn its end into an exit code.
+
+    Args:
+        run: Returns the exit code; None means 0.
+        argv: The command line, for the bug report.
+    """
+    try:
+        code = _run(run, argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _close_pipe()
+    return code
+
+
+def _run(run: Callable[[], object], argv: list[str]) -> int:
+    try:
+        result = run()
+    except BrokenPipeError:
+        raise
+    except (KeyboardInterrupt, Interrupted):
+        return _say_interrupted()
+    except Exception as error:  # noqa: BLE001  # the boundary: nothing above it can handle a bug
+        return _report(error, argv)
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _report(error: Exception, argv: list[str]) -> int:
+    match error:
+        case click.Abort():
+            code = _say_aborted(error)
+        case click.ClickException():
+            code = _say_usage(error)
+        case RelayError():
+            code = _say_error(error)
+        case OSError() if error.errno in _ENVIRONMENT_ERRNOS:
+            code = _say_system(error)
+        case _:
+            code = _say_bug(error, argv)
+    return code
+
+
+def _say_interrupted() -> int:
+    complain("Interrupted. Nothing is lost; `relay run` resumes.")
+    return ExitCode.INTERRUPTED
+
+
+def _say_aborted(abort: click.Abort) -> int:
+    if isinstance(abort.__cause__, KeyboardInterrupt):
+        return _say_interrupted()
+    complain("Error: stopped: the question was not answered")
+    return ExitCode.USER
+
+
+def _say_usage(error: click.ClickException) -> int:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        complain(error.format_message())
+        return ExitCode.USAGE
+    _say_block("Error", error.format_message())
+    if ctx is not None:
+        _say_block("Hint", f"`{ctx.command_path} --help` shows what is allowed")
+    return ExitCode.USAGE if isinstance(error, click.UsageError) else ExitCode.USER
+
+
+def _say_error(error: RelayError) -> int:
+    _say_block("Error", error.message)
+    for cause in _iter_causes(error):
+        _say_block("Caused by", cause)
+    if error.hint:
+        _say_block("Hint", error.hint)
+    return ExitCode.USER
+
+
+def _say_system(error: OSError) -> int:
+    where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
+    _say_block("Error", f"{error.strerror or error}{where}")
+    _say_block("Hint", "nothing was lost; put this right and run the command again")
+    return ExitCode.USER
+
+
+def _say_bug(error: Exception, argv: list[str]) -> int:
+    from relay.cli.buglog import save_bug_report
+
+    words = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
+    _say_block("Error", f"relay failed, and it is relay's fault: {words}")
+    where = save_bug_report(error, argv, os.environ)
+    if where is None:
+        complain("Hint: no log file could be written; run the command again with a writable TMPDIR")
+    else:
+        _say_block("Hint", f"{where} is ready to paste into a report (read it first)")
+    return ExitCode.BUG
+
+
+def _say_block(label: str, text: str) -> None:
+    """Print ``label: text``; further lines are indented so that no text can pose as another label."""
+    complain(f"{label}: " + "\n  ".join(text.splitlines() or [""]))
+
+
+def _iter_causes(error: BaseException) -> Iterator[str]:
+    seen = {id(error)}
+    cause = error.__cause__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield str(cause)[:2000] or type(cause).__name__
+        cause = cause.__cause__
+
+
+def _close_pipe() -> int:
+    """Point standard output at nothing, so that the interpreter's own last flush stays quiet."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # not a real file (a test's buffer): there is no last flush to keep quiet
+    finally:
+        os.close(null)
+    return ExitCode.USER

@@ -1,0 +1,255 @@
+"""The live region: a board and a size in, lines of exactly that size out. Pure; imports rich.
+
+From top to bottom: what runs, the phases (the current one opened), the context gauge, spend, what is going on now,
+the model's last words. Every text is cleaned here and never meets markup; every line is cut to the width.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from relay.cli.board import Board
+from relay.cli.text import clean_line, clip_raw
+from relay.cli.words import (
+    BOXES,
+    count,
+    find_band,
+    render_band,
+    render_clock,
+    render_tokens,
+    render_usd,
+)
+from relay.gauge import Band
+
+BAND_STYLES = {
+    Band.ORIENT: "cyan",
+    Band.EXPLORE: "cyan",
+    Band.EXECUTE: "green",
+    Band.CONSOLIDATE: "yellow",
+    Band.HAND_OFF: "red",
+}
+_BOX_STYLES = {"open": "", "claimed": "yellow", "done": "green"}
+_LABEL_CELLS = 9
+_BAR_CELLS = 32
+_NARROW_CELLS = 44
+"""Below this there are no bars, no right column and no labels."""
+_LONGEST_CHARS = 600
+
+
+def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
+    """Lay the board out in at most `height` lines of at most `width` cells."""
+    head = [Text("─" * width, "dim"), *_draw_head(board, now, width)]
+    meters = [_draw_gauge(board, width), _draw_spend(board, width), _draw_activity(board, now, width)]
+    gaps = 2 if height > len(head) + len(meters) + 8 else 0
+    room = height - len(head) - len(meters) - gaps
+    said = _draw_said(board, width, min(4, max(0, room // 3)))
+    phases = _draw_phases(board, width, max(1, room - len(said)))
+    lines = [*head, *_gap(gaps), *phases, *_gap(gaps), *meters, *said]
+    return [_fit(line, width) for line in lines[:height]]
+
+
+def _gap(gaps: int) -> list[Text]:
+    return [Text("")] if gaps else []
+
+
+def _fit(line: Text, width: int) -> Text:
+    line.truncate(max(1, width), overflow="ellipsis")
+    line.no_wrap = True
+    return line
+
+
+def _safe(text: str) -> str:
+    return clean_line(clip_raw(text, _LONGEST_CHARS))
+
+
+def _spread(left: Text, right: str, width: int) -> Text:
+    """Put a short text at the right edge; narrow screens go without it."""
+    if not right or width < _NARROW_CELLS:
+        return left
+    room = width - cell_len(right) - 2
+    left.truncate(room, overflow="ellipsis", pad=True)
+    return left.append(f"  {right}", "dim")
+
+
+def _draw_head(board: Board, now: float, width: int) -> list[Text]:
+    run = board.run
+    if run is None:
+        return [Text("relay starts", "bold")]
+    where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
+    line = Text(f"relay {_safe(run.command)}", "bold")
+    line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
+    head = [_spread(line, render_clock(now - board.started_at), width)]
+    if run.rehearsed:
+        head.append(Text("rehearsed: a script plays the model", "yellow"))
+    return head
+
+
+def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
+    phases = board.phases
+    current = _find_current(board)
+    if current is None:
+        return [_draw_phase(phase, width, current=False) for phase in phases[:room]]
+    items = phases[current]["items"]
+    neighbours = min(len(phases) - 1, max(2, room - 1 - len(items)))
+    item_lines = _draw_items(items, width, max(0, room - 1 - neighbours))
+    lines: list[Text] = []
+    start, stop = _window(len(phases), current, max(1, room - len(item_lines)))
+    if start:
+        lines.append(_more(start, "phase", "above", 0))
+    for index in range(start, stop):
+        lines.append(_draw_phase(phases[index], width, current=index == current))
+        if index == current:
+            lines.extend(item_lines)
+    if stop < len(phases):
+        lines.append(_more(len(phases) - stop, "phase", "below", 0))
+    return lines
+
+
+def _find_current(board: Board) -> int | None:
+    """Return the position of the leg's phase, else of the first phase that is not done."""
+    wanted = board.leg.phase_id if board.leg else None
+    for index, phase in enumerate(board.phases):
+        if str(phase["id"]) == wanted:
+            return index
+    return next((i for i, phase in enumerate(board.phases) if _phase_state(phase) != "done"), None)
+
+
+def _phase_state(phase: Mapping[str, Any]) -> str:
+    states = {item["state"] for item in phase["items"]}
+    if "open" in states:
+        return "open"
+    return "claimed" if "claimed" in states else "done"
+
+
+def _draw_phase(phase: Mapping[str, Any], width: int, *, current: bool) -> Text:
+    state = _phase_state(phase)
+    line = Text("▸ " if current else "  ", "bold")
+    line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
+    style = "bold" if current else "dim not bold" if state == "done" else "not bold"
+    line.append(f"{_safe(str(phase['id']))}  {_safe(str(phase['title']))}", style)
+    ticked = sum(item["state"] != "open" for item in phase["items"])
+    return _spread(line, f"{ticked}/{len(phase['items'])}", width)
+
+
+def _draw_items(items: Sequence[Mapping[str, Any]], width: int, room: int) -> list[Text]:
+    indent = 2 if width < _NARROW_CELLS else 8
+    at = next((i for i, item in enumerate(items) if item["state"] == "open"), max(0, len(items) - 1))
+    if room < 1 or not items:
+        return []
+    start, stop = _window(len(items), at, room)
+    lines = [_more(start, "item", "above", indent)] if start else []
+    for item in items[start:stop]:
+        state = str(item["state"])
+        line = Text(" " * indent).append(f"{BOXES[state]} ", _BOX_STYLES[state])
+        line.append(f"{_safe(str(item['id']))} {_safe(str(item['text']))}", "dim" if state == "done" else "")
+        lines.append(line)
+    if stop < len(items):
+        lines.append(_more(len(items) - stop, "item", "below", indent))
+    return lines[:room]
+
+
+def _more(n: int, noun: str, where: str, indent: int) -> Text:
+    return Text(f"{' ' * indent}  … {count(n, noun)} {where}", "dim")
+
+
+def _window(n: int, at: int, room: int) -> tuple[int, int]:
+    """Choose which of `n` lines around `at` to show, leaving a line for each side that is cut."""
+    if n <= room:
+        return 0, n
+    if room < 4:  # noqa: PLR2004  # too little for two notes and two lines: only the line itself
+        return at, min(n, at + 1)
+    inner = room - 2
+    start = max(0, min(at - inner // 3, n - inner))
+    if start <= 1:
+        return 0, room - 1
+    return (start - 1, n) if start + inner >= n else (start, start + inner)
+
+
+def _draw_gauge(board: Board, width: int) -> Text:
+    response = board.response
+    if response is None:
+        return _label("context", width).append("unknown until the first answer", "dim")
+    fill, soft, hard = response.fill_tokens, response.soft_tokens, response.hard_tokens
+    if fill is None:
+        return _label("context", width).append(f"unknown; hand-off at {render_tokens(soft)}", "dim")
+    band = find_band(fill, soft)
+    style = BAND_STYLES[band] if band else "dim"
+    line = _label("context", width)
+    if width >= _NARROW_CELLS:
+        line.append_text(_draw_bar(fill / hard, soft / hard, style, _bar_cells(width))).append(" ")
+    line.append(f"{render_band(band)} ", f"bold {style}")
+    line.append(f"{render_tokens(fill)}/{render_tokens(soft)}")
+    if width >= _NARROW_CELLS:
+        line.append(f"  {fill * 100 // max(1, soft)}%, stops at {render_tokens(hard)}", "dim")
+    return line
+
+
+def _bar_cells(width: int) -> int:
+    return max(8, min(_BAR_CELLS, width - _LABEL_CELLS - 42))
+
+
+def _draw_bar(fill: float, soft: float | None, style: str, cells: int) -> Text:
+    """Draw a bar whose right edge is the hard line; the soft line is a mark in it."""
+    full = min(cells, round(fill * cells)) if fill > 0 else 0
+    full = max(full, 1) if fill > 0 else 0
+    mark = None if soft is None else min(cells - 1, int(soft * cells))
+    bar = Text()
+    for cell in range(cells):
+        filled = cell < full
+        if cell == mark:
+            bar.append("┃", "bold")
+        else:
+            bar.append("█" if filled else "░", style if filled else "dim")
+    return bar.append("▌" if soft is not None else "", "bold")
+
+
+def _draw_spend(board: Board, width: int) -> Text:
+    cap = board.run.cap_usd if board.run else None
+    before = board.run.spent_usd if board.run else 0.0
+    line = _label("spend", width)
+    known = board.cost_gaps < board.responses or not board.responses
+    if cap and known and width >= _NARROW_CELLS:
+        style = "red" if board.run_usd > 0.8 * cap else "green"
+        line.append_text(_draw_bar(board.run_usd / cap, None, style, _bar_cells(width))).append("  ")
+    words = render_usd(board.run_usd) if known else "unknown"
+    line.append(f"{words} + unknown" if known and board.cost_gaps else words, "bold")
+    line.append(f" of {render_usd(cap)}" if cap is not None else ", no cap")
+    if before is None:
+        line.append("  earlier: unknown", "dim")
+    elif before:
+        line.append(f"  earlier: {render_usd(before)}", "dim")
+    return line
+
+
+def _draw_activity(board: Board, now: float, width: int) -> Text:
+    activity = board.activity
+    if activity is None:
+        return _label("now", width).append("relay is at work", "dim")
+    if activity.until is not None:
+        left = render_clock(activity.until - now)
+        line = _label("retry", width).append(f"in {left}, ", "yellow")
+        return line.append(_safe(activity.summary), "yellow")
+    name = _safe(activity.name)
+    line = _label(name, width) if width >= _NARROW_CELLS else Text(f"{name} ", "dim")
+    line.append(_safe(activity.summary), "not dim")
+    return _spread(line, render_clock(now - activity.since), width)
+
+
+def _label(word: str, width: int) -> Text:
+    if width < _NARROW_CELLS:
+        return Text()
+    return Text(f"{word[: _LABEL_CELLS - 1]:<{_LABEL_CELLS}}", "dim").append("", "not dim")
+
+
+def _draw_said(board: Board, width: int, room: int) -> list[Text]:
+    lines: list[Text] = []
+    for thinking, raw in board.said:
+        safe = _safe(raw)
+        cells = max(8, width - 2)
+        parts = textwrap.wrap(safe, cells if cell_len(safe) == len(safe) else cells // 2)
+        style = "dim italic" if thinking else "not dim"
+        lines.extend(Text("┆ ", "dim").append(part, style) for part in parts)
+    return lines[-room:] if room else []

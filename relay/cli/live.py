@@ -1,0 +1,112 @@
+"""The live view: facts scroll up and stay, the state of now stands below them and is redrawn.
+
+The run's thread only appends to a queue. One thread of the view folds events, prints what stays and redraws, at most
+eight times a second and at least once, so that clocks run.
+"""
+
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from relay import events
+from relay.cli.board import Board
+from relay.cli.draw import draw
+from relay.cli.narrate import Line, Narrator, Tone
+from relay.cli.text import clean_line, clip, clip_raw
+
+FRAME_S = 0.125
+"""Shortest time between two frames."""
+IDLE_FRAME_S = 1.0
+"""Longest time between two frames: clocks run by the second."""
+_TALLEST = 30
+_LINES_ABOVE = 3
+"""Kept for what happened above the live region on a small terminal."""
+_LONGEST_LINE_CHARS = 400
+_STYLES = {
+    Tone.PLAIN: "",
+    Tone.STRONG: "bold",
+    Tone.GOOD: "green",
+    Tone.WARNING: "yellow",
+    Tone.BAD: "red",
+    Tone.QUIET: "dim",
+}
+
+
+class LiveView:
+    """A view on a terminal.
+
+    Args:
+        stream: The terminal.
+        colour: False draws the same without colours.
+    """
+
+    def __init__(self, stream: TextIO, *, colour: bool) -> None:
+        self._console = Console(
+            file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
+        )
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._queue: deque[tuple[float, events.Event]] = deque()
+        self._narrator = Narrator()
+        self._board = Board(started_at=time.monotonic())
+        self._drawn_at = 0.0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="relay-view", daemon=True)
+
+    def observe(self, event: events.Event) -> None:
+        """Take one event; it is drawn with the next frame."""
+        self._queue.append((time.monotonic(), event))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self._live:
+                while not self._closing.wait(FRAME_S):
+                    if self._queue or time.monotonic() - self._drawn_at >= IDLE_FRAME_S:
+                        self._draw_frame()
+                self._print_new()
+        except (OSError, ValueError):
+            self._queue.clear()  # the terminal is gone; the run goes on and its log has everything
+
+    def _draw_frame(self) -> None:
+        self._drawn_at = time.monotonic()
+        lines = self._take()
+        width, height = self._console.size
+        tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
+        frame = draw(self._board, now=self._drawn_at, width=width, height=tall)
+        self._live.update(Group(*frame), refresh=not lines)
+        if lines:
+            self._console.print(Group(*map(_style, lines)))
+
+    def _print_new(self) -> None:
+        lines = self._take()
+        if lines:
+            self._console.print(Group(*map(_style, lines)))
+
+    def _take(self) -> list[Line]:
+        """Fold what has come and return the lines that stay."""
+        lines: list[Line] = []
+        while self._queue:
+            at, event = self._queue.popleft()
+            self._board.apply(event, at)
+            lines.extend(line for line in self._narrator.tell(event) if not line.detail)
+        return lines
+
+
+def _style(line: Line) -> Text:
+    safe = clip(clean_line(clip_raw(line.text, 2 * _LONGEST_LINE_CHARS)), _LONGEST_LINE_CHARS)
+    return Text(safe, _STYLES[line.tone], overflow="fold")

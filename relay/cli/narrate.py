@@ -1,0 +1,231 @@
+"""Events as lines: what happened, one line per fact, in stable words.
+
+The lines are the whole plain view and the part of the live view that stays on the screen. Their text is raw: whoever
+prints one cleans it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from relay import events
+from relay.cli.words import count, find_band, render_band, render_duration, render_usd
+
+_QUIET_STOPS = frozenset({"end_turn", "tool_use"})
+_SHORT_COMMIT_CHARS = 8
+_SHORT_SESSION_CHARS = 12
+
+
+class Tone(StrEnum):
+    """How a line is meant."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One fact."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    detail: bool = False
+    """Left out of the live view, which shows such things as they are now."""
+
+
+class Narrator:
+    """Tells events; remembers the boxes to tell only what is new about them."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] | None = None
+        self._summary = ""
+
+    def tell(self, event: events.Event) -> tuple[Line, ...]:
+        """Return the lines of one event, often none or one."""
+        if isinstance(event, events.PlanShown):
+            return tuple(self._tell_plan(event))
+        lines = tuple(_TELL[type(event)](event))
+        if isinstance(event, events.RunEnded) and self._summary:
+            return (Line(text=self._summary), *lines)
+        return lines
+
+    def _tell_plan(self, event: events.PlanShown) -> Iterable[Line]:
+        items = [item for phase in event.phases for item in phase["items"]]
+        before, self._states = self._states, {str(item["id"]): str(item["state"]) for item in items}
+        self._summary = summarize_plan(event.phases)
+        if before is None:
+            yield Line(text=self._summary)
+            return
+        for item in items:
+            if item["state"] == "claimed" and before.get(str(item["id"])) == "open":
+                yield Line(text=f"claimed {item['id']} {item['text']}", tone=Tone.QUIET)
+
+
+def summarize_plan(phases: tuple[Mapping[str, Any], ...]) -> str:
+    """Write ``plan: 1 of 3 phases done, 4 of 9 boxes ticked``."""
+    states = [[item["state"] for item in phase["items"]] for phase in phases]
+    done = sum(all(state == "done" for state in phase) for phase in states)
+    ticked = sum(phase.count("done") for phase in states)
+    boxes = sum(len(phase) for phase in states)
+    return f"plan: {done} of {count(len(phases), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
+
+
+def _tell_run(event: events.RunStarted) -> Iterable[Line]:
+    cap = "no cap" if event.cap_usd is None else f"cap {render_usd(event.cap_usd)}"
+    where = f"{event.plan_path} on {event.branch}" if event.branch else event.plan_path
+    how = f"model {event.model}, sandbox {event.sandbox}, {cap}"
+    yield Line(text=f"relay {event.command}: {where}, {how} (run {event.run_id})", tone=Tone.STRONG)
+    if event.rehearsed:
+        yield Line(text="rehearsed: a script plays the model", tone=Tone.WARNING)
+
+
+def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
+    session = event.session_id[:_SHORT_SESSION_CHARS]
+    phase = f"phase {event.phase_id} leg {event.leg}" if event.phase_id else f"leg {event.leg}"
+    yield Line(text=f"{phase} — {event.title} (session {session})", tone=Tone.STRONG)
+    if event.reason:
+        yield Line(text=f"because {event.reason}", tone=Tone.QUIET)
+
+
+def _tell_nothing(_event: events.Event) -> Iterable[Line]:
+    return ()
+
+
+def _tell_response(event: events.ResponseReceived) -> Iterable[Line]:
+    fill = "context unknown"
+    if event.fill_tokens is not None:
+        share = event.fill_tokens * 100 // max(1, event.soft_tokens)
+        band = render_band(find_band(event.fill_tokens, event.soft_tokens))
+        fill = f"context {event.fill_tokens:,} of {event.soft_tokens:,} tokens ({share}%, {band})"
+    usage = "usage unknown, " if event.usage is None else ""
+    stop = "" if event.stop_reason in _QUIET_STOPS else f", stopped by {event.stop_reason}"
+    figures = f"{usage}{_render_cost(event.cost_usd)}, {render_duration(event.duration_s)}"
+    yield Line(text=f"turn {event.turn}: {fill}, {figures}{stop}", detail=True, tone=Tone.QUIET)
+
+
+def _tell_text(event: events.TextShown) -> Iterable[Line]:
+    who = "thinking" if event.thinking else "model"
+    for line in event.text.splitlines():
+        if line.strip():
+            yield Line(text=f"{who}: {line}", detail=True, tone=Tone.QUIET if event.thinking else Tone.PLAIN)
+
+
+def _tell_tool_start(event: events.ToolStarted) -> Iterable[Line]:
+    yield Line(text=f"{event.name} {event.summary}".rstrip(), detail=True)
+
+
+def _tell_tool_end(event: events.ToolFinished) -> Iterable[Line]:
+    took = render_duration(event.duration_s)
+    if event.is_error:
+        yield Line(text=f"{event.name} answered with an error after {took}", detail=True, tone=Tone.WARNING)
+    elif event.changed_paths:
+        paths = ", ".join(event.changed_paths[:5])
+        more = f" and {len(event.changed_paths) - 5} more" if event.changed_paths[5:] else ""
+        yield Line(text=f"{event.name} changed {paths}{more} in {took}", detail=True)
+    else:
+        yield Line(text=f"{event.name} answered in {took}", detail=True, tone=Tone.QUIET)
+
+
+def _tell_crossing(event: events.GaugeCrossed) -> Iterable[Line]:
+    then = "the session is asked to hand off" if event.line == "soft" else "the session stops here"
+    yield Line(
+        text=f"{event.line} line crossed: {event.fill_tokens:,} of {event.line_tokens:,} tokens; {then}",
+        tone=Tone.WARNING,
+    )
+
+
+def _tell_retry(event: events.RetryScheduled) -> Iterable[Line]:
+    yield Line(
+        text=f"retry {event.attempt} in {render_duration(event.wait_s)} — {event.reason}",
+        detail=True,
+        tone=Tone.WARNING,
+    )
+
+
+def _tell_cache(event: events.CacheBroken) -> Iterable[Line]:
+    yield Line(
+        text=f"cache broken by {event.changed}: {event.read_tokens:,} of {event.expected_tokens:,} tokens were read",
+        tone=Tone.WARNING,
+    )
+
+
+def _name_gate(phase_id: str, *, baseline: bool) -> str:
+    kind = "baseline gate" if baseline else "gate"
+    return f"{kind} of phase {phase_id}" if phase_id else kind
+
+
+def _tell_gate_start(event: events.GateStarted) -> Iterable[Line]:
+    gate = _name_gate(event.phase_id, baseline=event.baseline)
+    yield Line(text=f"{gate} runs: {'; '.join(event.commands) or 'no commands'}", detail=True)
+
+
+def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
+    gate = _name_gate(event.phase_id, baseline=event.baseline)
+    tone = Tone.GOOD if event.passed else Tone.QUIET if event.baseline else Tone.BAD
+    verdict = "passed" if event.passed else "is red"
+    summary = f" — {event.summary}" if event.summary else ""
+    yield Line(text=f"{gate} {verdict} after {render_duration(event.duration_s)}{summary}", tone=tone)
+
+
+def _tell_restored(event: events.PlanRestored) -> Iterable[Line]:
+    yield Line(text=f"plan put back after {event.tool} changed it — {event.summary}", tone=Tone.WARNING)
+
+
+def _tell_commit(event: events.Committed) -> Iterable[Line]:
+    items = f" (items {' '.join(event.items)})" if event.items else ""
+    yield Line(
+        text=f"commit {event.commit[:_SHORT_COMMIT_CHARS]} {event.status} — {event.subject}{items}", tone=Tone.GOOD
+    )
+
+
+def _tell_leg_end(event: events.LegEnded) -> Iterable[Line]:
+    phase = f"phase {event.phase_id}" if event.phase_id else "planning"
+    detail = f" — {event.detail}" if event.detail else ""
+    tokens = f"{event.usage.prompt_tokens:,} tokens in, {event.usage.output_tokens:,} out"
+    yield Line(
+        text=f"{phase} leg ended: {event.result}{detail} ({tokens}, {_render_cost(event.cost_usd)})",
+        tone=Tone.PLAIN if event.result in {"done", "handoff"} else Tone.WARNING,
+    )
+
+
+def _tell_notice(event: events.Noticed) -> Iterable[Line]:
+    word, tone = ("warning", Tone.WARNING) if event.warning else ("note", Tone.QUIET)
+    yield Line(text=f"{word}: {event.text}", tone=tone)
+
+
+def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
+    tone = Tone.GOOD if event.exit_code == 0 else Tone.WARNING
+    word = "done" if event.exit_code == 0 else "stopped"
+    yield Line(text=f"{word}: {event.reason} (spent {render_usd(event.spent_usd)})", tone=tone)
+    if event.next_command:
+        yield Line(text=f"next: {event.next_command}", tone=Tone.STRONG)
+
+
+def _render_cost(cost_usd: float | None) -> str:
+    return "cost unknown" if cost_usd is None else render_usd(cost_usd)
+
+
+_TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
+    events.RunStarted: _tell_run,
+    events.LegStarted: _tell_leg,
+    events.RequestStarted: _tell_nothing,
+    events.ResponseReceived: _tell_response,
+    events.TextShown: _tell_text,
+    events.ToolStarted: _tell_tool_start,
+    events.ToolFinished: _tell_tool_end,
+    events.GaugeCrossed: _tell_crossing,
+    events.RetryScheduled: _tell_retry,
+    events.CacheBroken: _tell_cache,
+    events.GateStarted: _tell_gate_start,
+    events.GateFinished: _tell_gate_end,
+    events.PlanRestored: _tell_restored,
+    events.Committed: _tell_commit,
+    events.LegEnded: _tell_leg_end,
+    events.Noticed: _tell_notice,
+    events.RunEnded: _tell_run_end,
+}

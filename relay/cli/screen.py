@@ -1,0 +1,58 @@
+"""The two streams a command writes to, and how words are said on them.
+
+`say` is for results (standard output), `complain` for everything about a failure (standard error). Both take
+text that is not trusted.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from relay.cli.text import clean, ensure_codec, escape_json
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def prepare_streams() -> None:
+    """Make standard output and error accept every character; called once by the program, not by tests."""
+    handler = ensure_codec()
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors=handler)
+
+
+def say(text: str = "", *, style: str = "") -> None:
+    """Print lines to standard output, made safe, in a style where the terminal has any."""
+    _write(sys.stdout, text, style)
+
+
+def complain(text: str, *, style: str = "") -> None:
+    """Print lines to standard error, made safe."""
+    _write(sys.stderr, text, style)
+
+
+def say_json(line: str) -> None:
+    """Print one JSON document on one line of ASCII."""
+    sys.stdout.write(f"{escape_json(line)}\n")
+
+
+def has_style(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Tell whether a stream shows colours: a terminal, not dumb, and `NO_COLOR` not set."""
+    if environ.get("NO_COLOR") or environ.get("TERM", "dumb") in {"dumb", "unknown"}:
+        return False
+    return stream.isatty()
+
+
+def is_utf8(stream: TextIO) -> bool:
+    """Tell whether a stream can show every character."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "") == "utf8"
+
+
+def _write(stream: TextIO, text: str, style: str) -> None:
+    safe = clean(text)
+    if style and safe and has_style(stream, os.environ):
+        codes = ";".join(_STYLES[word] for word in style.split())
+        safe = f"\x1b[{codes}m{safe}\x1b[0m"
+    stream.write(f"{safe}\n")

@@ -1,0 +1,114 @@
+"""Values → screen: the three shapes in which a run is shown.
+
+Live on a terminal, plain lines elsewhere, ``--json`` one event per line. A view only ever receives facts: it cannot
+change the run, and a terminal that goes away ends the view, never the run.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+from relay import events
+from relay.cli.narrate import Line, Narrator
+from relay.cli.screen import has_style, is_utf8
+from relay.cli.text import clean_line, clip, clip_raw, escape_json
+
+LONGEST_LINE_CHARS = 2_000
+"""Where a plain line is cut; the full text is in the session's event log."""
+
+
+class View(Protocol):
+    """Shows a run while its `with` block is open.
+
+    Contract:
+        `observe` is an `events.Observe`: it returns at once and never raises for what a stream does.
+        Leaving the block leaves the terminal as it was found and everything observed shown.
+    """
+
+    def observe(self, event: events.Event) -> None:
+        """Take one event."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def make_view(
+    *, json: bool, stream: TextIO, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.time
+) -> View:
+    """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
+
+    Args:
+        json: One event per line, for programs.
+        stream: Where the view goes; standard output.
+        environ: Read for ``TERM`` and ``NO_COLOR``.
+        clock: Seconds since the epoch, for the times in the JSON lines.
+    """
+    if json:
+        return JsonView(stream, clock)
+    dumb = environ.get("TERM", "dumb") in {"dumb", "unknown"}
+    if stream.isatty() and is_utf8(stream) and not dumb:
+        from relay.cli.live import LiveView
+
+        return LiveView(stream, colour=has_style(stream, environ))
+    return PlainView(stream)
+
+
+class _LineView:
+    """What plain and JSON share: a stream that is written line by line until it breaks."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO | None = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def _write(self, line: str) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._stream = None  # nobody reads any more; the run goes on and its log has everything
+
+
+class JsonView(_LineView):
+    """One event per line of ASCII JSON, the same lines as in ``.relay/sessions/``."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
+        super().__init__(stream)
+        self._clock = clock
+
+    def observe(self, event: events.Event) -> None:
+        """Write one event."""
+        self._write(escape_json(events.render_event(event, at=self._clock())))
+
+
+class PlainView(_LineView):
+    """One line per fact, without colours or cursor movement: a log file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._narrator = Narrator()
+
+    def observe(self, event: events.Event) -> None:
+        """Write the lines of one event."""
+        for line in self._narrator.tell(event):
+            self._write(render_line(line))
+
+
+def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
+    """Make a line safe and not longer than a log can bear."""
+    hidden = max(0, len(line.text) - 2 * limit_chars)
+    text = clip(clean_line(clip_raw(line.text, 2 * limit_chars)), limit_chars)
+    return f"{text} (+{hidden:,} more)" if hidden else text

@@ -1,0 +1,62 @@
+"""Figures as words: one wording for tokens, money, time and boxes in every view. Unknown is said, never 0."""
+
+from relay.gauge import BAND_EDGES, Band
+
+BOXES = {"open": "[ ]", "claimed": "[~]", "done": "[x]"}
+UNKNOWN = "unknown"
+_MINUTE_S = 60
+_HOUR_S = 3600
+_SHORT_TOKENS = 10_000
+
+
+def count(n: int, noun: str, plural: str = "") -> str:
+    """Write ``1 phase``, ``2 phases``."""
+    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
+
+
+def render_tokens(n: int | None) -> str:
+    """Write tokens short: ``950``, ``4.2k``, ``41k``, ``1M``."""
+    if n is None:
+        return UNKNOWN
+    if n < 1_000:  # noqa: PLR2004  # where k begins
+        return str(n)
+    if n < _SHORT_TOKENS:
+        return f"{n / 1_000:.1f}k".replace(".0k", "k")
+    if n < 1_000_000:  # noqa: PLR2004  # where M begins
+        return f"{n / 1_000:.0f}k"
+    return f"{n / 1_000_000:.1f}M".replace(".0M", "M")
+
+
+def render_usd(amount: float | None) -> str:
+    """Write dollars; amounts below a cent keep four places so that they are not shown as nothing."""
+    if amount is None:
+        return UNKNOWN
+    return f"${amount:.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"  # noqa: PLR2004  # one cent
+
+
+def render_duration(seconds: float) -> str:
+    """Write how long something took: ``0.4 s``, ``12 s``, ``3 m 05 s``, ``2 h 10 m``."""
+    tenths = seconds < 9.95  # noqa: PLR2004  # where a tenth stops to matter
+    return f"{max(0.0, seconds):.1f} s" if tenths else render_clock(seconds)
+
+
+def render_clock(seconds: float) -> str:
+    """Write a running time in whole seconds: ``4 s``, ``3 m 05 s``, ``2 h 10 m``."""
+    whole = max(0, round(seconds))
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} m {whole % _MINUTE_S:02d} s"
+    return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02d} m"
+
+
+def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:
+    """Return the band of a fill; None while the fill is unknown."""
+    if fill_tokens is None:
+        return None
+    return next((band for edge, band in BAND_EDGES if fill_tokens < edge * soft_tokens), Band.HAND_OFF)
+
+
+def render_band(band: Band | None) -> str:
+    """Write a band's name as a word of the screen."""
+    return UNKNOWN if band is None else band.value.capitalize()
