@@ -4,7 +4,7 @@ A *leg* is one fresh session on one phase. A *baton* is what one leg hands to th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
@@ -41,6 +41,27 @@ class Usage:
     def context_tokens(self) -> int:
         """What the context holds after this response: prompt and output."""
         return self.prompt_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What some work used and cost."""
+
+    usage: Usage = field(default_factory=Usage)
+    """What was reported; a lower bound when `cost_usd` is None because a response reported nothing."""
+    cost_usd: float | None = 0.0
+    """None when some of it is unknown: no price for the model, or no usage reported."""
+
+    def __add__(self, other: Self) -> Self:
+        """Add up; unknown stays unknown."""
+        known = self.cost_usd is not None and other.cost_usd is not None
+        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
+        return type(self)(usage=self.usage + other.usage, cost_usd=cost)
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of all classes."""
+        return self.usage.context_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

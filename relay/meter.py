@@ -1,0 +1,59 @@
+"""What a run has used and cost, counted from its events.
+
+Three sums are kept, because they answer three questions: the plan's (does the cap hold?), the open phase's (does its
+cap hold?) and what no commit records yet (what goes into the next commit's trailers).
+"""
+
+from relay.events import Event, ResponseReceived
+from relay.pricing import Budget, Price, worst_cost_usd
+from relay.session import Spent, Usage
+
+
+class Meter:
+    """Counts every response.
+
+    Args:
+        budget: The caps, with nothing charged yet.
+        price: None when the model's price is unknown; then only a token cap can hold.
+        before: What the plan's commits record.
+    """
+
+    def __init__(self, budget: Budget, *, price: Price | None, before: Spent) -> None:
+        self._budget = budget.charge(before.cost_usd, before.tokens)
+        self._price = price
+        self._unrecorded = Spent()
+        self.total = before
+
+    @property
+    def unrecorded(self) -> Spent:
+        """What no commit on the branch records yet."""
+        return self._unrecorded
+
+    def observe(self, event: Event) -> None:
+        """Count a response; every other event is none of its business."""
+        if isinstance(event, ResponseReceived):
+            usage = event.usage or Usage()
+            known = event.usage is not None
+            self._charge(Spent(usage=usage, cost_usd=event.cost_usd if known else None))
+
+    def restore(self, spent: Spent) -> None:
+        """Count what an earlier process used for the open phase without having committed it."""
+        self._charge(spent)
+
+    def open_phase(self) -> None:
+        """Start the phase's own cap; what is unrecorded belongs to it."""
+        self._budget = self._budget.open_phase(self._unrecorded.cost_usd)
+
+    def record(self) -> None:
+        """Note that a commit now carries what was unrecorded."""
+        self._unrecorded = Spent()
+
+    def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
+        """Say why a request of at most this size must not be sent; None when every cap holds."""
+        worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
+        return self._budget.check(worst, prompt_tokens + output_tokens)
+
+    def _charge(self, spent: Spent) -> None:
+        self._budget = self._budget.charge(spent.cost_usd, spent.tokens)
+        self._unrecorded += spent
+        self.total += spent

@@ -1,0 +1,98 @@
+"""From stream events to an answer, and never from half a stream."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.runners.answers import AnswerBuilder, StreamBrokenError, parse_usage
+from relay.session import ToolCall, Usage
+
+
+def stream(*blocks, stop_reason="tool_use"):
+    """The events of an answer; a block is its start and its deltas."""
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 1}
+    yield {"type": "message_start", "message": {"id": "m", "model": "claude-x", "content": [], "usage": usage}}
+    yield {"type": "ping"}
+    for index, (start, *deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": {"output_tokens": 7}}
+    yield {"type": "message_stop"}
+
+
+def build(events):
+    builder = AnswerBuilder()
+    for event in events:
+        builder.feed(event)
+    return builder.build()
+
+
+TOOL = {"type": "tool_use", "id": "t1", "name": "write", "input": {}}
+
+
+def test_assembles_text_thinking_and_tool_input():
+    """Deltas are joined, signatures kept, tool input parsed from the whole text."""
+    answer = build(
+        stream(
+            (
+                {"type": "thinking", "thinking": ""},
+                {"type": "thinking_delta", "thinking": "hm"},
+                {"type": "signature_delta", "signature": "s"},
+            ),
+            ({"type": "text", "text": ""}, {"type": "text_delta", "text": "Hel"}, {"type": "text_delta", "text": "lo"}),
+            (TOOL, *({"type": "input_json_delta", "partial_json": p} for p in ('{"pa', 'th": "a.py"}'))),
+        )
+    )
+
+    assert (ToolCall(id="t1", name="write", input={"path": "a.py"}),) == answer.calls
+    assert {"type": "thinking", "thinking": "hm", "signature": "s"} == answer.content[0]
+    assert "Hello" == answer.text
+    assert Usage(input_tokens=10, cache_read_tokens=5, output_tokens=7) == answer.usage
+
+
+@given(st.integers(0, 30))
+def test_a_stream_cut_anywhere_is_no_answer(cut):
+    """Whatever arrived before the cut, nothing of it is handed on."""
+    events = list(stream((TOOL, {"type": "input_json_delta", "partial_json": "{}"})))
+
+    with pytest.raises(StreamBrokenError):
+        build(events[: min(cut, len(events) - 1)])
+
+
+@pytest.mark.parametrize("json", ['{"path": "a.py"', '"text"', "[1]", "nonsense"])
+def test_input_that_is_not_a_whole_object_is_a_broken_call(json):
+    """A cut input must never look like an input."""
+    answer = build(stream((TOOL, {"type": "input_json_delta", "partial_json": json}), stop_reason="max_tokens"))
+
+    assert () == answer.calls
+    assert ["t1"] == list(answer.broken_calls)
+    assert {} == answer.content[0]["input"]
+
+
+def test_an_unknown_block_passes_through_untouched():
+    """A block type of tomorrow goes back to the endpoint as it came."""
+    block = {"type": "hologram", "rays": [1, 2]}
+
+    assert (block,) == build(stream((block,), stop_reason="end_turn")).content
+
+
+def test_an_unknown_delta_breaks_the_stream():
+    """A block that cannot be rebuilt faithfully must not be sent back."""
+    with pytest.raises(StreamBrokenError, match="unknown delta type 'ray_delta'"):
+        build(stream(({"type": "hologram"}, {"type": "ray_delta"})))
+
+
+def test_usage_that_reports_nothing_is_unknown():
+    """Unknown is not zero."""
+    assert parse_usage({}) is None
+    assert parse_usage({"input_tokens": 0, "output_tokens": 0}) is None
+
+
+def test_cache_writes_are_split_by_lifetime():
+    """Without the split, writes count as five-minute ones."""
+    usage = {"input_tokens": 1, "cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 4}}
+
+    assert Usage(input_tokens=1, cache_write_5m_tokens=5, cache_write_1h_tokens=4) == parse_usage(usage)
+    assert Usage(input_tokens=1, cache_write_5m_tokens=9) == parse_usage(usage | {"cache_creation": None})
