@@ -1,0 +1,134 @@
+"""What the model says about its work: `tick`, `record`, `amend`, `hand_off`, `block`. Noted, never believed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relay.sandbox.text import render_output
+from relay.tools.confine import locate
+from relay.tools.notes import Amendment, HandOff, LegNotes, Record
+from relay.tools.output import Answer
+from relay.tools.workspace import RefusedError, Workspace
+
+MAX_CLAIM_CHARS = 4_000
+"""A page. Longer texts belong into a file."""
+
+_BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
+_SOURCE = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?")
+
+
+def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """Note that an open item of the phase is claimed to be finished."""
+    evidence = _get_text(given, "evidence")
+    item_id = given["item"].strip().strip("#()[]")
+    item = next((item for item in notes.phase.items if item.id == item_id), None)
+    if item is None:
+        raise RefusedError(_say_unknown_item(notes, item_id))
+    if item.done or item_id in notes.claims:
+        return Answer(text=f"{item_id} is already {'ticked' if item.done else 'claimed'}; nothing changed.")
+    notes.claims[item_id] = evidence
+    left = notes.open_ids()
+    rest = f"Still open: {', '.join(left)}." if left else "Nothing is open: stop, and relay runs the checks."
+    return Answer(text=f"{item_id} is claimed; relay ticks it when the checks pass. {rest}")
+
+
+def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
+    own = f"Open items of phase {notes.phase.id}: {', '.join(notes.open_ids()) or 'none'}."
+    owner = next((phase for phase in notes.plan.phases if any(item.id == item_id for item in phase.items)), None)
+    if owner is None:
+        return f"There is no item {item_id!r}. {own}"
+    return f"{item_id} belongs to phase {owner.id}, not to yours. {own}"
+
+
+def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """Note a finding; each source must exist, so that it can be checked for changes later."""
+    record = Record(
+        claim=_get_text(given, "claim"),
+        because=_get_text(given, "because"),
+        sources=tuple(_check_source(workspace, source.strip()) for source in given["sources"]),
+    )
+    if record in notes.records:
+        return Answer(text="Already recorded; nothing changed.")
+    notes.records.append(record)
+    return Answer(text="Recorded.")
+
+
+def _check_source(workspace: Workspace, source: str) -> str:
+    match = _SOURCE.fullmatch(source)
+    if match is None:
+        raise RefusedError("A source is path, path:line or path:first-last; leave sources empty if there is none.")
+    if match["last"] and int(match["last"]) < int(match["first"]):
+        raise RefusedError(f"{source}: the last line is before the first.")
+    with locate(workspace.root, match["path"], follow=True) as place:
+        if place.status is None:
+            raise RefusedError(f"{source}: no such file. A source is path, path:line or path:first-last.")
+        return place.path + source[match.end("path") :]
+
+
+def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """Note new items or a note for an open phase."""
+    why, change = _get_text(given, "why"), _get_text(given, "change")
+    phase = notes.plan.find_phase(given["phase"].strip())
+    if phase is None or phase.done:
+        state = f"Phase {phase.id} is done and cannot change." if phase else f"There is no phase {given['phase']!r}."
+        raise RefusedError(f"{state} Open phases: {_join_open(notes)}.")
+    items, rest = _split_items(change)
+    amendment = Amendment(phase_id=phase.id, items=items, note=" ".join(" ".join(rest).split()), why=why)
+    if amendment in notes.amendments:
+        return Answer(text="Already noted; nothing changed.")
+    notes.amendments.append(amendment)
+    what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
+    return Answer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
+
+
+def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
+    """Return the texts of task lines, and the other lines."""
+    items, rest = [], []
+    for line in change.splitlines():
+        match = _BOX.fullmatch(line.rstrip())
+        if match is None:
+            rest.append(line)
+        elif match[1] != " ":
+            raise RefusedError(f"New items begin unticked, as '- [ ] text'. Found: {line.strip()[:100]}")
+        else:
+            items.append(" ".join(match[2].split()))
+    return tuple(items), rest
+
+
+def _join_open(notes: LegNotes) -> str:
+    return ", ".join(phase.id for phase in notes.plan.phases if not phase.done)
+
+
+def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """End the session; what is said goes into the baton."""
+    notes.hand_off = HandOff(
+        next_step=_get_text(given, "next_step"),
+        learned=_get_entries(given, "learned"),
+        dead_ends=_get_entries(given, "dead_ends"),
+    )
+    return Answer(text="Handed off.", ends_session=True)
+
+
+def run_block(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """End the session because only the user can go on."""
+    notes.blocked = _get_text(given, "reason")
+    return Answer(text="Blocked; the user is asked.", ends_session=True)
+
+
+def _get_text(given: Mapping[str, Any], name: str) -> str:
+    return _check_text(name, given[name])
+
+
+def _get_entries(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(_check_text(name, entry) for entry in given[name] if entry.strip())
+
+
+def _check_text(name: str, value: str) -> str:
+    text = render_output(value.encode()).strip()
+    if not text:
+        raise RefusedError(f"{name} must not be empty.")
+    if len(text) > MAX_CLAIM_CHARS:
+        raise RefusedError(
+            f"{name} has {len(text):,} characters; {MAX_CLAIM_CHARS:,} are allowed. Put the rest in a file."
+        )
+    return text

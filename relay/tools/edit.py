@@ -1,0 +1,158 @@
+"""`edit` and `write`: the only tools that change files themselves.
+
+`edit` works on bytes: what is not replaced stays as it is, whatever its encoding. Line feeds in `old` match both line
+endings; those in `new` become what the replaced text, or else the file, has.
+"""
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relay.tools.confine import Place, ensure_writable, locate, open_regular
+from relay.tools.notes import LegNotes
+from relay.tools.output import Answer
+from relay.tools.replace import check_target, replace_file
+from relay.tools.workspace import RefusedError, Workspace
+
+MAX_EDIT_BYTES = 16 * 1024 * 1024
+MAX_WRITE_BYTES = 4 * 1024 * 1024
+"""No model writes more in one call; what does is a mistake."""
+
+_BOM = "\ufeff"
+_SHOWN = 5
+_COUNTED = 1_000
+_COMPARED_LINES = 2_000
+_COMPARED_CHARS = 120
+
+
+def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """Replace the only place where `old` stands."""
+    old, new = _to_lf(given["old"]), _to_lf(given["new"])
+    if not old or old == new:
+        raise RefusedError("old is empty; use write to make a file." if not old else "old and new are the same.")
+    with locate(workspace.root, given["path"], follow=False) as place:
+        ensure_writable(workspace, place.path)
+        if place.status is not None:
+            check_target(place)
+        data = _load(place)
+        if b"\0" in data:
+            raise RefusedError(f"{place.path} is binary; change it with a command.")
+        start, end = _find_only(data, old)
+        ending = _pick_ending(data, data[start:end])
+        replace_file(place, data[:start] + new.encode().replace(b"\n", ending) + data[end:])
+    _note_change(notes, place.path)
+    line = data.count(b"\n", 0, start) + 1
+    return Answer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
+
+
+def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+    """Put `content` into a file, as it is."""
+    data = given["content"].encode()
+    if len(data) > MAX_WRITE_BYTES:
+        raise RefusedError(f"{len(data):,} bytes are more than the {MAX_WRITE_BYTES:,} that one call can write.")
+    if given["path"].endswith("/"):
+        raise RefusedError(f"{given['path']} names a directory; directories are made with the files in them.")
+    with locate(workspace.root, given["path"], follow=False) as place:
+        ensure_writable(workspace, place.path)
+        check_target(place)
+        before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
+        if before == data:
+            return Answer(text=f"{place.path} already has this content.")
+        replace_file(place, data)
+    unread = place.path not in notes.read_paths
+    _note_change(notes, place.path)
+    text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, unread=unread)
+    return Answer(text=text, changed_paths=(place.path,))
+
+
+def _say_replaced(place: Place, before: bytes | None, *, unread: bool) -> str:
+    lines = "all" if before is None else f"{_count_lines(before):,}"
+    warning = " You had not read it in this session: look at git diff for what is gone." if unread else ""
+    return f"Replaced {lines} lines of {place.path}.{warning}"
+
+
+def _count_lines(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+
+
+def _note_change(notes: LegNotes, path: str) -> None:
+    notes.read_paths.add(path)
+    notes.touched_paths.setdefault(path)
+
+
+def _load(place: Place) -> bytes:
+    with os.fdopen(open_regular(place), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > MAX_EDIT_BYTES:
+            raise RefusedError(f"{place.path} has {size:,} bytes; change it with a command.")
+        return stream.read()
+
+
+def _to_lf(text: str) -> str:
+    return text.removeprefix(_BOM).replace("\r\n", "\n")
+
+
+def _find_only(data: bytes, old: str) -> tuple[int, int]:
+    """Return where in `data` the only occurrence of `old` begins and ends.
+
+    The search runs over a copy with line feeds only, with the linear-time search of `bytes`; a regular expression with
+    two line endings could be made to take hours.
+    """
+    folded = [match.start() - before for before, match in enumerate(re.finditer(rb"\r\n", data))]
+    text, wanted = data.replace(b"\r\n", b"\n"), old.encode()
+    starts: list[int] = []
+    at = text.find(wanted)
+    while at >= 0 and len(starts) < _COUNTED:
+        starts.append(at)
+        at = text.find(wanted, at + 1)  # overlapping places are two places
+    if not starts:
+        raise RefusedError(f"old does not occur.{_say_nearest(data, old)}")
+    if len(starts) > 1:
+        raise RefusedError(_say_many(text, starts))
+    start, end = starts[0], starts[0] + len(wanted)
+    return start + bisect_left(folded, start), end + bisect_left(folded, end)
+
+
+def _say_many(text: bytes, starts: Sequence[int]) -> str:
+    lines = [str(text.count(b"\n", 0, start) + 1) for start in starts[:_SHOWN]]
+    count = f"{_COUNTED:,} times or more" if len(starts) == _COUNTED else f"{len(starts)} times"
+    more = " …" if len(starts) > _SHOWN else ""
+    return f"old occurs {count}, at lines {', '.join(lines)}{more}. Take in lines around the one you mean."
+
+
+def _pick_ending(data: bytes, replaced: bytes) -> bytes:
+    for part in (replaced, data):
+        at = part.find(b"\n")
+        if at >= 0:
+            return b"\r\n" if part[at - 1 : at] == b"\r" else b"\n"
+    return b"\n"
+
+
+def _say_nearest(data: bytes, old: str) -> str:
+    """Point at the lines that most resemble the first line of `old` that says anything."""
+    first = next((line.strip() for line in old.split("\n") if line.strip()), "")
+    lines = data.decode("utf-8", "replace").split("\n")[:_COMPARED_LINES]
+    same = [number for number, line in enumerate(lines, 1) if first and line.strip() == first]
+    if same:
+        where = ", ".join(map(str, same[:_SHOWN]))
+        return f" Its first line stands at line {where} but what follows, or the white space, differs; read it again."
+    near = _find_similar(first, lines)
+    return f" Nearest is line {near}: {lines[near - 1].strip()[:200]}" if near else " Nothing resembles it."
+
+
+def _find_similar(first: str, lines: Sequence[str]) -> int:
+    """Return the number of the most similar line; 0 when none is similar."""
+    import difflib  # costs start-up time and is needed only here
+
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(first[:_COMPARED_CHARS])
+    best, best_ratio = 0, 0.6
+    for number, line in enumerate(lines, 1):
+        matcher.set_seq1(line.strip()[:_COMPARED_CHARS])
+        if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio:
+            ratio = matcher.ratio()
+            if ratio > best_ratio:
+                best, best_ratio = number, ratio
+    return best

@@ -1,0 +1,66 @@
+"""What the model claimed and did in one leg. Claims, not facts: relay checks before anything is ticked."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from relay.plan.model import Phase, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A finding that the model wants kept for later sessions."""
+
+    claim: str
+    because: str
+    sources: tuple[str, ...]
+    """``path``, ``path:line`` or ``path:first-last``, relative to the root; each existed when it was recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amendment:
+    """A change to an open phase that the model asks for."""
+
+    phase_id: str
+    items: tuple[str, ...]
+    """Texts of new items, without bullet and box; empty when it is a note."""
+    note: str
+    """One line; empty when only items are added."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOff:
+    """What the model passes on to the next session of its phase."""
+
+    next_step: str
+    learned: tuple[str, ...]
+    dead_ends: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class LegNotes:
+    """Filled by the tools while the session runs, read by the loop when it ends."""
+
+    plan: Plan
+    """As it stood when the leg began."""
+    phase: Phase
+    """The phase of this leg; only its items can be ticked."""
+    claims: dict[str, str] = field(default_factory=dict)
+    """Item id to evidence, in the order they came. The caller puts claims of earlier legs in first."""
+    records: list[Record] = field(default_factory=list)
+    amendments: list[Amendment] = field(default_factory=list)
+    hand_off: HandOff | None = None
+    blocked: str | None = None
+    """The reason given to `block`; None when it was not called."""
+    read_paths: set[str] = field(default_factory=set)
+    """Files the model has seen at least a part of, or written."""
+    touched_paths: dict[str, None] = field(default_factory=dict)
+    """Files that edit and write changed, in the order they came; what commands changed is not known here."""
+    last_errors: dict[str, str] = field(default_factory=dict)
+    """Tool name to the text of its last failure."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Calls by tool name, unknown names included."""
+
+    def open_ids(self) -> tuple[str, ...]:
+        """Return the items of the phase that are neither ticked nor claimed, in order."""
+        return tuple(item.id for item in self.phase.open_items if item.id not in self.claims)

@@ -1,0 +1,131 @@
+"""What a tool's text goes through before the model sees it: made printable, counted, cut in the middle, kept in full.
+
+Order: the tool's own limit, the raw buffer of a command, the token cap here. Nothing is summarised.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from relay.session import ToolResult
+from relay.tools.confine import locate
+from relay.tools.workspace import OUTPUT_CAP_TOKENS, RefusedError, Workspace
+
+KEEP_S = 7 * 24 * 3600
+"""How long a spilled output is kept. Source: OpenCode's tool outputs, DESIGN § 4.4."""
+
+_MARK_TOKENS = 40
+"""Room for the line that says what was cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a tool says, before the cap."""
+
+    text: str
+    is_error: bool = False
+    ends_session: bool = False
+    changed_paths: tuple[str, ...] | None = ()
+    """As in `ToolResult`."""
+    spool: Path | None = None
+    """A file that already holds the full output; removed when the model gets all of it anyway."""
+    lost_bytes: int = 0
+    """What the raw buffer did not keep and only the spool has."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a cautious token count: a quarter of the UTF-8 bytes, rounded up (DESIGN § 6)."""
+    return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+def finish(workspace: Workspace, answer: Answer, call_id: str) -> ToolResult:
+    """Turn an answer into a result of at most `OUTPUT_CAP_TOKENS` tokens."""
+    text = answer.text.encode("utf-8", "replace").decode("utf-8")
+    if answer.lost_bytes == 0 and estimate_tokens(text) <= OUTPUT_CAP_TOKENS:
+        if answer.spool is not None:
+            answer.spool.unlink(missing_ok=True)
+    else:
+        spool = answer.spool or _spill(workspace, text, call_id)
+        where = f"full output: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
+        text = cut_middle(text, where, lost_tokens=-(-answer.lost_bytes // 4))
+    return ToolResult(
+        text=text, is_error=answer.is_error, ends_session=answer.ends_session, changed_paths=answer.changed_paths
+    )
+
+
+def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int = OUTPUT_CAP_TOKENS) -> str:
+    """Keep the first and the last half of what fits, at line ends where there are any, else between characters."""
+    data = text.encode("utf-8")
+    half = max(cap_tokens - _MARK_TOKENS - estimate_tokens(where), 2) * 2
+    if len(data) <= 2 * half:
+        head, tail = _split_lines(data)
+    else:
+        head, tail = _end_at_line(data[:half]), _start_at_line(data[-half:])
+    cut = -(-(len(data) - len(head) - len(tail)) // 4) + lost_tokens
+    mark = f"\n… {cut:,} tokens cut; {where} …\n"
+    return head.decode("utf-8", "ignore") + mark + tail.decode("utf-8", "ignore")
+
+
+def _split_lines(data: bytes) -> tuple[bytes, bytes]:
+    at = data.find(b"\n", len(data) // 2) + 1 or len(data)
+    return data[:at], data[at:]
+
+
+def _end_at_line(data: bytes) -> bytes:
+    at = data.rfind(b"\n", len(data) // 2)
+    return data if at < 0 else data[:at]
+
+
+def _start_at_line(data: bytes) -> bytes:
+    at = data.find(b"\n", 0, len(data) // 2)
+    return data if at < 0 else data[at + 1 :]
+
+
+def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
+    """Return a path in `outputs_dir` where nothing stands yet; None when the directory cannot be trusted or made."""
+    try:
+        _ensure_outputs(workspace)
+    except (OSError, RefusedError):
+        return None
+    stem = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:10]
+    names = (f"{stem}{suffix}.txt" for suffix in ["", *(f"-{number}" for number in range(2, 1000))])
+    paths = (workspace.outputs_dir / name for name in names)
+    return next((path for path in paths if not os.path.lexists(path)), None)
+
+
+def _ensure_outputs(workspace: Workspace) -> None:
+    """Make `outputs_dir` ignore itself; a repository that ships it as a link gets no output written through it."""
+    folder = workspace.outputs_dir
+    with locate(workspace.root, f"{folder}/.gitignore", follow=False) as place:
+        if place.status is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def _spill(workspace: Workspace, text: str, call_id: str) -> Path | None:
+    path = reserve_output(workspace, call_id)
+    if path is None:
+        return None
+    try:
+        with path.open("x", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+    except OSError:
+        return None
+    return path
+
+
+def sweep_outputs(outputs_dir: Path, *, now: float | None = None, keep_s: float = KEEP_S) -> int:
+    """Remove outputs that were last written more than `keep_s` ago; return how many.
+
+    Args:
+        outputs_dir: May be missing.
+        now: Seconds since the epoch; None for the clock.
+        keep_s: Age in seconds by modification time.
+    """
+    limit = (time.time() if now is None else now) - keep_s
+    old = [path for path in outputs_dir.glob("*.txt") if path.lstat().st_mtime < limit]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)

@@ -1,0 +1,114 @@
+"""A set of tools: what the model sees, and one function that runs a call.
+
+Every call gets exactly one result. What a tool refuses and what the system refuses (no such file, disk full) are
+results; anything else that is raised is a bug of relay.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from relay.session import ToolCall, ToolResult, ToolSpec
+from relay.tools import claims, specs
+from relay.tools.edit import run_edit, run_write
+from relay.tools.listing import run_list
+from relay.tools.notes import LegNotes
+from relay.tools.output import Answer, finish
+from relay.tools.read import run_read
+from relay.tools.search import run_search
+from relay.tools.shell import run_bash
+from relay.tools.validate import check_input
+from relay.tools.workspace import RefusedError, Workspace
+
+_Handler = Callable[[ToolCall], Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolbox:
+    """The tools of one session."""
+
+    specs: tuple[ToolSpec, ...]
+    """In the fixed order in which the model gets them."""
+    run: Callable[[ToolCall], ToolResult]
+    """Validates the input, runs the tool and caps its output. Never raises for what a model or a command does."""
+
+
+def build_runner_tools(workspace: Workspace, notes: LegNotes) -> Toolbox:
+    """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
+    handlers = {
+        **_build_lookups(workspace, notes),
+        "edit": _take_input(partial(run_edit, workspace, notes)),
+        "write": _take_input(partial(run_write, workspace, notes)),
+        "tick": _take_input(partial(claims.run_tick, notes)),
+        "record": _take_input(partial(claims.run_record, workspace, notes)),
+        "amend": _take_input(partial(claims.run_amend, notes)),
+        "hand_off": _take_input(partial(claims.run_hand_off, notes)),
+        "block": _take_input(partial(claims.run_block, notes)),
+    }
+    return Toolbox(specs=specs.RUNNER_SPECS, run=partial(_run, workspace, specs.RUNNER_SPECS, handlers, notes))
+
+
+def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None]) -> Toolbox:
+    """Return the tools of a planning session; `workspace.sandbox` must be read-only.
+
+    Args:
+        workspace: Where to look.
+        submit: Takes the plan's Markdown; returns what is wrong with it, or None when it is accepted, which ends the
+            session. It also counts the tries and says when they are used up.
+    """
+    handlers = {
+        **_build_lookups(workspace, None),
+        "submit_plan": _take_input(partial(_run_submit, submit)),
+    }
+    return Toolbox(specs=specs.PLANNER_SPECS, run=partial(_run, workspace, specs.PLANNER_SPECS, handlers, None))
+
+
+def _build_lookups(workspace: Workspace, notes: LegNotes | None) -> dict[str, _Handler]:
+    return {
+        "read": _take_input(partial(run_read, workspace, notes)),
+        "search": _take_input(partial(run_search, workspace)),
+        "list": _take_input(partial(run_list, workspace)),
+        "bash": lambda call: run_bash(workspace, call.input, call.id),
+    }
+
+
+def _take_input(handle: Callable[[Mapping[str, Any]], Answer]) -> _Handler:
+    return lambda call: handle(call.input)
+
+
+def _run_submit(submit: Callable[[str], str | None], given: Mapping[str, Any]) -> Answer:
+    faults = submit(given["markdown"])
+    if faults is not None:
+        return Answer(text=faults, is_error=True)
+    return Answer(text="The plan is accepted.", ends_session=True)
+
+
+def _run(
+    workspace: Workspace,
+    known: tuple[ToolSpec, ...],
+    handlers: Mapping[str, _Handler],
+    notes: LegNotes | None,
+    call: ToolCall,
+) -> ToolResult:
+    result = finish(workspace, _answer(known, handlers, call), call.id)
+    if notes is not None:
+        notes.counts[call.name] += 1
+        if result.is_error:
+            notes.last_errors[call.name] = result.text
+    return result
+
+
+def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> Answer:
+    spec = next((spec for spec in known if spec.name == call.name), None)
+    if spec is None:
+        names = ", ".join(spec.name for spec in known)
+        return Answer(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
+    if fault := check_input(spec, call.input):
+        return Answer(text=fault, is_error=True)
+    try:
+        return handlers[call.name](call)
+    except RefusedError as refusal:
+        return Answer(text=str(refusal), is_error=True)
+    except OSError as error:
+        return Answer(text=f"{call.name} failed: {error.strerror or error}.", is_error=True)
