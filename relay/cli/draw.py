@@ -207,20 +207,17 @@ def _draw_bar(fill: float, soft: float | None, style: str, cells: int) -> Text:
 
 
 def _draw_spend(board: Board, width: int) -> Text:
+    """Draw what the plan has cost against the cap, which counts earlier runs too."""
     cap = board.run.cap_usd if board.run else None
-    before = board.run.spent_usd if board.run else 0.0
+    spent, complete = board.spent_usd
     line = _label("spend", width)
-    known = board.cost_gaps < board.responses or not board.responses
-    if cap and known and width >= _NARROW_CELLS:
-        style = "red" if board.run_usd > 0.8 * cap else "green"
-        line.append_text(_draw_bar(board.run_usd / cap, None, style, _bar_cells(width))).append("  ")
-    words = render_usd(board.run_usd) if known else "unknown"
-    line.append(f"{words} + unknown" if known and board.cost_gaps else words, "bold")
-    line.append(f" of {render_usd(cap)}" if cap is not None else ", no cap")
-    if before is None:
-        line.append("  earlier: unknown", "dim")
-    elif before:
-        line.append(f"  earlier: {render_usd(before)}", "dim")
+    if cap and spent is not None and width >= _NARROW_CELLS:
+        style = "red" if spent > 0.8 * cap else "green"
+        line.append_text(_draw_bar(spent / cap, None, style, _bar_cells(width))).append("  ")
+    words = render_usd(spent) if complete or spent is None else f"{render_usd(spent)} + unknown"
+    line.append(words, "bold").append(f" of {render_usd(cap)}" if cap is not None else ", no cap", "not bold")
+    if board.run and board.run.spent_usd and spent is not None:
+        line.append(f"  this run {render_usd(board.run_usd)}", "dim")
     return line
 
 

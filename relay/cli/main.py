@@ -1,0 +1,49 @@
+"""The `relay` command: its group and the modules behind each name, imported when they are asked for."""
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "init": "init",
+    "plan": "plan",
+    "check": "check",
+    "run": "run",
+    "status": "status",
+    "doctor": "doctor",
+    "demo": "demo",
+    "rehearse": "rehearse",
+}
+"""Command name to module of `relay.cli`, in the order of a first use."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported by name, so that each command pays for its own imports only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of a first use."""
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = import_module(f"relay.cli.{COMMANDS[cmd_name]}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"relay.cli.{COMMANDS[cmd_name]}.command is not a command")
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="relay", message="relay %(version)s")
+def relay() -> None:
+    """Run a long build as a relay of fresh sessions: the plan file is the memory, git is the state.
+
+    \b
+    relay plan "add org-scoped API keys"   a read-only session writes PLAN.md
+    relay run                              one green commit per phase, until the plan is done
+    relay demo                             see all of it without a key
+
+    Exit status: 0 all asked for is done; 1 you must act; 2 wrong usage; 3 a bug of relay's; 4 stopped with work
+    left; 130 interrupted.
+    """
