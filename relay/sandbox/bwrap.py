@@ -1,0 +1,142 @@
+"""The command line for bubblewrap.
+
+bubblewrap is a system program, not a Python package: no maintained binding gives this profile, and the argv is ours.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.sandbox.environment import build_env
+from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.private import PrivateDir
+from relay.sandbox.process import Launch
+from relay.sandbox.scan import Found, scan_repository
+from relay.sandbox.seccomp import Filter, assemble
+from relay.sandbox.view import Mount, View, plan_view, render_view
+
+_PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+"""Never searched on PATH: an entry could be writable for somebody else, and Ubuntu's AppArmor profile grants user
+namespaces to the system's bwrap only."""
+
+BASE = (
+    "--die-with-parent",
+    "--new-session",
+    "--unshare-all",
+    "--unshare-user",
+    "--cap-drop",
+    "ALL",
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--proc",
+    "/proc",
+)
+"""Fixed and first. As uid 0 bwrap keeps all capabilities unless told, and with them a read-only bind is unmounted."""
+
+
+def find_bwrap() -> Path | None:
+    """Return the system's bwrap, or None."""
+    return next((Path(place) for place in _PLACES if os.access(place, os.X_OK)), None)
+
+
+def render_argv(
+    bwrap: Path, mounts: tuple[Mount, ...], *, network: bool, cwd: Path, fds: tuple[int, int]
+) -> tuple[str, ...]:
+    """Return bwrap's argv up to and including `--`.
+
+    Args:
+        bwrap: The program.
+        mounts: The view, in order.
+        network: Keep the host's network.
+        cwd: Where the command starts.
+        fds: The seccomp program and the status pipe.
+    """
+    seccomp_fd, status_fd = fds
+    return (
+        str(bwrap),
+        *BASE,
+        *(["--share-net"] if network else []),
+        *(part for mount in mounts for part in mount.render()),
+        "--chdir",
+        str(cwd),
+        "--seccomp",
+        str(seccomp_fd),
+        "--json-status-fd",
+        str(status_fd),
+        "--",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bwrap:
+    """A namespace of its own for each command: file system view, processes, network, users."""
+
+    policy: Policy
+    level: Level
+    private: PrivateDir
+    program: Path
+    view: View
+    found: Found
+
+    mechanism = Mechanism.BWRAP
+
+    @property
+    def tmp(self) -> Path:
+        """The private directory where it is mounted."""
+        return self.view.tmp
+
+    @property
+    def counts_user(self) -> bool:
+        """Since Linux 5.14 the limit counts per user namespace."""
+        return _kernel() < (5, 14)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What the view cannot hold here."""
+        return self.view.gaps
+
+    def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        """Check every path again and return the launch.
+
+        Raises:
+            SandboxError: The git directory cannot be protected.
+        """
+        mounts = render_view(self.view, self.policy, self.level, self.found)
+        policy = self.policy
+        program = assemble(Filter(metadata=self.level is Level.READ_ONLY, unix_sockets=policy.network))
+        seccomp_fd = write_memfd(program)
+        status_fd, status_write_fd = os.pipe()
+        fds = (seccomp_fd, status_write_fd)
+        argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
+        env = build_env(policy.env, pass_env=policy.pass_env, home=self.view.home, tmp=self.view.tmp)
+        return Launch(argv=(*argv, *command), env={**env, **extra_env}, pass_fds=fds, status_fd=status_fd)
+
+
+def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | None:
+    """Return the confinement, or None when bwrap is not installed.
+
+    Raises:
+        SandboxError: The repository cannot be protected (see `scan_repository`).
+    """
+    program = find_bwrap()
+    if program is None:
+        return None
+    view = plan_view(policy, level, private)
+    return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=scan_repository(policy))
+
+
+def _kernel() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+
+
+def write_memfd(data: bytes) -> int:
+    """Return a descriptor of an anonymous file with this content, at its start."""
+    fd = os.memfd_create("relay")
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,83 @@
+"""What the mechanisms have in common, and the one that confines nothing."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from relay.sandbox import launcher
+from relay.sandbox.environment import build_env
+from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.private import PrivateDir
+from relay.sandbox.process import Launch
+
+
+class Confinement(Protocol):
+    """Turns a command into a launch that is confined.
+
+    Contract:
+        `build_launch` looks at the file system as it is now: what existed when the sandbox was opened may be gone.
+        The descriptors of the launch belong to the caller, who starts it once or closes them.
+    """
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What enforces it."""
+
+    @property
+    def tmp(self) -> Path:
+        """The private temporary directory as commands see it."""
+
+    @property
+    def counts_user(self) -> bool:
+        """The kernel counts the user's other processes against a command's limit."""
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What it cannot hold on this machine, in words; empty when there is nothing to say."""
+
+    def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        """Return the launch for a command whose first word is an absolute path.
+
+        Raises:
+            SandboxError: The confinement cannot be set up as things are now.
+        """
+
+
+def supervise(
+    command: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], rules: int | None = None, seccomp: int | None = None
+) -> Launch:
+    """Return a launch through the supervisor, for mechanisms without a process namespace."""
+    fds = tuple(fd for fd in (rules, seccomp) if fd is not None)
+    descriptors = ["-" if fd is None else str(fd) for fd in (rules, seccomp)]
+    argv = (sys.executable, "-I", "-S", launcher.__file__, *descriptors, str(cwd), "--", *command)
+    return Launch(argv=argv, env=env, pass_fds=fds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unconfined:
+    """`Level.OFF`: allow-listed environment, limits and the end of the whole tree; everything else is open."""
+
+    policy: Policy
+    private: PrivateDir
+
+    mechanism = Mechanism.OFF
+    counts_user = True
+    gaps = ("commands run without protection, as the user asked",)
+
+    @property
+    def tmp(self) -> Path:
+        """The private directory on the host."""
+        return self.private.tmp
+
+    def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        """Return the launch; commands have the user's own home."""
+        home = Path(self.policy.env.get("HOME", self.private.home))
+        env = build_env(self.policy.env, pass_env=self.policy.pass_env, home=home, tmp=self.tmp)
+        return supervise(command, cwd=cwd, env={**env, **extra_env})
+
+
+def open_unconfined(policy: Policy, _level: Level, private: PrivateDir) -> Unconfined:
+    """Return the confinement that holds nothing."""
+    return Unconfined(policy=policy, private=private)

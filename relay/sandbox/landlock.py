@@ -1,0 +1,93 @@
+"""Landlock and seccomp through the supervisor: the planner's fallback where bwrap cannot make namespaces.
+
+Landlock only adds rights, so "the repository without .git" cannot be said; this mechanism holds `Level.READ_ONLY` and
+nothing else. It has no network namespace either: every `socket()` is denied, local servers included.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.sandbox.bwrap import write_memfd
+from relay.sandbox.confinement import supervise
+from relay.sandbox.environment import build_env, find_toolchain_env
+from relay.sandbox.places import find_hidden, find_home, find_secrets, find_toolchains, is_below
+from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.private import PrivateDir
+from relay.sandbox.process import Launch
+from relay.sandbox.scan import Found, scan_repository
+from relay.sandbox.seccomp import Filter, assemble
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landlock:
+    """Reads what is granted, writes the private directory only."""
+
+    policy: Policy
+    private: PrivateDir
+    found: Found
+
+    mechanism = Mechanism.LANDLOCK
+    counts_user = True
+    gaps = (
+        "Landlock cannot hide the names of files, only their content",
+        "before Linux 6.12 commands can send signals to other processes of the user",
+        "commands of uid 0 can read the environment of other processes of uid 0",
+    )
+
+    @property
+    def tmp(self) -> Path:
+        """The private directory on the host."""
+        return self.private.tmp
+
+    def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
+        """Grant what exists now and return the launch."""
+        policy = self.policy
+        env = build_env(policy.env, pass_env=policy.pass_env, home=self.private.home, tmp=self.tmp)
+        env = {**find_toolchain_env(find_home(policy.env)), **env, **extra_env}
+        rules = b"".join(os.fsencode(f"{kind} {path}") + b"\0" for kind, path in self._grant())
+        program = assemble(Filter(metadata=True, sockets=not policy.network, unix_sockets=True))
+        return supervise(command, cwd=cwd, env=env, rules=write_memfd(rules), seccomp=write_memfd(program))
+
+    def _grant(self) -> Iterator[tuple[str, Path]]:
+        policy = self.policy
+        home = find_home(policy.env)
+        hidden = {*find_hidden(home), Path("/dev"), self.private.path}
+        secrets = {*find_secrets(home), *self.found.secrets, *(place.resolve() for place in policy.unreadable)}
+        prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
+        shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
+        shown = [place for place in shown if not any(other.is_relative_to(place) for other in hidden)]
+        for place in (Path("/"), policy.root, *policy.git_dirs, *shown):
+            closed = secrets | (hidden if place == Path("/") else set())
+            yield from (("r", path) for path in _grant_around(place, closed) if not is_below(path, secrets))
+        yield from (("w", path) for path in (self.private.tmp, self.private.home))
+        yield from (("d", Path("/dev", name)) for name in _DEVICES)
+        if policy.network:
+            yield "n", Path("/")
+
+
+def _grant_around(place: Path, closed: set[Path]) -> Iterator[Path]:
+    """Yield the largest places at or below `place` that contain nothing closed."""
+    if place in closed:
+        return
+    if not any(other.is_relative_to(place) for other in closed):
+        yield place
+        return
+    try:
+        inner = sorted(place.iterdir())
+    except OSError:
+        return
+    for below in inner:
+        if not below.is_symlink():
+            yield from _grant_around(below, closed)
+
+
+def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock | None:
+    """Return the confinement, or None for a level that it cannot hold."""
+    if level is not Level.READ_ONLY or sys.platform != "linux":
+        return None
+    return Landlock(policy=policy, private=private, found=scan_repository(policy))

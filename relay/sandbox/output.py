@@ -1,0 +1,71 @@
+"""Keeps a bounded part of an unbounded stream: its head, its tail, and a capped copy on disk."""
+
+import os
+from pathlib import Path
+
+
+class Capture:
+    """Takes a stream chunk by chunk; memory stays below twice `keep_bytes`.
+
+    Args:
+        keep_bytes: Size of head and tail together.
+        spool: File that gets the stream from its start; None for no copy.
+        spool_bytes: Most that is written to `spool`.
+    """
+
+    def __init__(self, *, keep_bytes: int, spool: Path | None, spool_bytes: int) -> None:
+        self._head_bytes = keep_bytes // 2
+        self._tail_bytes = keep_bytes - self._head_bytes
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._spool_left = spool_bytes
+        self._spool_fd: int | None = None
+        self.total_bytes = 0
+        self.notes: tuple[str, ...] = ()
+        """What went wrong with the copy on disk, in words; empty when nothing did."""
+        if spool is not None:
+            self._open(spool)
+
+    def _open(self, spool: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._spool_fd = os.open(spool, flags, 0o600)
+        except OSError as error:
+            self.notes += (f"the full output was not kept: {error}",)
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total_bytes += len(chunk)
+        self._copy(chunk)
+        room = self._head_bytes - len(self._head)
+        self._head += chunk[:room] if room > 0 else b""
+        self._tail += chunk[room:] if room > 0 else chunk
+        if len(self._tail) > 2 * self._tail_bytes:
+            del self._tail[: -self._tail_bytes]
+
+    def _copy(self, chunk: bytes) -> None:
+        if self._spool_fd is None or self._spool_left <= 0:
+            return
+        part = memoryview(chunk)[: self._spool_left]
+        try:
+            while part:
+                written = os.write(self._spool_fd, part)
+                self._spool_left -= written
+                part = part[written:]
+        except OSError as error:
+            self.notes += (f"the full output was kept only in part: {error}",)
+            self.close()
+
+    def close(self) -> None:
+        """Close the copy on disk; harmless when repeated."""
+        if self._spool_fd is not None:
+            os.close(self._spool_fd)
+            self._spool_fd = None
+
+    def render(self) -> bytes:
+        """Return head and tail, with a line between them that says how much is missing."""
+        tail = bytes(self._tail[-self._tail_bytes :]) if self._tail_bytes else b""
+        cut = self.total_bytes - len(self._head) - len(tail)
+        if not cut:
+            return bytes(self._head) + tail
+        return bytes(self._head) + b"\n[relay: %d bytes of output cut here]\n" % cut + tail

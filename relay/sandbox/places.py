@@ -1,0 +1,213 @@
+"""Where people keep toolchains and credentials on a machine. Pure lists and the paths made from them."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
+"""Sockets, other programs' files and homes: replaced by empty directories."""
+
+_NO_HOME = frozenset(
+    map(Path, ("/", "/bin", "/sbin", "/usr", "/usr/bin", "/usr/sbin", "/etc", "/dev", "/proc", "/sys", "/lib", "/var"))
+)
+"""A home directory that is one of these (containers, service users) cannot be hidden without the system itself."""
+
+_FIRST_PERSON_UID = 1000
+
+TOOLCHAINS = (
+    ".asdf",
+    ".bun/bin",
+    ".cabal/bin",
+    ".cabal/packages",
+    ".cache/pypoetry/virtualenvs",
+    ".cargo/bin",
+    ".cargo/env",
+    ".cargo/git",
+    ".cargo/registry",
+    ".conda/envs",
+    ".deno/bin",
+    ".dotnet",
+    ".elan",
+    ".ghcup",
+    ".goenv",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".jenv",
+    ".juliaup",
+    ".local/bin",
+    ".local/lib",
+    ".local/opt",
+    ".local/share/fnm",
+    ".local/share/hatch",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".local/share/virtualenvs",
+    ".local/state/fnm_multishells",
+    ".m2/repository",
+    ".mix",
+    ".nix-profile",
+    ".nodenv",
+    ".npm-global",
+    ".nuget/packages",
+    ".nvm",
+    ".opam",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rye",
+    ".sdkman",
+    ".stack/programs",
+    ".swiftly",
+    ".virtualenvs",
+    ".volta",
+    "anaconda3",
+    "go/bin",
+    "go/pkg",
+    "mambaforge",
+    "micromamba",
+    "miniconda3",
+    "miniforge3",
+)
+"""Below the home directory; narrow where a neighbour holds credentials (~/.cargo/credentials.toml, ~/.m2)."""
+
+HOME_SECRETS = (
+    ".aws",
+    ".azure",
+    ".bash_history",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".config/anthropic",
+    ".config/claude",
+    ".config/doctl",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/op",
+    ".config/opencode",
+    ".config/rclone",
+    ".config/sops",
+    ".databrickscfg",
+    ".docker",
+    ".fly",
+    ".gem/credentials",
+    ".gemini",
+    ".git-credentials",
+    ".gnupg",
+    ".gradle/gradle.properties",
+    ".kube",
+    ".local/share/keyrings",
+    ".local/share/opencode",
+    ".m2/settings.xml",
+    ".mozilla",
+    ".my.cnf",
+    ".netrc",
+    ".npmrc",
+    ".oci",
+    ".password-store",
+    ".pgpass",
+    ".pypirc",
+    ".python_history",
+    ".ssh",
+    ".terraform.d",
+    ".vault-token",
+    ".yarnrc.yml",
+    ".zsh_history",
+)
+
+SYSTEM_SECRETS = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/krb5.keytab",
+    "/etc/kubernetes",
+    "/etc/NetworkManager/system-connections",
+    "/etc/openvpn",
+    "/etc/ssl/private",
+    "/etc/wireguard",
+    "/etc/wpa_supplicant",
+    "/var/lib/kubelet",
+    "/var/spool/cron",
+    "/var/backups",
+)
+"""Readable only for uid 0, and then hidden."""
+
+_SSH_HOST_KEYS = Path("/etc/ssh")
+
+
+def find_home(env: Mapping[str, str]) -> Path | None:
+    """Return the resolved home directory, or None when there is none that could be hidden."""
+    home = Path(env.get("HOME", ""))
+    if not home.is_absolute() or not home.is_dir():
+        return None
+    home = home.resolve()
+    return None if home in _NO_HOME else home
+
+
+def find_hidden(home: Path | None) -> tuple[Path, ...]:
+    """Return the directories that a command sees empty, resolved, parents before what is below them."""
+    candidates = [Path(place) for place in SHARED_HIDDEN] + list(_find_homes_of_others())
+    real = {place.resolve() for place in candidates if place.is_dir()} - _NO_HOME
+    outer = {place for place in real if not any(place != other and is_below(place, real - {place}) for other in real)}
+    return tuple(sorted(outer | ({home} if home else set())))
+
+
+def _find_homes_of_others() -> Iterable[Path]:
+    try:
+        lines = Path("/etc/passwd").read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        match line.split(":"):
+            case [_, _, uid, _, _, home, *_] if uid.isdigit() and int(uid) >= _FIRST_PERSON_UID and home:
+                yield Path(home)
+            case _:
+                continue
+
+
+def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[str]) -> tuple[Path, ...]:
+    """Return directories that commands need although they lie below a hidden one.
+
+    Args:
+        home: Home directory.
+        env: relay's environment; its PATH entries and VIRTUAL_ENV are where the user works.
+        python: Prefixes of the Python that runs relay.
+    """
+    places = [home / name for name in TOOLCHAINS] if home else []
+    places += [Path(part) for part in env.get("PATH", "").split(os.pathsep) if part.startswith("/")]
+    places += [Path(prefix) for prefix in (*python, env.get("VIRTUAL_ENV", "")) if prefix.startswith("/")]
+    places.append(Path("/home/linuxbrew/.linuxbrew"))
+    return tuple(dict.fromkeys(place for place in places if place.is_dir() or place.is_file()))
+
+
+def find_secrets(home: Path | None) -> tuple[Path, ...]:
+    """Return the places of credentials that exist, links resolved."""
+    places = [home / name for name in HOME_SECRETS] if home else []
+    places += [Path(name) for name in SYSTEM_SECRETS]
+    if _SSH_HOST_KEYS.is_dir():
+        places += sorted(_SSH_HOST_KEYS.glob("ssh_host_*_key"))
+    return tuple(dict.fromkeys(place.resolve() for place in places if os.access(place, os.R_OK)))
+
+
+def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
+    """Return the path of every bound Unix socket of this network namespace that exists."""
+    try:
+        lines = table.read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:
+        return ()
+    names = {fields[7] for fields in (line.split(maxsplit=7) for line in lines) if len(fields) == 8}  # noqa: PLR2004
+    return tuple(sorted(Path(name) for name in names if name.startswith("/") and Path(name).is_socket()))
+
+
+def is_below(path: Path, places: Iterable[Path]) -> bool:
+    """Say whether `path` is one of `places` or lies below one."""
+    return any(path.is_relative_to(place) for place in places)

@@ -1,0 +1,95 @@
+"""What a command may do, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+PROTECTED_NAMES = (
+    "AGENTS.md",
+    "AGENTS.override.md",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    "GEMINI.md",
+    ".mcp.json",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".agents",
+)
+"""Names that steer a coding agent wherever they stand; files or directories."""
+
+SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
+"""Patterns of files inside the repository that usually hold credentials."""
+
+TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".tmpl")
+"""A file with a secret name and one of these endings is a template, kept readable."""
+
+
+class Level(StrEnum):
+    """How much of the file system a command may write."""
+
+    READ_ONLY = "read-only"
+    """Nothing but a private temporary directory."""
+    WORKSPACE_WRITE = "workspace-write"
+    """The repository without its protected paths, a private temporary directory, `Policy.writable`."""
+    OFF = "off"
+    """Everything the user may. Only ever chosen by the user."""
+
+
+class Mechanism(StrEnum):
+    """What enforces the level; written into the commit trailer."""
+
+    BWRAP = "bwrap"
+    LANDLOCK = "landlock"
+    SEATBELT = "sandbox-exec"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The repository and what commands in it may touch. Paths are absolute; what does not exist is ignored."""
+
+    root: Path
+    """Top of the work tree, resolved."""
+    env: Mapping[str, str] = field(hash=False)
+    """relay's own environment. Commands get allow-listed names of it only, see `environment`."""
+    git_dirs: tuple[Path, ...] = ()
+    """The git directory and the common directory; visible and never writable."""
+    protected: tuple[Path, ...] = ()
+    """Visible, never writable: the plan, the ledger, settings, telemetry."""
+    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    """File names protected wherever they stand in the repository when the sandbox is opened."""
+    writable: tuple[Path, ...] = ()
+    """Directories outside the repository that `WORKSPACE_WRITE` may write: configured caches."""
+    readable: tuple[Path, ...] = ()
+    """Directories below a hidden one (home directories, /tmp, /run) that stay visible: toolchains."""
+    unreadable: tuple[Path, ...] = ()
+    """Files and directories hidden in addition to the built-in credentials list."""
+    secret_names: tuple[str, ...] = SECRET_NAMES
+    """Patterns of file names in the repository whose content is masked; empty to mask none."""
+    pass_env: tuple[str, ...] = ()
+    """More names of `env` that commands get. Names that can inject code are never passed."""
+    network: bool = False
+    """True keeps the host's network; Unix sockets of the host stay closed either way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one command. Sizes are per process or per file as the kernel counts them."""
+
+    timeout_s: float
+    """Wall time until the whole process tree is killed."""
+    keep_bytes: int = MIB
+    """Output kept in memory: the first and the last half of it."""
+    spool_bytes: int = 64 * MIB
+    """Most that is written to the spool file; later output is counted and dropped."""
+    file_bytes: int = 4096 * MIB
+    """Largest file a process may write (RLIMIT_FSIZE)."""
+    processes: int = 2048
+    """Processes and threads that may exist at once."""
+    memory_bytes: int | None = None
+    """Address space of each process (RLIMIT_AS); None for no limit."""

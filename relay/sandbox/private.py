@@ -1,0 +1,90 @@
+"""A directory on the host that belongs to one sandbox and goes with it."""
+
+import os
+import shutil
+import stat
+import tempfile
+import weakref
+from pathlib import Path
+
+_GITCONFIG = """\
+# Written by relay for commands in its sandbox.
+[safe]
+\tdirectory = *
+[user]
+\tname = relay sandbox
+\temail = sandbox@localhost
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+# safe.directory: inside a user namespace every foreign owner is `nobody`. user: test fixtures commit in temporary
+# repositories, and the user's own ~/.gitconfig is hidden.
+
+DEVICE_NAMES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+class PrivateDir:
+    """Holds `tmp/` and `home/` (writable for commands) and files that only relay writes; removed by `close`.
+
+    Removal also happens when the object is collected or Python exits.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="relay-sandbox-")).resolve()
+        self._finalizer = weakref.finalize(self, remove_tree, self.path)
+        self.tmp.mkdir(mode=0o700)
+        self.home.mkdir(mode=0o700)
+        self.gitconfig.write_text(_GITCONFIG)
+        (self.home / ".gitconfig").write_text(_GITCONFIG)
+
+    @property
+    def tmp(self) -> Path:
+        """Temporary directory of the sandbox; lives from command to command."""
+        return self.path / "tmp"
+
+    @property
+    def home(self) -> Path:
+        """Home directory for mechanisms that cannot mount one."""
+        return self.path / "home"
+
+    @property
+    def gitconfig(self) -> Path:
+        """Settings of git in the sandbox, out of reach for commands."""
+        return self.path / "gitconfig"
+
+    def close(self) -> None:
+        """Remove the directory; harmless when repeated."""
+        self._finalizer()
+
+
+def ensure_device_nodes(path: Path) -> bool:
+    """Make own copies of the harmless device nodes in `path`; False when this process or file system cannot.
+
+    Commands of uid 0 own the nodes of /dev, and bwrap binds the host's: `chmod 0 /dev/null` would hit the host.
+    """
+    path.mkdir(mode=0o755, exist_ok=True)
+    try:
+        for name in DEVICE_NAMES:
+            node = path / name
+            if not node.exists():
+                os.mknod(node, 0o666 | stat.S_IFCHR, Path("/dev", name).stat().st_rdev)
+                node.chmod(0o666)
+        os.close(os.open(path / "null", os.O_RDWR | os.O_CLOEXEC))  # fails where the file system is mounted nodev
+    except OSError:
+        return False
+    return True
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory whose content was made by commands: links are not followed, modes do not matter.
+
+    What cannot be removed is left for the system's cleaning of its temporary directory.
+    """
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            inner = Path(folder, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,335 @@
+"""Runs one process tree to its end: output while it comes, limits, and nothing left over.
+
+Rules that were learnt from measurements: a closed pipe is not an exit, and an exit is not a closed pipe;
+`communicate()` waits for every process that inherited the pipe; head and tail of the output both matter.
+"""
+
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+from relay.sandbox.launcher import find_descendants, read_processes
+from relay.sandbox.output import Capture
+from relay.sandbox.policy import Limits
+
+POLL_S = 0.1
+"""`should_stop` and the limits are looked at this often."""
+DRAIN_S = 0.2
+"""How long output is still read after the process has ended."""
+GONE_S = 2.0
+"""How long a killed tree may take to disappear before harder means are used."""
+_CHUNK_BYTES = 256 * 1024
+_SHELL = "/bin/sh"
+NOT_STARTED = 126
+"""Exit code for a command that could not be started, as shells use it; 127 is a missing binary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What a command did. Nothing that a command does is an exception."""
+
+    exit_code: int | None
+    """None when relay killed it. 127: no such binary; 126: not startable; 128 + N: died of signal N."""
+    output: bytes
+    """Standard output and error in the order they came; a line in the middle says how much was cut."""
+    total_bytes: int
+    """Size of the whole output."""
+    timed_out: bool
+    interrupted: bool
+    """`should_stop` said so."""
+    duration_s: float
+    notes: tuple[str, ...] = ()
+    """What relay did or could not do, in words: a limit that killed the command, a spool file that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A program line that confines and runs a command, ready to start."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    pass_fds: tuple[int, ...] = ()
+    status_fd: int | None = None
+    """Read end of bwrap's `--json-status-fd`; closed by `run_launch`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A result, and whether the command ever started."""
+
+    result: CommandResult
+    started: bool
+
+
+def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool, stdin: bool) -> tuple[str, ...]:
+    """Return a command that sets its own limits and becomes `argv`.
+
+    `/bin/sh` is the launcher: POSIX `ulimit` is on every system that can run a command, costs half a millisecond, and
+    runs after the user namespace exists, where the kernel counts processes per sandbox. `prlimit` is missing on
+    Alpine and macOS, `preexec_fn` is unsafe with threads.
+
+    Args:
+        argv: The command.
+        limits: What to set; never above the limits relay itself has.
+        shared_user: The processes of the user outside count too: no user namespace of its own.
+        stdin: The command reads what it is given; otherwise the sandbox's own /dev/null.
+    """
+    blocks = _cap(limits.file_bytes // 512, resource.RLIMIT_FSIZE, 512)
+    tasks = _cap(limits.processes + (_count_own_tasks() if shared_user else 0), resource.RLIMIT_NPROC, 1)
+    script = f"ulimit -c 0; ulimit -f {blocks} || exit {NOT_STARTED}; "
+    # dash and busybox call it -p, which is something else in bash: -u comes first.
+    script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; "
+    if limits.memory_bytes is not None:
+        script += f"ulimit -v {_cap(limits.memory_bytes // 1024, resource.RLIMIT_AS, 1024)} || exit {NOT_STARTED}; "
+    script += 'exec "$@"' + ("" if stdin else " </dev/null")
+    return (_SHELL, "-c", script, "relay", *argv)
+
+
+def _cap(wanted: int, which: int, unit: int) -> int:
+    hard = resource.getrlimit(which)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard // unit)
+
+
+def _count_own_tasks() -> int:
+    me = os.getuid()
+    return sum(process.tasks for process in read_processes().values() if process.uid == me)
+
+
+def run_launch(
+    launch: Launch, *, limits: Limits, stdin: bytes, should_stop: Callable[[], bool], spool: Path | None
+) -> Ending:
+    """Run it until the command and everything it started are gone."""
+    begin = time.monotonic()
+    capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
+    try:
+        with _open_stdin(stdin) as source:
+            process = subprocess.Popen(
+                launch.argv,
+                env=dict(launch.env),
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
+                pass_fds=launch.pass_fds,
+                start_new_session=True,
+            )
+    except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
+        if launch.status_fd is not None:
+            os.close(launch.status_fd)
+        capture.close()
+        return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
+    finally:
+        for fd in launch.pass_fds:
+            os.close(fd)
+    with _Tree(process, launch.status_fd, capture) as tree:
+        stopped = tree.watch(deadline=begin + limits.timeout_s, tasks=limits.processes, should_stop=should_stop)
+        tree.finish()
+    exit_code = None if stopped.killed else _as_shell(process.returncode)
+    result = CommandResult(
+        exit_code=exit_code,
+        output=capture.render(),
+        total_bytes=capture.total_bytes,
+        timed_out=stopped.timed_out,
+        interrupted=stopped.interrupted,
+        duration_s=time.monotonic() - begin,
+        notes=(*stopped.notes, *capture.notes, *tree.notes),
+    )
+    return Ending(result=result, started=stopped.killed or tree.command_started)
+
+
+def refuse(words: str, *, exit_code: int = NOT_STARTED, duration_s: float = 0.0) -> CommandResult:
+    """Return the result of a command that was not started."""
+    output = f"relay: {words}\n".encode(errors="backslashreplace")
+    return CommandResult(
+        exit_code=exit_code,
+        output=output,
+        total_bytes=len(output),
+        timed_out=False,
+        interrupted=False,
+        duration_s=duration_s,
+    )
+
+
+def _as_shell(returncode: int) -> int:
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def _open_stdin(data: bytes) -> IO[bytes]:
+    """An unlinked file: nothing to write while output is read. Never the host's /dev/null, which uid 0 may chmod."""
+    source = tempfile.TemporaryFile()  # noqa: SIM115  # the caller's `with` closes it
+    source.write(data)
+    source.seek(0)
+    return source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stopped:
+    timed_out: bool = False
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def killed(self) -> bool:
+        return self.timed_out or self.interrupted or bool(self.notes)
+
+
+class _Tree:
+    """A started launch: reads its output, knows when it ended, and ends it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], status_fd: int | None, capture: Capture) -> None:
+        assert process.stdout is not None  # noqa: S101  # asked for above
+        self._process = process
+        self._pipe = process.stdout
+        self._capture = capture
+        self._status_fd = status_fd
+        self._status = b""
+        self._init_fd: int | None = None
+        self._selector = selectors.DefaultSelector()
+        self.notes: tuple[str, ...] = ()
+        os.set_blocking(self._pipe.fileno(), False)
+        self._selector.register(self._pipe, selectors.EVENT_READ, self._read_output)
+        if status_fd is not None:
+            os.set_blocking(status_fd, False)
+            self._selector.register(status_fd, selectors.EVENT_READ, self._read_status)
+        self._exit_fd = _open_pidfd(process.pid)
+        if self._exit_fd is not None:
+            self._selector.register(self._exit_fd, selectors.EVENT_READ, lambda: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._kill()
+        self._selector.close()
+        self._pipe.close()
+        self._capture.close()
+        for fd in (self._status_fd, self._init_fd, self._exit_fd):
+            if fd is not None:
+                os.close(fd)
+
+    @property
+    def command_started(self) -> bool:
+        """False when bwrap failed before it ran the command: it reports an exit code only for a command."""
+        return self._status_fd is None or b'"exit-code"' in self._status
+
+    def watch(self, *, deadline: float, tasks: int, should_stop: Callable[[], bool]) -> _Stopped:
+        """Read until the process ends or must be ended."""
+        next_look = 0.0
+        idle_tasks = _count_all_tasks()
+        while self._process.poll() is None:
+            now = time.monotonic()
+            if now >= deadline:
+                return _Stopped(timed_out=True)
+            if now >= next_look:
+                next_look = now + POLL_S
+                if should_stop():
+                    return _Stopped(interrupted=True)
+                # The kernel's limit on processes does not bind uid 0.
+                if _count_all_tasks() - idle_tasks > tasks and self._count_tasks() > tasks:
+                    return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
+            self._handle(min(POLL_S, deadline - now))
+        return _Stopped()
+
+    def _handle(self, timeout_s: float) -> None:
+        # Without a pidfd (macOS) an exit wakes nobody: look often.
+        wait_s = timeout_s if self._exit_fd is not None else min(timeout_s, 0.02)
+        for key, _ in self._selector.select(max(wait_s, 0.0)):
+            key.data()
+
+    def finish(self) -> None:
+        """Make sure that nothing of the tree is left, then take the output still in the pipe."""
+        if self._process.poll() is None:
+            self._kill()
+        self._drop(self._exit_fd)
+        self._read_status()
+        if self._init_fd is not None and not _wait_readable(self._init_fd, GONE_S):
+            self.notes += ("processes of this command may still be ending",)
+        until = time.monotonic() + DRAIN_S
+        while self._pipe in self._selector.get_map() and (left := until - time.monotonic()) > 0:
+            self._handle(left)
+
+    def _kill(self) -> None:
+        """End the tree. A supervisor kills its descendants when told to; bwrap's death ends its process namespace."""
+        if self._status_fd is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(GONE_S)
+            except subprocess.TimeoutExpired:
+                for pid in find_descendants(self._process.pid):
+                    _send_kill(pid)
+        self._process.kill()
+        self._process.wait()
+
+    def _count_tasks(self) -> int:
+        table = read_processes()
+        return sum(table[pid].tasks for pid in find_descendants(self._process.pid, table))
+
+    def _read_output(self) -> None:
+        try:
+            chunk = os.read(self._pipe.fileno(), _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if chunk:
+            self._capture.add(chunk)
+        else:
+            self._selector.unregister(self._pipe)
+
+    def _read_status(self) -> None:
+        """Take bwrap's status documents; the first names the init process of the sandbox."""
+        if self._status_fd is None:
+            return
+        try:
+            while chunk := os.read(self._status_fd, 4096):
+                self._status += chunk
+        except BlockingIOError:
+            pass  # more comes later
+        else:
+            self._drop(self._status_fd)
+        if self._init_fd is None and b"\n" in self._status:
+            first = json.loads(self._status.split(b"\n", 1)[0])
+            self._init_fd = _open_pidfd(first["child-pid"])
+
+    def _drop(self, fd: int | None) -> None:
+        if fd is not None and fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+
+def _open_pidfd(pid: int) -> int | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None  # already gone, or a kernel before 5.3
+
+
+def _wait_readable(fd: int, timeout_s: float) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        return bool(selector.select(timeout_s))
+
+
+def _count_all_tasks() -> int:
+    """Tasks on this machine, one cheap read; 0 where there is no /proc."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except OSError:
+        return 0
+
+
+def _send_kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

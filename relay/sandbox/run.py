@@ -1,0 +1,143 @@
+"""Opens a sandbox and runs commands in it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from relay.errors import SandboxError
+from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.confined import NO_ENV, never, run_confined
+from relay.sandbox.confinement import Confinement, open_unconfined
+from relay.sandbox.install import find_install_command
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy
+from relay.sandbox.private import PrivateDir
+from relay.sandbox.probe import OPENERS, holds, prove
+from relay.sandbox.process import CommandResult, refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """Runs commands at one level. Close it, or use it in a `with` statement: it owns a private directory.
+
+    Its temporary directory lives from command to command, and nothing else that a command leaves behind does.
+    """
+
+    policy: Policy
+    level: Level
+    """The level that was asked for; with `Mechanism.OFF` nothing enforces it."""
+    confinement: Confinement
+    private: PrivateDir
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What enforces the level."""
+        return self.confinement.mechanism
+
+    @property
+    def tmp(self) -> Path:
+        """The private temporary directory as commands see it (their TMPDIR)."""
+        return self.confinement.tmp
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What cannot be held on this machine, in words for the user."""
+        return self.confinement.gaps
+
+    def run(  # noqa: PLR0913  # one process needs all of these, and most have defaults
+        self,
+        argv: Sequence[str],
+        *,
+        limits: Limits,
+        cwd: Path | None = None,
+        stdin: bytes = b"",
+        should_stop: Callable[[], bool] = never,
+        spool: Path | None = None,
+        extra_env: Mapping[str, str] = NO_ENV,
+    ) -> CommandResult:
+        """Run a command until it and everything it started are gone.
+
+        Args:
+            argv: The command; no shell reads it unless it names one.
+            limits: Time, sizes, processes.
+            cwd: Directory in the repository; None for its top.
+            stdin: What the command reads; empty for /dev/null.
+            should_stop: Polled ten times a second; True kills the command.
+            spool: File that gets the whole output, up to `limits.spool_bytes`.
+            extra_env: Variables on top of the allow-list; only relay's own code gives them.
+
+        Raises:
+            SandboxError: The sandbox itself could not be set up. What the command does is never an exception.
+        """
+        root = self.policy.root
+        cwd = (root if cwd is None else root / cwd).resolve()
+        if not cwd.is_dir() or not cwd.is_relative_to(root):
+            return refuse(f"{cwd} is not a directory of the repository")
+        return run_confined(
+            self.confinement,
+            argv,
+            cwd=cwd,
+            limits=limits,
+            stdin=stdin,
+            should_stop=should_stop,
+            spool=spool,
+            extra_env=extra_env,
+        )
+
+    def with_level(self, level: Level) -> "Sandbox":
+        """Open another sandbox on the same repository; it shares no writable directory but the repository.
+
+        Raises:
+            SandboxError: Nothing on this machine holds that level.
+        """
+        return open_sandbox(self.policy, level, off=self.mechanism is Mechanism.OFF)
+
+    def close(self) -> None:
+        """Remove the private directory."""
+        self.private.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
+    """Open a sandbox with the first mechanism that proves itself on this very repository.
+
+    Args:
+        policy: The repository and its rules.
+        level: What commands may write. `Level.OFF` needs `off` as well.
+        off: The user has typed that commands run without protection.
+
+    Raises:
+        SandboxError: No mechanism holds the level here; the message says what was tried and what happened.
+    """
+    if off:
+        private = PrivateDir()
+        return Sandbox(policy=policy, level=level, confinement=open_unconfined(policy, level, private), private=private)
+    if level is Level.OFF:
+        raise SandboxError("commands run without protection only when you say so", hint="--sandbox off says it")
+    for mechanism, opener in OPENERS.items():
+        if holds(prove(mechanism, policy, level)):
+            private = PrivateDir()
+            confinement = opener(policy, level, private)
+            if confinement is not None:
+                return Sandbox(policy=policy, level=level, confinement=confinement, private=private)
+            private.close()
+    raise _explain(policy, level)
+
+
+def _explain(policy: Policy, level: Level) -> SandboxError:
+    failed = [
+        f"{act.mechanism}: {act.act}: expected to be {act.expected}, was {act.happened}"
+        for mechanism in OPENERS
+        for act in prove(mechanism, policy, level)
+        if not act.holds
+    ]
+    install = find_install_command() if find_bwrap() is None else None
+    return SandboxError(
+        f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'bubblewrap (bwrap) is not installed'}",
+        hint=install or "`relay doctor` shows each part; --sandbox off runs commands without protection",
+    )

@@ -1,0 +1,218 @@
+"""What a command sees of the file system, as an ordered list of mounts.
+
+Later mounts cover earlier ones. Two rules keep bwrap from creating a mount point on the host (it would do so through
+a planted symbolic link: CVE-2026-87766): below an emptied directory any mount point is made in that fresh tmpfs;
+everywhere else the destination must exist and be its own real path, checked right before each command.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from relay.errors import SandboxError
+from relay.sandbox.places import (
+    find_hidden,
+    find_home,
+    find_secrets,
+    find_toolchains,
+    find_unix_sockets,
+    is_below,
+)
+from relay.sandbox.policy import Level, Policy
+from relay.sandbox.private import PrivateDir, ensure_device_nodes
+from relay.sandbox.scan import Found
+
+DEV_NULL = Path(os.devnull)
+TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
+
+_KERNEL_FILES = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
+"""Entries of /proc that act on the host. bwrap covers four of them, but tests only the directory for write access,
+and the kernel lets uid 0 write the files in it without any capability."""
+
+
+class Op(StrEnum):
+    """A bwrap mount operation."""
+
+    READ = "--ro-bind"
+    WRITE = "--bind"
+    EMPTY = "--tmpfs"
+    FREEZE = "--remount-ro"
+    DEVICE = "--dev-bind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One operation; `source` is None for operations that need none."""
+
+    op: Op
+    dest: Path
+    source: Path | None = None
+
+    def render(self) -> tuple[str, ...]:
+        """Return the arguments for bwrap."""
+        return (self.op, *([str(self.source)] if self.source else []), str(self.dest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The mounts of one sandbox and where its home and temporary directory are."""
+
+    fixed: tuple[Mount, ...]
+    """What stays the same for the life of the sandbox; nothing in it depends on the repository's content."""
+    frozen: tuple[Mount, ...]
+    """Emptied directories that become read-only once every mount point in them is made."""
+    home: Path
+    tmp: Path
+    gaps: tuple[str, ...]
+    """What this machine cannot protect, in words."""
+
+
+def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
+    """Lay out everything that does not depend on the repository's content."""
+    home = find_home(policy.env)
+    hidden = find_hidden(home)
+    shown = _find_shown(policy, home, hidden)
+    temp = TMP.resolve()
+    inner_home = home if home and not home.is_relative_to(policy.root) else temp / "relay-home"
+    # Mount points below the private directory would be made in a place that commands write: use a fresh tmpfs then.
+    shared = any(place.is_relative_to(temp) for place in (policy.root, inner_home, *(mount.dest for mount in shown)))
+    tmp = temp / "relay" if shared else temp
+    devices, gaps = _find_devices(private)
+    writable = [place.resolve() for place in policy.writable if place.is_dir() and level is Level.WORKSPACE_WRITE]
+    return View(
+        fixed=(
+            *(Mount(op=Op.EMPTY, dest=place) for place in dict.fromkeys((*hidden, inner_home))),
+            *shown,
+            Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
+            Mount(op=Op.READ, source=private.gitconfig, dest=inner_home / ".gitconfig"),
+            *_find_kernel_files(),
+            *devices,
+            *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
+        ),
+        frozen=tuple(
+            Mount(op=Op.FREEZE, dest=place) for place in hidden if place not in {inner_home, temp, VAR_TMP.resolve()}
+        ),
+        home=inner_home,
+        tmp=tmp,
+        gaps=(*gaps, *_find_links(policy)),
+    )
+
+
+def _find_links(policy: Policy) -> tuple[str, ...]:
+    return tuple(
+        f"{place} is a symbolic link: its target is protected, the link itself can be replaced by a command"
+        for place in policy.protected
+        if place.is_symlink()
+    )
+
+
+def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> list[Mount]:
+    """Toolchains and the user's own additions, where they would be hidden otherwise."""
+    prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
+    places = [*policy.readable, *find_toolchains(home, policy.env, prefixes)]
+    if policy.network:
+        places.append(Path("/etc/resolv.conf").resolve())
+    above = {*hidden, policy.root, *([home] if home else [])}
+    mounts: list[Mount] = []
+    for place in sorted(set(map(_settle, places))):
+        wanted = is_below(place, hidden) and not any(other.is_relative_to(place) for other in above)
+        if wanted and place.exists() and not is_below(place, [mount.dest for mount in mounts]):
+            mounts.append(Mount(op=Op.READ, source=place.resolve(), dest=place))
+    return mounts
+
+
+def _settle(place: Path) -> Path:
+    """Resolve the directory above a place, so that the name itself keeps working when it is a link."""
+    return place.parent.resolve() / place.name
+
+
+def _find_kernel_files() -> list[Mount]:
+    places = [Path("/proc", name) for name in _KERNEL_FILES]
+    return [Mount(op=Op.READ, source=place, dest=place) for place in places if place.exists()]
+
+
+def _find_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
+    if os.geteuid() != 0:
+        return [], ()
+    nodes = private.path / "dev"
+    if not ensure_device_nodes(nodes):
+        return [], ("commands of uid 0 can change the mode of /dev/null and its neighbours on the host",)
+    return [Mount(op=Op.DEVICE, source=node, dest=Path("/dev", node.name)) for node in sorted(nodes.iterdir())], ()
+
+
+def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple[Mount, ...]:
+    """Add what depends on the repository's content, each path checked now.
+
+    Raises:
+        SandboxError: The git directory cannot be protected.
+    """
+    root = policy.root
+    write = level is Level.WORKSPACE_WRITE
+    mounts = [*view.fixed, Mount(op=Op.WRITE if write else Op.READ, source=root, dest=root)]
+    check_git_link(root)
+    guarded = _real(
+        (root / ".git", *policy.git_dirs, *(place.resolve() for place in policy.protected), *found.protected)
+    )
+    guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
+    masked = _real(
+        (
+            *found.secrets,
+            *find_secrets(find_home(policy.env)),
+            *(place.resolve() for place in policy.unreadable),
+            *(place for place in find_unix_sockets() if not place.is_relative_to(root)),
+        )
+    )
+    visible = [place for place in masked if is_visible(place, mounts)]
+    if write:
+        mounts += _pin(root, (*guarded, *visible))
+    mounts += [Mount(op=Op.READ, source=place, dest=place) for place in guarded]
+    for place in visible:
+        if place.is_dir():
+            mounts += [Mount(op=Op.EMPTY, dest=place), Mount(op=Op.FREEZE, dest=place)]
+        else:
+            mounts.append(Mount(op=Op.READ, source=DEV_NULL, dest=place))
+    return (*mounts, *view.frozen)
+
+
+def check_git_link(root: Path) -> None:
+    """Refuse a `.git` that is a symbolic link.
+
+    Raises:
+        SandboxError: It is one: the link itself cannot be protected from a command that may write the directory.
+    """
+    if (root / ".git").is_symlink():
+        raise SandboxError(
+            f"{root / '.git'} is a symbolic link; relay can protect a directory or a `gitdir:` file there",
+            hint=f"git -C {root} init --separate-git-dir with the link's target turns it into a `gitdir:` file",
+        )
+
+
+def _real(places: tuple[Path, ...]) -> list[Path]:
+    """Keep what exists and is its own real path; parents before what is below them, nothing twice."""
+    return sorted({place for place in places if os.path.realpath(place) == str(place) and os.path.lexists(place)})
+
+
+def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
+    """Make each directory between the root and a covered path a mount, so that it cannot be renamed away.
+
+    Without it `mv docs old; mkdir docs` would put a new docs/AGENTS.md where the protected one was.
+    """
+    between = {
+        parent
+        for place in places
+        if place.is_relative_to(root)
+        for parent in place.parents
+        if parent != root and parent.is_relative_to(root) and not is_below(parent, places)
+    }
+    return [Mount(op=Op.WRITE, source=place, dest=place) for place in sorted(between)]
+
+
+def is_visible(place: Path, mounts: list[Mount]) -> bool:
+    """Say whether a host path can be reached at its own name after these mounts."""
+    seen = True
+    for mount in mounts:
+        if mount.op is not Op.FREEZE and place.is_relative_to(mount.dest):
+            seen = mount.op is not Op.EMPTY and mount.source == mount.dest
+    return seen
