@@ -1,0 +1,83 @@
+"""What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
+
+import time
+from collections.abc import Mapping
+
+from relay.repo import objects
+from relay.repo.files import fsync_paths, read_file, replace_file
+from relay.repo.git import Git
+from relay.repo.guard import guard
+from relay.repo.open import Repo
+from relay.repo.status import ABSENT, PathChange
+from relay.repo.trailers import read_text
+
+LOCK_ATTEMPTS = 20
+LOCK_PAUSE_S = 0.05
+"""An editor that asks git for its status holds the index for a moment."""
+
+
+def finish_commit(repo: Repo, commit: str, replaced: Mapping[str, bytes | None]) -> tuple[str, ...]:
+    """Bring the user's index and files in step with a commit that the branch already has.
+
+    Idempotent; also what a resumed run calls when it finds that it died after the commit point.
+
+    Args:
+        repo: The repository.
+        commit: The commit.
+        replaced: Paths whose bytes went into the commit without having been in the work tree (plan, ledger), with
+            these bytes; None where they are not known any more: git's checked-out form is written then.
+
+    Returns:
+        What could not be brought in step and why, in words; empty when all is done.
+    """
+    parents = read_text(repo.git, commit).parents
+    changes = objects.diff_trees(repo, parents[0] if parents else repo.empty_tree, commit)
+    git = guard(repo).git
+    at = {change.path: change for change in changes}
+    left = [words for path in replaced if path in at for words in _project(repo, git, at[path], replaced[path])]
+    left += _refresh_index(repo, git, changes)
+    fsync_paths(repo.root, (change.path for change in changes))
+    return tuple(left)
+
+
+def _project(repo: Repo, git: Git, change: PathChange, data: bytes | None) -> tuple[str, ...]:
+    """Write a committed file to the work tree, unless it is not what it was when the commit was prepared."""
+    found = read_file(repo.root, change.path)
+    now = "" if found is None else _hash_cleaned(git, change.path, found)
+    if now == change.object_id:
+        return ()
+    if now != change.old_object_id:
+        return (f"{change.path} was changed by somebody else and was left as it is",)
+    if data is None:
+        data = git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
+    replace_file(repo.root, change.path, data, change.mode)
+    return ()
+
+
+def _hash_cleaned(git: Git, path: str, data: bytes) -> str:
+    return git.run("hash-object", f"--path={path}", "--stdin", stdin=data).decode().strip()
+
+
+def _refresh_index(repo: Repo, git: Git, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+    """Move the committed paths forward in the user's index; what the user has staged otherwise stays staged."""
+    durable = git.overruled((("core.fsync", "committed,index"),))
+    staged = objects.read_index(git, [change.path for change in changes])
+    entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if _follows(c, staged.get(c.path))]
+    lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
+    result = durable.probe("update-index", "-z", "--index-info", stdin=lines)
+    for _ in range(LOCK_ATTEMPTS):
+        if not result.code or not (repo.git_dir / "index.lock").exists():
+            break
+        time.sleep(LOCK_PAUSE_S)
+        result = durable.probe("update-index", "-z", "--index-info", stdin=lines)
+    if result.code:
+        return (f"the index was not brought up to date: {result.words}",)
+    # Exit status 1 means that some file differs from the index, which is the user's right.
+    durable.probe("update-index", "-q", "--refresh")
+    return ()
+
+
+def _follows(change: PathChange, staged: tuple[str, str] | None) -> bool:
+    """Return whether the index still holds the state before the commit."""
+    before = (change.old_mode, change.old_object_id) if change.old_object_id else None
+    return staged == before

@@ -1,0 +1,90 @@
+"""What the branch's commits say about a plan: the state that survives everything but the loss of the branch."""
+
+from dataclasses import dataclass
+
+from relay.repo import trailers
+from relay.repo.names import parse_path
+from relay.repo.open import Repo
+from relay.repo.trailers import CommitText
+from relay.session import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayCommit:
+    """One commit with relay's trailers."""
+
+    commit: str
+    tree: str
+    parents: tuple[str, ...]
+    subject: str
+    body: str
+    """Without the trailers."""
+    plan: str
+    phase: str
+    """Empty for a commit that concerns no single phase (``planned``)."""
+    status: str
+    """``planned``, ``done``, ``handoff`` or ``amended``; whatever stands there."""
+    items: tuple[str, ...]
+    session: str
+    gate: str
+    sandbox: str
+    usage: Usage | None
+    """None when unknown."""
+    cost_usd: float | None
+    """None when unknown."""
+    time: int
+    """Committer date in seconds since the epoch."""
+    found: tuple[tuple[str, str], ...]
+    """All trailers in order."""
+
+    @property
+    def cost_known(self) -> bool:
+        """Whether the commit says what it cost."""
+        return self.cost_usd is not None
+
+
+def read_relay_commits(
+    repo: Repo, plan_path: str, *, rev: str = "HEAD", newer_than: str = ""
+) -> tuple[RelayCommit, ...]:
+    """Return the commits reachable from `rev` whose ``Relay-Plan`` is `plan_path`, newest first, in one git call.
+
+    Args:
+        repo: The repository.
+        plan_path: Repository-relative path of the plan.
+        rev: Where to start; an unborn branch has no commits.
+        newer_than: A commit at which to stop; empty for the root.
+    """
+    start = repo.find_commit(rev)
+    if start is None:
+        return ()
+    stop = (f"^{newer_than}",) if newer_than else ()
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", start, *stop, "--")
+    commits = (_parse_commit(text) for text in trailers.read_texts(repo.git, *args))
+    return tuple(commit for commit in commits if commit.plan == plan_path)
+
+
+def read_relay_commit(repo: Repo, commit: str) -> RelayCommit | None:
+    """Return one commit; None when it carries no ``Relay-Plan``."""
+    text = trailers.read_text(repo.git, commit)
+    return _parse_commit(text) if text.get(trailers.PLAN) else None
+
+
+def _parse_commit(text: CommitText) -> RelayCommit:
+    return RelayCommit(
+        commit=text.commit,
+        tree=text.tree,
+        parents=text.parents,
+        subject=text.message.subject,
+        body=text.message.body,
+        plan=parse_path(text.get(trailers.PLAN)),
+        phase=text.get(trailers.PHASE),
+        status=text.get(trailers.STATUS),
+        items=tuple(text.get(trailers.ITEMS).split()),
+        session=text.get(trailers.SESSION),
+        gate=text.get(trailers.GATE),
+        sandbox=text.get(trailers.SANDBOX),
+        usage=trailers.parse_usage(text.get(trailers.USAGE)),
+        cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        time=text.time,
+        found=text.found,
+    )

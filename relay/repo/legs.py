@@ -1,0 +1,312 @@
+"""What relay keeps under ``refs/relay/`` for one branch: the open leg, its snapshots, and what planning cost.
+
+===================================  =====================================================================
+``refs/relay/leg/<branch>``          the open leg; its tree is the work tree at the leg's start
+``refs/relay/wip/<branch>/<n>``      one ref per leg, n counting up; a chain of snapshots, newest first
+``refs/relay/plan/<branch>``         a written plan that no commit has yet, with what planning cost
+``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
+===================================  =====================================================================
+
+``<branch>`` has ``/`` written as ``%2F`` and ``%`` as ``%25`` (`relay.repo.names.render_ref_part`). All facts are in
+trailers, so a ref fetched on another machine says as much as here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relay.errors import RepoError
+from relay.repo import objects, trailers
+from relay.repo.names import parse_path, render_path, render_ref_part
+from relay.repo.open import Repo
+from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, make_filter, write_snapshot_tree
+from relay.repo.status import PathChange
+from relay.repo.trailers import CommitText, Message
+from relay.session import Usage
+
+BASE = "Relay-Base"
+BOOT = "Relay-Boot"
+WIP = "Relay-Wip"
+SKIPPED = "Relay-Skipped"
+REPLACED = "Relay-Replaced"
+_UNBORN = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """What sessions used up."""
+
+    usage: Usage | None = None
+    """None when unknown."""
+    cost_usd: float | None = None
+    """None when unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegStart:
+    """What has to be known to open a leg."""
+
+    session_id: str
+    phase_id: str
+    plan_path: str
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Further ones, kept and handed back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLeg:
+    """A leg that has begun and was not closed."""
+
+    branch: str
+    commit: str
+    base_head: str | None
+    """HEAD at the leg's start; None on an unborn branch."""
+    base_tree: str
+    """The work tree at the leg's start, the user's own changes included."""
+    session_id: str
+    phase_id: str
+    plan_path: str
+    boot_id: str
+    """Of the machine's start in which the leg began; empty where the system has none."""
+    wip_ref: str
+    last_wip: Snapshot | None = None
+    """The newest snapshot of this leg."""
+    spend: Spend = Spend()
+    """As of the newest snapshot."""
+    items: tuple[str, ...] = ()
+    """Ids of items that the session has claimed, as of the newest snapshot."""
+    baton: str = ""
+    """The newest snapshot's text."""
+    skipped: tuple[Skipped, ...] = ()
+    """What the snapshot at the start left out: never the leg's."""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """All trailers of the leg's commit."""
+
+
+def find_boot_id() -> str:
+    """Return an id that changes when the machine starts anew; empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def get_branch(repo: Repo) -> str:
+    """Return the branch that HEAD names.
+
+    Raises:
+        RepoError: HEAD is detached.
+    """
+    branch = repo.branch
+    if branch is None:
+        raise RepoError("HEAD is detached; relay commits on a branch", hint="git switch -c <name>")
+    return branch
+
+
+def _leg_ref(branch: str) -> str:
+    return f"refs/relay/leg/{render_ref_part(branch)}"
+
+
+def next_ref(repo: Repo, kind: str, branch: str) -> str:
+    """Return the name of a ref that does not exist yet: ``refs/relay/<kind>/<branch>/<n>``, n counting up."""
+    prefix = f"refs/relay/{kind}/{render_ref_part(branch)}/"
+    names = repo.git.run("for-each-ref", "--format=%(refname)", prefix).decode().split()
+    numbers = [int(tail) for name in names if (tail := name.removeprefix(prefix)).isdecimal()]
+    return f"{prefix}{max(numbers, default=0) + 1:06d}"
+
+
+def open_leg(repo: Repo, start: LegStart) -> OpenLeg:
+    """Snapshot the work tree as it is before a session touches it, and make that the branch's open leg.
+
+    Raises:
+        RepoError: HEAD is detached, or a leg is open on the branch already.
+    """
+    branch, head = get_branch(repo), repo.head()
+    wip_ref = next_ref(repo, "wip", branch)
+    base = write_snapshot_tree(repo)
+    kept = (
+        (trailers.PLAN, render_path(start.plan_path)),
+        (trailers.PHASE, start.phase_id),
+        (trailers.SESSION, start.session_id),
+        (BASE, head or _UNBORN),
+        (BOOT, find_boot_id()),
+        (WIP, wip_ref),
+        *_render_skipped(base.skipped),
+        *start.trailers,
+    )
+    message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
+    commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
+    if not objects.move_ref(repo, _leg_ref(branch), commit, None):
+        raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
+    return _parse_leg(branch, trailers.read_text(repo.git, commit))
+
+
+def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
+    """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one."""
+    branch = branch or repo.branch
+    commit = objects.find_ref(repo, _leg_ref(branch)) if branch else None
+    if branch is None or commit is None:
+        return None
+    leg = _parse_leg(branch, trailers.read_text(repo.git, commit))
+    tip = objects.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
+    return leg if tip is None else _advance(leg, trailers.read_text(repo.git, tip))
+
+
+def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
+    base = text.get(BASE)
+    return OpenLeg(
+        branch=branch,
+        commit=text.commit,
+        base_head=None if base == _UNBORN else base,
+        base_tree=text.tree,
+        session_id=text.get(trailers.SESSION),
+        phase_id=text.get(trailers.PHASE),
+        plan_path=parse_path(text.get(trailers.PLAN)),
+        boot_id=text.get(BOOT),
+        wip_ref=text.get(WIP),
+        spend=Spend(usage=Usage(), cost_usd=0.0),
+        skipped=_parse_skipped(text),
+        trailers=text.found,
+    )
+
+
+def _parse_skipped(text: CommitText) -> tuple[Skipped, ...]:
+    parts = (value.removesuffix(")").rpartition(" (") for value in text.get_all(SKIPPED))
+    return tuple(Skipped(path=parse_path(path), reason=reason) for path, _, reason in parts)
+
+
+def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
+    wip = _parse_wip(leg.wip_ref, text)
+    snapshot = Snapshot(commit=wip.commit, tree=wip.tree, skipped=wip.skipped, replaced=wip.replaced)
+    return replace(leg, last_wip=snapshot, spend=wip.spend, items=wip.items, baton=wip.baton)
+
+
+def close_leg(repo: Repo, leg: OpenLeg) -> bool:
+    """Drop the open leg's ref; its snapshots stay.
+
+    Returns:
+        False when another leg is open by now; nothing has changed then.
+    """
+    return objects.drop_ref(repo, _leg_ref(leg.branch), leg.commit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wip:
+    """The newest snapshot of one leg, as stored."""
+
+    ref: str
+    commit: str
+    tree: str
+    time: int
+    session_id: str
+    phase_id: str
+    plan_path: str
+    items: tuple[str, ...]
+    spend: Spend
+    baton: str
+    skipped: tuple[Skipped, ...]
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipRecord:
+    """What goes into a snapshot beside the files."""
+
+    spend: Spend
+    items: tuple[str, ...] = ()
+    baton: str = ""
+    replace: Mapping[str, bytes] | None = None
+    """Bytes to put into the tree in place of the work tree's: the plan with its claims ticked."""
+    paths: tuple[str, ...] | None = None
+    """The only paths that changed since the last snapshot of this leg; None when unknown."""
+
+
+def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
+    """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
+
+    Raises:
+        RepoError: The snapshot cannot be stored, or somebody else moved the leg's snapshot ref.
+    """
+    last = leg.last_wip
+    known = KnownPaths(paths=record.paths, previous=last) if last and record.paths is not None else None
+    found = write_snapshot_tree(repo, replace=record.replace, known=known)
+    kept = (
+        (trailers.PLAN, render_path(leg.plan_path)),
+        (trailers.PHASE, leg.phase_id),
+        (trailers.SESSION, leg.session_id),
+        (trailers.ITEMS, " ".join(record.items)),
+        (trailers.USAGE, trailers.render_usage(record.spend.usage)),
+        (trailers.COST, trailers.render_cost(record.spend.cost_usd)),
+        *_render_skipped(found.skipped),
+        *((REPLACED, render_path(path)) for path in found.replaced),
+    )
+    message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
+    parent = last.commit if last else leg.commit
+    commit = objects.write_commit(repo, found.tree, (parent,), message)
+    if not objects.move_ref(repo, leg.wip_ref, commit, last.commit if last else None):
+        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
+    snapshot = Snapshot(commit=commit, tree=found.tree, skipped=found.skipped, replaced=found.replaced)
+    return replace(leg, last_wip=snapshot, spend=record.spend, items=record.items, baton=record.baton)
+
+
+def list_wip(repo: Repo, branch: str | None = None) -> tuple[Wip, ...]:
+    """Return the newest snapshot of each leg of `branch` (HEAD's by default), newest leg first."""
+    branch = branch or repo.branch
+    if branch is None:
+        return ()
+    prefix = f"refs/relay/wip/{render_ref_part(branch)}/"
+    out = repo.git.run("for-each-ref", "--sort=-refname", "--format=%(objectname) %(refname)", prefix).decode()
+    refs = [tuple(line.split(" ", 1)) for line in out.splitlines()]
+    if not refs:
+        return ()
+    stdin = "".join(f"{commit}\n" for commit, _ in refs).encode()
+    texts = {text.commit: text for text in trailers.read_texts(repo.git, "--no-walk=unsorted", "--stdin", stdin=stdin)}
+    return tuple(_parse_wip(ref, texts[commit]) for commit, ref in refs if commit in texts)
+
+
+def read_last_wip(repo: Repo, *, plan_path: str, phase_id: str, branch: str | None = None) -> Wip | None:
+    """Return the newest snapshot of the branch's last leg on a phase; None when there is none."""
+    found = (wip for wip in list_wip(repo, branch) if (wip.plan_path, wip.phase_id) == (plan_path, phase_id))
+    return next(found, None)
+
+
+def _parse_wip(ref: str, text: CommitText) -> Wip:
+    return Wip(
+        ref=ref,
+        commit=text.commit,
+        tree=text.tree,
+        time=text.time,
+        session_id=text.get(trailers.SESSION),
+        phase_id=text.get(trailers.PHASE),
+        plan_path=parse_path(text.get(trailers.PLAN)),
+        items=tuple(text.get(trailers.ITEMS).split()),
+        spend=Spend(
+            usage=trailers.parse_usage(text.get(trailers.USAGE)),
+            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        ),
+        baton=text.message.body,
+        skipped=_parse_skipped(text),
+        replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
+    )
+
+
+def _render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in skipped)
+
+
+def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathChange, ...]:
+    """Return what the leg changed: the difference to its start.
+
+    Left out is what either snapshot did not hold, and the paths whose bytes in `now` are not the work tree's. What
+    the user had changed before the leg and nobody touched since is equal on both sides; what the user had changed
+    and the leg changed again is in the result, and the caller decides about it (`find_user_paths`).
+    """
+    is_left_out = make_filter(leg.skipped, now.skipped)
+    changes = objects.diff_trees(repo, leg.base_tree, now.tree)
+    return tuple(c for c in changes if c.path not in now.replaced and not is_left_out(c.path))
+
+
+def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
+    """Return the paths that differed from HEAD before the leg began: the user's, never to be committed by relay."""
+    head = leg.base_head or repo.empty_tree
+    return frozenset(change.path for change in objects.diff_trees(repo, head, leg.base_tree))

@@ -1,0 +1,52 @@
+"""Names as git writes them: quoted paths, and branch names as part of a ref."""
+
+import os
+import re
+
+_ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
+_UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
+_QUOTED = re.compile(r'"(.*)"')
+_ESCAPED = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
+
+
+def quote_path(path: str) -> str:
+    """Return `path` in C style, one line of printable text in double quotes; bytes that are not UTF-8 as octal."""
+    return f'"{"".join(_escape(char) for char in path)}"'
+
+
+def _escape(char: str) -> str:
+    if char in _ESCAPES:
+        return f"\\{_ESCAPES[char]}"
+    if char.isprintable():
+        return char
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(char))
+
+
+def render_path(path: str) -> str:
+    """Return `path` as it is where that is safe on one line, else quoted."""
+    plain = path.isprintable() and path == path.strip() and not path.startswith('"') and path
+    return path if plain else quote_path(path)
+
+
+def parse_path(text: str) -> str:
+    """Undo `render_path`; text that is not quoted properly is taken as it is."""
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is None:
+        return text
+    raw = _ESCAPED.sub(_unescape, quoted[1])
+    # Octal escapes stand for bytes; together they may form one character.
+    return os.fsdecode(os.fsencode(raw))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    return _UNESCAPES[code] if code in _UNESCAPES else os.fsdecode(bytes([int(code, 8)]))
+
+
+def render_ref_part(branch: str) -> str:
+    """Return a branch name as one component of a ref name.
+
+    Kept apart, ``feature`` and ``feature/login`` would need one name as a file and as a directory, and an open leg of
+    a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
+    """
+    return branch.replace("%", "%25").replace("/", "%2F")

@@ -1,0 +1,274 @@
+"""Snapshots of the work tree as commits under ``refs/relay/``, made with a private index.
+
+A snapshot's tree holds the raw bytes of every path that differs from HEAD, untracked ones included, and HEAD's blob
+for every other path. HEAD's blobs went through clean filters and raw bytes did not, so single blobs of a snapshot are
+not comparable with HEAD's; two snapshots over the same HEAD are, exactly.
+
+The user's index, stash, hooks and files are only read. What is too large to keep at every step is left out and named.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from relay.errors import RepoError
+from relay.repo import objects
+from relay.repo.files import find_stat, read_file
+from relay.repo.git import Git, GitError
+from relay.repo.guard import Guarded, guard
+from relay.repo.open import Repo
+from relay.repo.status import ABSENT, GITLINK, SYMLINK, Status, StatusEntry, read_guarded_status
+from relay.repo.trailers import Message
+
+MAX_UNTRACKED_BYTES = 10_000_000
+"""Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""
+MAX_UNTRACKED_FILES = 5_000
+"""Directories with more untracked files are left out."""
+MAX_KNOWN_PATHS = 200
+"""With more known paths than this a full scan is cheaper."""
+ATTEMPTS = 3
+"""A file may vanish between being listed and being read; the scan is repeated then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A path, or everything below a directory, that a snapshot does not hold."""
+
+    path: str
+    reason: str
+    """For the user: ``12.3 MB``, ``6,210 untracked files``, ``a repository of its own``, ``not a regular file``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSnapshot:
+    """The work tree at one moment, as a tree object that nothing points to yet."""
+
+    tree: str
+    skipped: tuple[Skipped, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Paths whose bytes in the tree were given by the caller and are not the work tree's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(TreeSnapshot):
+    """The same as a commit."""
+
+    commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPaths:
+    """Limits a snapshot to what is known to have changed since the last one."""
+
+    paths: tuple[str, ...]
+    previous: TreeSnapshot
+
+
+def take_snapshot(
+    repo: Repo,
+    *,
+    message: Message,
+    parents: Sequence[str] = (),
+    ref: str | None = None,
+    replace: Mapping[str, bytes] | None = None,
+    known: KnownPaths | None = None,
+) -> Snapshot:
+    """Store the work tree as a commit; the caller holds the work tree's lock.
+
+    Args:
+        repo: The repository.
+        message: Subject, body and trailers of the commit.
+        parents: Its parents.
+        ref: Full name of a ref to make; it must not exist.
+        replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
+        known: Look at these paths only. Taken as advice: when the private index does not hold the previous
+            snapshot any more, everything is scanned.
+
+    Raises:
+        RepoError: Something cannot be read or stored, or `ref` exists.
+    """
+    found = write_snapshot_tree(repo, replace=replace, known=known)
+    commit = objects.write_commit(repo, found.tree, parents, message)
+    if ref and not objects.move_ref(repo, ref, commit, None):
+        raise RepoError(f"{ref} exists already")
+    return Snapshot(commit=commit, tree=found.tree, skipped=found.skipped, replaced=found.replaced)
+
+
+def write_snapshot_tree(
+    repo: Repo, *, replace: Mapping[str, bytes] | None = None, known: KnownPaths | None = None
+) -> TreeSnapshot:
+    """Store the tree of a snapshot without a commit."""
+    guarded = guard(repo)
+    limited = known if known and _is_current(repo, guarded, known) else None
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _write_tree(repo, guarded, replace or {}, limited)
+        except GitError:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _is_current(repo: Repo, guarded: Guarded, known: KnownPaths) -> bool:
+    """Return whether the private index still holds the previous snapshot."""
+    if len(known.paths) > MAX_KNOWN_PATHS:
+        return False
+    index = repo.relay_dir / "index"
+    if not index.exists():
+        return False
+    result = objects.private_git(guarded.git).probe("write-tree", env={"GIT_INDEX_FILE": str(index)})
+    return result.out.decode().strip() == known.previous.tree
+
+
+def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], known: KnownPaths | None) -> TreeSnapshot:
+    git = objects.private_git(guarded.git)
+    if known is None:
+        index = objects.copy_index(repo, "index")
+        status = read_guarded_status(guarded, index=index)
+        plan = _plan_full(repo, guarded, status)
+        skipped = plan.skipped
+    else:
+        index = str(repo.relay_dir / "index")
+        plan = _plan_known(repo, guarded, known)
+        skipped = _join(known.previous.skipped, plan.skipped)
+    entries = [*plan.entries, *_hash(repo, git, plan)]
+    entries += [(path, _find_mode(repo, path), objects.hash_bytes(git, data)) for path, data in replace.items()]
+    objects.fill_index(git, index, sorted(entries, key=lambda entry: entry[1] != ABSENT))
+    return TreeSnapshot(tree=objects.write_tree(git, index), skipped=skipped, replaced=tuple(replace))
+
+
+def _join(before: tuple[Skipped, ...], now: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
+    return tuple({entry.path: entry for entry in (*before, *now)}.values())
+
+
+def _find_mode(repo: Repo, path: str) -> str:
+    found = find_stat(repo.root, path)
+    return "100755" if found and stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IXUSR else "100644"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Plan:
+    """What has to be put into the index."""
+
+    entries: list[tuple[str, str, str]] = field(default_factory=list)
+    """Known already: deletions, and blobs of HEAD."""
+    files: list[tuple[str, str]] = field(default_factory=list)
+    """``(path, mode)`` of regular files to hash."""
+    links: list[str] = field(default_factory=list)
+    dropped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        return tuple(self.dropped)
+
+
+def _hash(repo: Repo, git: Git, plan: _Plan) -> list[tuple[str, str, str]]:
+    ids = objects.hash_files(git, [path for path, _ in plan.files], write=True)
+    entries = [(path, mode, blob) for (path, mode), blob in zip(plan.files, ids, strict=True)]
+    targets = {path: read_file(repo.root, path) for path in plan.links}
+    found = {path: target for path, target in targets.items() if target is not None}
+    blobs = objects.hash_many(repo, list(found.values()))
+    return entries + [(path, SYMLINK, blob) for path, blob in zip(found, blobs, strict=True)]
+
+
+def _plan_full(repo: Repo, guarded: Guarded, status: Status) -> _Plan:
+    plan = _Plan(dropped=[Skipped(path=path, reason="a repository of its own") for path in status.nested])
+    crowded = find_crowded(status.untracked)
+    plan.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
+    trust_mode = guarded.flag("core.filemode", default=True)
+    for entry in status.entries:
+        if not entry.untracked:
+            _plan_tracked(repo, plan, entry)
+        elif not _is_below(entry.path, crowded):
+            _plan_untracked(repo, plan, entry.path, trust_mode=trust_mode)
+    return plan
+
+
+def _plan_tracked(repo: Repo, plan: _Plan, entry: StatusEntry) -> None:
+    if entry.mode == GITLINK:
+        return
+    if entry.unmerged or entry.mode == ABSENT:
+        plan.entries.append((entry.path, ABSENT, repo.zero_id))
+    if entry.mode == SYMLINK:
+        plan.links.append(entry.path)
+    elif entry.mode != ABSENT and _is_regular(repo, entry.path):
+        plan.files.append((entry.path, entry.mode))
+    elif entry.mode != ABSENT:
+        plan.dropped.append(Skipped(path=entry.path, reason="not a regular file"))
+
+
+def _is_regular(repo: Repo, path: str) -> bool:
+    """Return whether a file can be read without waiting: git calls a FIFO in a file's place a changed file."""
+    found = find_stat(repo.root, path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def _plan_untracked(repo: Repo, plan: _Plan, path: str, *, trust_mode: bool) -> None:
+    found = find_stat(repo.root, path)
+    if found is None:
+        return
+    if stat.S_ISLNK(found.st_mode):
+        plan.links.append(path)
+    elif not stat.S_ISREG(found.st_mode):
+        plan.dropped.append(Skipped(path=path, reason="not a regular file"))
+    elif found.st_size > MAX_UNTRACKED_BYTES:
+        plan.dropped.append(Skipped(path=path, reason=f"{found.st_size / 1e6:.1f} MB"))
+    elif not os.access(repo.root / path, os.R_OK):
+        plan.dropped.append(Skipped(path=path, reason="not readable"))
+    else:
+        executable = trust_mode and found.st_mode & stat.S_IXUSR
+        plan.files.append((path, "100755" if executable else "100644"))
+
+
+def _plan_known(repo: Repo, guarded: Guarded, known: KnownPaths) -> _Plan:
+    paths = tuple(dict.fromkeys((*known.paths, *known.previous.replaced)))
+    status = read_guarded_status(guarded, paths)
+    plan = _plan_full(repo, guarded, status)
+    listed = {entry.path for entry in status.entries}
+    head = repo.head()
+    at_head = objects.read_entries(repo, head, [p for p in paths if p not in listed]) if head else {}
+    left_out = make_filter(known.previous.skipped)
+    plan.files = [(path, mode) for path, mode in plan.files if not left_out(path)]
+    plan.links = [path for path in plan.links if not left_out(path)]
+    # A path that git does not list is as in HEAD; one that HEAD does not have either is ignored or gone.
+    for path in paths:
+        if path not in listed:
+            plan.entries.append((path, *at_head.get(path, (ABSENT, repo.zero_id))))
+    return plan
+
+
+def find_crowded(untracked: Sequence[str], limit: int = MAX_UNTRACKED_FILES) -> dict[str, int]:
+    """Return the directories whose untracked files are too many, deepest ones first, with their number.
+
+    A directory counts what is below it, except for what a crowded one below it has been left out for already. The
+    root counts only its own files: a session may well write many files in many places.
+    """
+    own: Counter[str] = Counter(str(PurePosixPath(path).parent) for path in untracked)
+    total: Counter[str] = Counter(own)
+    crowded: dict[str, int] = {}
+    every = {str(parent) for name in own for parent in (PurePosixPath(name), *PurePosixPath(name).parents)}
+    for name in sorted(every - {"."}, key=lambda name: -len(PurePosixPath(name).parts)):
+        if total[name] > limit:
+            crowded[name] = total[name]
+        else:
+            total[str(PurePosixPath(name).parent)] += total[name]
+    return crowded | ({".": own["."]} if own["."] > limit else {})
+
+
+def make_filter(*groups: Sequence[Skipped]) -> Callable[[str], bool]:
+    """Return a test for whether a path is among what snapshots left out, or below it."""
+    names = {entry.path for group in groups for entry in group}
+
+    def is_left_out(path: str) -> bool:
+        return path in names or _is_below(path, names)
+
+    return is_left_out
+
+
+def _is_below(path: str, directories: Collection[str]) -> bool:
+    """Return whether one of `directories` holds `path`; the root, as ``.``, holds its own files only."""
+    parents = [str(parent) for parent in PurePosixPath(path).parents]
+    return (parents == ["."] and "." in directories) or any(parent in directories for parent in parents[:-1])

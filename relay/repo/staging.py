@@ -1,0 +1,83 @@
+"""The index that a phase commit is made from: HEAD plus the leg's paths, cleaned as git itself would."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from relay.errors import RepoError
+from relay.repo import objects
+from relay.repo.files import find_stat
+from relay.repo.guard import Guarded, find_filters, find_own_filters
+from relay.repo.open import Repo
+from relay.repo.status import ABSENT
+
+INDEX = "commit-index"
+
+
+def check_filters(guarded: Guarded, paths: Sequence[str]) -> None:
+    """Refuse paths whose content only the repository's own filter driver could clean.
+
+    Raises:
+        RepoError: Such a driver is needed; committing without it would store other bytes than git would.
+    """
+    own = find_own_filters(guarded.config)
+    if not own:
+        return
+    needed = find_filters(guarded, tuple(paths))
+    path = next((path for path, driver in needed.items() if driver in own), None)
+    if path is not None:
+        raise RepoError(
+            f"{path} needs the filter {needed[path]!r}, which this repository's own configuration defines; "
+            "relay runs only filters from your global configuration",
+            hint="git lfs install" if needed[path] == "lfs" else f"git config --global filter.{needed[path]}.clean …",
+        )
+
+
+def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[str]) -> str:
+    """Make a private index of `head` with the work tree's content at `paths` and return its file.
+
+    It starts as a copy of the user's index, since that knows which files are unchanged; then everything but HEAD's
+    content is taken out of it, what the user has staged included.
+    """
+    git = objects.private_git(guarded.git)
+    index = objects.copy_index(repo, INDEX)
+    if head:
+        git.run("read-tree", "-m", head, env={"GIT_INDEX_FILE": index})
+    else:
+        objects.remove_private(Path(index))
+    present = [path for path in paths if find_stat(repo.root, path) is not None]
+    gone = set(paths).difference(present)
+    objects.fill_index(git, index, ((path, ABSENT, repo.zero_id) for path in sorted(gone)))
+    if present:
+        stdin = b"".join(os.fsencode(path) + b"\0" for path in present)
+        # Without the first option git would take a path outside a sparse checkout out of the index.
+        git.run(
+            "update-index", "--ignore-skip-worktree-entries", "--add", "--replace", "-z", "--stdin",
+            stdin=stdin, env={"GIT_INDEX_FILE": index},
+        )  # fmt: skip
+    return index
+
+
+def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], tree: str) -> tuple[str, ...]:
+    """Return those of `paths` that are not staged as the snapshot `tree` holds them.
+
+    A snapshot holds raw bytes, or HEAD's cleaned ones where the file was as in HEAD; either will do.
+    """
+    wanted = objects.read_entries(repo, tree, paths)
+    staged = objects.read_index(guarded.git, paths, index=index)
+    moved = [path for path in paths if (path in wanted) != (path in staged)]
+    unequal = [path for path in paths if path in wanted and path in staged and wanted[path] != staged[path]]
+    files = [path for path in unequal if wanted[path][0] == staged[path][0] != "120000"]
+    raw = dict(zip(files, objects.hash_files(repo.git, files, write=False), strict=True))
+    moved += [path for path in unequal if raw.get(path) != wanted[path][1]]
+    return tuple(sorted(moved))
+
+
+def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files: Mapping[str, bytes]) -> None:
+    """Put given bytes into a private index, cleaned as the files at these paths would be; modes as in `head`."""
+    at_head = objects.read_entries(repo, head, tuple(files)) if head else {}
+    entries = [
+        (path, at_head.get(path, ("100644", ""))[0], objects.hash_bytes(guarded.git, data, filter_as=path))
+        for path, data in files.items()
+    ]
+    objects.fill_index(objects.private_git(guarded.git), index, entries)

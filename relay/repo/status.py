@@ -1,0 +1,140 @@
+"""How the work tree differs from HEAD, as git sees it now."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relay.repo.git import NULL_ENVIRONMENT
+from relay.repo.guard import Guarded, guard
+from relay.repo.open import Repo
+
+GITLINK = "160000"
+SYMLINK = "120000"
+ABSENT = "000000"
+
+
+class ChangeKind(StrEnum):
+    """How a path differs between two trees."""
+
+    ADDED = "added"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    TYPE_CHANGED = "typechanged"
+    """A file became a symlink, a submodule or the other way round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathChange:
+    """One path that differs between two trees."""
+
+    path: str
+    """Repository-relative; bytes that are not UTF-8 as surrogates (`os.fsdecode`)."""
+    kind: ChangeKind
+    mode: str
+    """Git's mode after the change: ``100644``, ``100755``, ``120000``, ``160000``; ``000000`` when deleted."""
+    old_mode: str = ABSENT
+    object_id: str = ""
+    """Of the blob after the change; empty when deleted or not known."""
+    old_object_id: str = ""
+
+    @property
+    def is_submodule(self) -> bool:
+        """Whether a submodule is on either side."""
+        return GITLINK in {self.mode, self.old_mode}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusEntry:
+    """One path of ``git status``."""
+
+    path: str
+    index: str
+    """How the index differs from HEAD: ``.`` for not at all, else git's letter (M T A D U)."""
+    worktree: str
+    """How the work tree differs from the index; ``?`` for an untracked path."""
+    mode: str
+    """Mode in the work tree; ``000000`` when nothing is there; empty for an untracked path."""
+    submodule: bool = False
+    unmerged: bool = False
+
+    @property
+    def untracked(self) -> bool:
+        """Whether git does not know the path (and does not ignore it)."""
+        return self.worktree == "?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """All paths that differ; paths that are ignored are not looked at."""
+
+    entries: tuple[StatusEntry, ...] = ()
+    nested: tuple[str, ...] = ()
+    """Untracked directories that are repositories of their own, without the trailing slash."""
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Tracked paths whose content, mode or existence differs from HEAD, in the index or the work tree."""
+        return tuple(entry.path for entry in self.entries if not entry.untracked)
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """Paths where the index differs from HEAD."""
+        return tuple(e.path for e in self.entries if e.index not in ".?" and not e.unmerged)
+
+    @property
+    def untracked(self) -> tuple[str, ...]:
+        """Paths that git does not know."""
+        return tuple(entry.path for entry in self.entries if entry.untracked)
+
+    @property
+    def unmerged(self) -> tuple[str, ...]:
+        """Paths with a conflict in the index."""
+        return tuple(entry.path for entry in self.entries if entry.unmerged)
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        """Submodules whose commit is not the one that HEAD records."""
+        return tuple(entry.path for entry in self.entries if entry.submodule)
+
+
+def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
+    """Return what differs from HEAD, for the whole work tree or below `paths`.
+
+    The index is not written. Renames are shown as a deletion and an addition; submodules are not entered.
+    """
+    return read_guarded_status(guard(repo), paths)
+
+
+def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:
+    """Return the same for a given `index` file instead of the user's."""
+    out = guarded.git.run(
+        "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty",
+        "--no-ahead-behind", "--", *paths,
+        env={"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT,
+    )  # fmt: skip
+    entries: list[StatusEntry] = []
+    nested: list[str] = []
+    for record in out.split(b"\0"):
+        if record.startswith(b"? ") and record.endswith(b"/"):
+            nested.append(os.fsdecode(record[2:-1]))
+        elif record:
+            entries.append(_parse_entry(record))
+    return Status(entries=tuple(entries), nested=tuple(nested))
+
+
+def _parse_entry(record: bytes) -> StatusEntry:
+    kind = record[:1]
+    if kind == b"?":
+        return StatusEntry(path=os.fsdecode(record[2:]), index="?", worktree="?", mode="")
+    # ``1 XY sub mH mI mW hH hI path``; ``u XY sub m1 m2 m3 mW h1 h2 h3 path``
+    fields = record.split(b" ", 10 if kind == b"u" else 8)
+    states = fields[1].decode()
+    return StatusEntry(
+        path=os.fsdecode(fields[-1]),
+        index=states[0],
+        worktree=states[1],
+        mode=fields[6 if kind == b"u" else 5].decode(),
+        submodule=fields[2].startswith(b"S"),
+        unmerged=kind == b"u",
+    )
