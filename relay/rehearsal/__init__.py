@@ -1,0 +1,27 @@
+"""A scripted Messages API server on loopback: real HTTP and real accounting, a written-down model.
+
+It never pretends to be a model's judgement: every response carries ``relay-rehearsal: 1`` and every model's
+display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git, sandbox and gates are real.
+
+    script.py       what is played: YAML a person can write, the format's documentation
+    nodes.py        reading YAML with line numbers
+    conditions.py   what a request must look like
+    faults.py       what may go wrong, and when
+    turns.py        a script as values
+    catalog.py      the models it knows, with their limits
+    prompt.py       a request as counted, hashed blocks
+    cache.py        the prompt cache
+    signing.py      thinking blocks bound to their conversation
+    checks.py       what the API refuses
+    conversation.py the same for message histories
+    wire.py         the API's error shape
+    stage.py        which turn a request is answered with
+    answer.py       a turn as a message with usage
+    sse.py          a message as a stream of events
+    delivery.py     bytes on the connection, and the faults that happen there
+    state.py        what it knows between requests
+    exchange.py     one request: routes, checks, performance
+    app.py          the ASGI callable
+    transport.py    uvicorn, with the connection in reach
+    server.py       the server's life: the entry point
+"""

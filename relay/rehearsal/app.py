@@ -1,0 +1,26 @@
+"""The ASGI application: one exchange per request."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
+from relay.rehearsal.exchange import Exchange
+from relay.rehearsal.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """Answers HTTP requests from one state."""
+
+    state: State
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request; websockets and lifespan do not come here."""
+        stopping = self.state.stopping
+        connection = Connection(scope=scope, receive=receive, send=send, stopping=stopping)
+        exchange = Exchange(state=self.state, connection=connection, number=self.state.count())
+        try:
+            await exchange.run()
+        except ConnectionEnded:
+            return

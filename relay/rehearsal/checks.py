@@ -1,0 +1,190 @@
+"""What the API refuses, as far as a client of a tool loop can get it wrong.
+
+Every check returns the 400 it would be answered with, or None. Unknown fields are accepted: clients send beta
+features that a rehearsal does not play.
+
+One rule is stricter than the API: it merges consecutive assistant messages, which here are only accepted after
+a ``pause_turn``, because no tool loop means them. Consecutive user messages are accepted, as by the API.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from relay.rehearsal.cache import Ttl
+from relay.rehearsal.catalog import ModelCard
+from relay.rehearsal.conversation import check_conversation
+from relay.rehearsal.prompt import (
+    THINKING,
+    Block,
+    PromptBlock,
+    is_markable,
+    list_blocks,
+    read_mark,
+)
+from relay.rehearsal.signing import Signature, digest_text
+from relay.rehearsal.wire import ApiError, refuse
+
+MAX_MARKS = 4
+SAMPLING = ("temperature", "top_p", "top_k")
+_VERSIONS = {"2023-06-01", "2026-10-21"}
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+Body = Mapping[str, Any]
+
+
+def check_version(version: str | None) -> ApiError | None:
+    """Check the ``anthropic-version`` header."""
+    if version is None:
+        return refuse("anthropic-version: header is required")
+    return None if version in _VERSIONS else refuse(f'anthropic-version: "{version}" is not a valid version')
+
+
+def check_request(
+    body: Body, card: ModelCard, *, version: str, paused: bool = False, counting: bool = False
+) -> ApiError | None:
+    """Check a request to ``/v1/messages`` or, with `counting`, to ``/v1/messages/count_tokens``.
+
+    Args:
+        body: The request body.
+        card: The model that is asked for.
+        version: The ``anthropic-version``; sampling parameters are refused since 2026-10-21.
+        paused: Whether the history has an answer that was a ``pause_turn``.
+        counting: Whether ``max_tokens`` is absent by right.
+    """
+    checks: tuple[Callable[[], ApiError | None], ...] = (
+        lambda: None if counting else _check_limit(body, card),
+        lambda: None if version < "2026" else _check_sampling(body),
+        lambda: _check_tools(body, card),
+        lambda: _check_thinking(body, card),
+        lambda: check_conversation(body, card, paused=paused),
+        lambda: _check_marks(body),
+    )
+    return next((problem for check in checks if (problem := check()) is not None), None)
+
+
+def check_signatures(
+    blocks: tuple[PromptBlock, ...], card: ModelCard, body: Body
+) -> tuple[ApiError | None, tuple[Mapping[str, str], ...]]:
+    """Check that every thinking block stands where it was produced.
+
+    Returns:
+        The refusal or None, and the blocks that the model does not get to see: ``{type, path, reason}``. A block
+        of another model is dropped without an error.
+    """
+    config = body.get("thinking") or {}
+    drops = (config.get("block_binding") or {}).get("prefix_mismatch_behavior") == "drop_block"
+    dropped: list[Mapping[str, str]] = []
+    for block in blocks:
+        if block.body.get("type") != "thinking" or not block.where.startswith("messages"):
+            continue
+        signature = Signature.decode(str(block.body.get("signature") or ""))
+        if signature is None or signature.text != digest_text(str(block.body.get("thinking", ""))):
+            return refuse(f"{block.where}: Invalid `signature` in `thinking` block"), ()
+        if signature.model != card.id:
+            dropped.append(_drop(block.where, "model_binding_mismatch"))
+        elif card.binds_thinking and signature.prefix != block.before:
+            if not drops:
+                return refuse(
+                    f"{block.where}: Invalid signature in thinking block. The block is bound to a different"
+                    " conversation"
+                ), ()
+            dropped.append(_drop(block.where, "prefix_binding_mismatch"))
+    return None, tuple(dropped)
+
+
+def _drop(where: str, reason: str) -> Mapping[str, str]:
+    return {"type": "thinking_dropped", "path": where, "reason": reason}
+
+
+def _check_limit(body: Body, card: ModelCard) -> ApiError | None:
+    limit = body.get("max_tokens")
+    if limit is None:
+        return refuse("max_tokens: Field required")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        return refuse("max_tokens: Input should be greater than or equal to 0")
+    if limit == 0 and body.get("stream"):
+        return refuse("max_tokens: 0 is not supported with stream")
+    if limit > card.output_tokens:
+        most = card.output_tokens
+        return refuse(
+            f"max_tokens: {limit} > {most}, which is the maximum allowed number of output tokens for {card.id}"
+        )
+    return None
+
+
+def _check_sampling(body: Body) -> ApiError | None:
+    sent = [name for name in SAMPLING if name in body]
+    return refuse(f"{sent[0]}: Extra inputs are not permitted") if sent else None
+
+
+def _check_tools(body: Body, card: ModelCard) -> ApiError | None:
+    names = [tool.get("name") for tool in list_blocks(body.get("tools"))]
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+            return refuse(f"tools.{index}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+    if len(set(names)) < len(names):
+        return refuse("tools: Tool names must be unique.")
+    for index, tool in enumerate(list_blocks(body.get("tools"))):
+        schema = tool.get("input_schema")
+        if tool.get("type", "custom") == "custom" and not isinstance(schema, Mapping):
+            return refuse(f"tools.{index}.custom.input_schema: Field required")
+    kind = (body.get("tool_choice") or {}).get("type")
+    if kind in {"any", "tool"} and not card.forced_tools:
+        return refuse(f"tool_choice: '{kind}' is not supported on {card.id}; use 'auto' or 'none'")
+    return None
+
+
+def _check_thinking(body: Body, card: ModelCard) -> ApiError | None:
+    kind = (body.get("thinking") or {}).get("type")
+    if kind is not None and kind not in card.thinking:
+        return refuse(f"thinking.type: '{kind}' is not supported on {card.id}")
+    effort = (body.get("output_config") or {}).get("effort")
+    if effort is not None and effort not in card.efforts:
+        return refuse(f"output_config.effort: '{effort}' is not supported on {card.id}")
+    if kind == "between_tools" and effort in {"xhigh", "max"}:
+        return refuse(f"thinking.type: 'between_tools' is not supported with effort '{effort}'")
+    return None
+
+
+def _check_marks(body: Body) -> ApiError | None:
+    """Check cache marks: what can carry one, how many, and 1h before 5m."""
+    marks: list[tuple[str, Ttl]] = []
+    for where, block in _list_blocks(body):
+        ttl = read_mark(block)
+        if ttl is None:
+            continue
+        if not is_markable(block):
+            kind = "thinking" if block.get("type") in THINKING else "empty text"
+            return refuse(f"{where}.cache_control: cache_control cannot be set for {kind} blocks")
+        marks.append((where, ttl))
+    auto = read_mark({"cache_control": body.get("cache_control")})
+    last = [where for where, block in _list_blocks(body) if is_markable(block)][-1:]
+    if auto is not None and last:
+        explicit = dict(marks).get(last[0])
+        if explicit is not None and explicit is not auto:
+            return refuse("cache_control: the last block has an explicit cache_control with a different ttl")
+        marks = marks if explicit is not None else [*marks, (last[0], auto)]
+    if len(marks) > MAX_MARKS:
+        return refuse(f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marks)}.")
+    return _check_order(marks)
+
+
+def _check_order(marks: list[tuple[str, Ttl]]) -> ApiError | None:
+    short = False
+    for where, ttl in marks:
+        if short and ttl is Ttl.ONE_HOUR:
+            return refuse(
+                f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m'"
+                " cache_control block. Blocks are processed in the order: `tools`, `system`, `messages`."
+            )
+        short = short or ttl is Ttl.FIVE_MINUTES
+    return None
+
+
+def _list_blocks(body: Body) -> Iterator[tuple[str, Block]]:
+    for name in ("tools", "system"):
+        yield from ((f"{name}.{i}", block) for i, block in enumerate(list_blocks(body.get(name))))
+    for i, message in enumerate(list_blocks(body.get("messages"))):
+        blocks = list_blocks(message.get("content"))
+        yield from ((f"messages.{i}.content.{j}", block) for j, block in enumerate(blocks))

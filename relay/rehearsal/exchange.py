@@ -1,0 +1,297 @@
+"""One request and its response: credentials, routes, checks, stage, cache, performance."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay.rehearsal.answer import Answer, Performance, build_answer
+from relay.rehearsal.catalog import find_card, list_models, render_model_info
+from relay.rehearsal.checks import check_request, check_version
+from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deliver
+from relay.rehearsal.faults import BEFORE, IN_STREAM, Fault, FaultKind, render_fault_error
+from relay.rehearsal.sse import render_events
+from relay.rehearsal.stage import Cue, Miss
+from relay.rehearsal.state import Prompt, Recorded, State
+from relay.rehearsal.wire import ApiError, dump, find_error_type, refuse, render_error
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Source: platform.claude.com api/errors, request size limits, 2026-08-21."""
+_SECRETS = {"authorization", "x-api-key", "proxy-authorization", "cookie"}
+_HTML = b"<html><head><title>error</title></head><body><h1>Something went wrong</h1></body></html>"
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """What came in, decoded."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: Any = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One request and its response."""
+
+    state: State
+    connection: Connection
+    number: int
+    request: Request = field(init=False)
+    cue: Cue | None = None
+    fault: Fault | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The id that the response carries."""
+        return f"req_rehearsal_{self.number:06d}"
+
+    async def run(self) -> None:
+        """Answer.
+
+        Raises:
+            ConnectionEnded: Nothing more can be sent, by plan or because the client left.
+        """
+        scope = self.connection.scope
+        self.request = Request(
+            method=scope["method"],
+            path=scope["path"],
+            query=scope["query_string"].decode("latin-1"),
+            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+        )
+        problem = await self._read_body() or self._check_credentials()
+        if problem is not None:
+            await self._refuse(problem)
+            return
+        await self._route()
+
+    async def _route(self) -> None:
+        method, path = self.request.method, self.request.path
+        match method, path.strip("/").split("/"):
+            case "POST", ["v1", "messages"]:
+                await self._answer_messages()
+            case "POST", ["v1", "messages", "count_tokens"]:
+                await self._answer_endpoint("count_tokens", self._count_tokens)
+            case "GET", ["v1", "models"]:
+                await self._answer_endpoint("models", self._list_models)
+            case "GET", ["v1", "models", model]:
+                await self._answer_endpoint("models", lambda: self._get_model(model))
+            case _:
+                await self._refuse(ApiError(status=404, message=f"Not found: {method} {path}"))
+
+    async def _read_body(self) -> ApiError | None:
+        raw = bytearray()
+        while True:
+            message = await self.connection.receive()
+            if message["type"] == "http.disconnect":
+                raise ConnectionEnded
+            raw += message.get("body", b"")
+            if len(raw) > MAX_BODY_BYTES:
+                return ApiError(status=413, message="Request exceeds the maximum size")
+            if not message.get("more_body"):
+                break
+        try:
+            self.request.body = json.loads(raw) if raw else None
+        except (ValueError, RecursionError):
+            return refuse("The request body is not valid JSON")
+        return None
+
+    def _check_credentials(self) -> ApiError | None:
+        headers = self.request.headers
+        bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if not (bearer or headers.get("x-api-key", "").strip()):
+            return ApiError(status=401, message="x-api-key header is required")
+        return check_version(headers.get("anthropic-version"))
+
+    # messages
+
+    async def _answer_messages(self) -> None:
+        """Check, count, find the turn, divide by the cache, perform."""
+        read = self._read_request(counting=False)
+        if isinstance(read, ApiError):
+            await self._refuse(read)
+            return
+        body = self.request.body
+        if body["max_tokens"] == 0:
+            await self._warm(read)
+            return
+        cue = self.state.stage.cue(body)
+        if isinstance(cue, Miss):
+            self.state.errors.append(cue.words)
+            await self._refuse(refuse(f"rehearsal: {cue.words}"))
+            return
+        self.cue, self.fault = cue, cue.fault
+        prompt = self.state.pad(read, body, cue)
+        problem = prompt if isinstance(prompt, ApiError) else _check_window(prompt)
+        if problem is not None or isinstance(prompt, ApiError):
+            await self._refuse(problem or refuse("unreadable"))
+            return
+        await self._perform(prompt, cue)
+
+    def _read_request(self, *, counting: bool) -> Prompt | ApiError:
+        body = self.request.body
+        if not isinstance(body, Mapping):
+            return refuse("The request body should be a JSON object")
+        model = body.get("model")
+        if not isinstance(model, str):
+            return refuse("model: Field required")
+        card = find_card(model, self.state.script.cards)
+        if card is None:
+            return ApiError(status=404, message=f"model: {model}")
+        version = self.request.headers["anthropic-version"]
+        paused = self.state.stage.has_paused(body)
+        problem = check_request(body, card, version=version, paused=paused, counting=counting)
+        prompt = problem or self.state.read_prompt(body, card)
+        if isinstance(prompt, ApiError):
+            return prompt
+        return _check_window(prompt) or prompt
+
+    async def _perform(self, prompt: Prompt, cue: Cue) -> None:
+        fault, body = cue.fault, self.request.body
+        if fault is not None and fault.kind in BEFORE:
+            await self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
+            return
+        plan = self.state.plan_cache(prompt, body)
+        answer = build_answer(
+            Performance(
+                message_id=f"msg_rehearsal_{self.number:06d}",
+                call_prefix=f"toolu_rehearsal_{cue.cast}_{cue.step}_",
+                turn=cue.turn,
+                n=cue.n,
+                fault=fault,
+                body=body,
+                card=prompt.card,
+                bound=prompt.bound,
+                use=plan.use,
+                prompt_tokens=prompt.tokens,
+                thinks_always=self.state.script.thinks_always,
+                dropped=prompt.dropped,
+            )
+        )
+        await self.connection.wait(cue.turn.delay_s + self.state.script.first_byte_s)
+        if fault is not None and fault.kind is FaultKind.STALL and fault.options.get("before_headers"):
+            await self.connection.wait(fault.options.get("seconds"))
+            fault = None
+        self.state.begin(plan, answer, cue)
+        await self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
+
+    async def _send_answer(self, answer: Answer, fault: Fault | None) -> None:
+        streams = bool(self.request.body.get("stream"))
+        if fault is not None and not streams and fault.kind is FaultKind.ERROR_EVENT:
+            kind = fault.options.get("type", find_error_type(529))
+            status = {"overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
+            await self._refuse(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
+            return
+        self._record(200, usage=answer.render_usage(), stop_reason=answer.stop_reason)
+        if streams:
+            pieces, kind = render_events(answer), "text/event-stream; charset=utf-8"
+        else:
+            pieces, kind = cut_body(dump(answer.render_message()).encode(errors="surrogatepass")), "application/json"
+        await self.connection.start(200, self._headers() | {"content-type": kind, "cache-control": "no-cache"})
+        event_s = self.state.script.event_s if streams else 0.0
+        await deliver(self.connection, pieces, fault=fault, event_s=event_s)
+
+    async def _warm(self, prompt: Prompt) -> None:
+        """Answer ``max_tokens: 0``: the cache is written and nothing is generated."""
+        plan = self.state.plan_cache(prompt, self.request.body)
+        answer = Answer(
+            id=f"msg_rehearsal_{self.number:06d}",
+            model=prompt.card.id,
+            blocks=(),
+            stop_reason="max_tokens",
+            use=plan.use,
+            output_tokens=0,
+        )
+        self.state.begin(plan, None, None)
+        await self._send_answer(answer, None)
+
+    # the other endpoints
+
+    async def _answer_endpoint(self, name: str, answer: Callable[[], Mapping[str, Any] | ApiError]) -> None:
+        self.fault = self.state.find_endpoint_fault(name)
+        if self.fault is not None:
+            await self._play_before(self.fault, 0, 0)
+            return
+        result = answer()
+        if isinstance(result, ApiError):
+            await self._refuse(result)
+            return
+        self._record(200)
+        await self._send_json(200, result, {})
+
+    def _count_tokens(self) -> Mapping[str, Any] | ApiError:
+        prompt = self._read_request(counting=True)
+        return prompt if isinstance(prompt, ApiError) else {"input_tokens": prompt.tokens}
+
+    def _list_models(self) -> Mapping[str, Any] | ApiError:
+        return list_models(self.state.script.cards, self.request.query) or refuse("limit: not a page size")
+
+    def _get_model(self, model: str) -> Mapping[str, Any] | ApiError:
+        card = find_card(model, self.state.script.cards)
+        return ApiError(status=404, message=f"model: {model}") if card is None else render_model_info(card)
+
+    # sending
+
+    async def _play_before(self, fault: Fault, tokens: int, window: int) -> None:
+        """Play a fault that replaces the answer."""
+        if fault.kind is FaultKind.DROP:
+            self._record(0)
+            await self.connection.end(fault.options.get("how", "rst"))
+        if fault.kind is FaultKind.STALL:
+            await self.connection.wait(fault.options.get("seconds"))
+        error = render_fault_error(fault, prompt_tokens=tokens, window_tokens=window)
+        form = fault.options.get("body", "json")
+        if form == "json":
+            await self._refuse(error)
+            return
+        self._record(error.status)
+        headers = self._headers() | dict(error.headers) | {"content-type": "text/html"}
+        await self.connection.start(error.status, headers)
+        await self.connection.write(_HTML if form == "html" else b"")
+        await self.connection.finish()
+
+    async def _refuse(self, error: ApiError) -> None:
+        self._record(error.status)
+        await self._send_json(error.status, render_error(error, self.request_id), error.headers)
+
+    async def _send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        data = dump(value).encode(errors="surrogatepass")
+        sizes = {"content-type": "application/json", "content-length": str(len(data))}
+        await self.connection.start(status, self._headers() | sizes | dict(headers))
+        await self.connection.write(data)
+        await self.connection.finish()
+
+    def _headers(self) -> dict[str, str]:
+        return {
+            "relay-rehearsal": "1",
+            "request-id": self.request_id,
+            "anthropic-organization-id": "rehearsal",
+            "anthropic-ratelimit-requests-limit": "4000",
+            "anthropic-ratelimit-requests-remaining": "3999",
+        }
+
+    def _record(self, status: int, *, usage: Mapping[str, Any] | None = None, stop_reason: str = "") -> None:
+        request = self.request
+        headers = {name: "***" if name in _SECRETS else value for name, value in request.headers.items()}
+        self.state.requests.append(
+            Recorded(
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers=headers,
+                body=request.body,
+                status=status,
+                usage=usage,
+                stop_reason=stop_reason,
+                session=self.cue.session.name if self.cue else "",
+                step=self.cue.step + 1 if self.cue else 0,
+                fault=self.fault.kind if self.fault else "",
+            )
+        )
+
+
+def _check_window(prompt: Prompt) -> ApiError | None:
+    tokens, window = prompt.tokens, prompt.card.window_tokens
+    return refuse(f"prompt is too long: {tokens} tokens > {window} maximum") if tokens > window else None

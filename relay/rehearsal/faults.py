@@ -1,0 +1,196 @@
+"""What may go wrong with an answer, as values; how each one reaches the wire is `delivery`'s and `answer`'s job.
+
+Faults before the answer replace it; faults in the stream spoil its delivery; faults of the answer change what
+the model says. A fault plays `times` times (default 1), then the turn's own answer comes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import yaml
+
+from relay.rehearsal.nodes import NodeReader, get_line, pick
+from relay.rehearsal.wire import ApiError
+
+
+class FaultKind(StrEnum):
+    """Everything that can be made to go wrong."""
+
+    STATUS = "status"
+    """An HTTP error of any status."""
+    RATE_LIMIT = "rate_limit"
+    """429 with the rate-limit headers; `retry-after` only when asked for."""
+    SPEND_LIMIT = "spend_limit"
+    """429 that does not go away: the organization's spend cap."""
+    OVERLOADED = "overloaded"
+    """529."""
+    OVERFLOW = "overflow"
+    """400 ``prompt is too long``."""
+    DROP = "drop"
+    """The connection ends before any byte of the response."""
+    CUT = "cut"
+    """The stream ends early: by reset, by close, or cleanly without ``message_stop``."""
+    ERROR_EVENT = "error_event"
+    """An ``error`` event in mid-stream."""
+    STALL = "stall"
+    """Silence, or nothing but pings."""
+    GARBAGE = "garbage"
+    """An event whose data is not JSON."""
+    MAX_TOKENS = "max_tokens"
+    """Cut at the output limit, inside the last block."""
+    BAD_JSON = "bad_json"
+    """A tool's input that is not JSON, with ``stop_reason: tool_use``."""
+    REFUSAL = "refusal"
+    UNKNOWN_STOP = "unknown_stop"
+    UNKNOWN_BLOCK = "unknown_block"
+    """A content block of a type nobody knows, in front of the answer."""
+    EMPTY = "empty"
+    """``end_turn`` with no content."""
+    PAUSE_TURN = "pause_turn"
+    WINDOW_EXCEEDED = "window_exceeded"
+    """``model_context_window_exceeded``: cut like `MAX_TOKENS`."""
+    USAGE = "usage"
+    """Usage that is all zero, or missing."""
+
+
+BEFORE = frozenset(
+    {
+        FaultKind.STATUS,
+        FaultKind.RATE_LIMIT,
+        FaultKind.SPEND_LIMIT,
+        FaultKind.OVERLOADED,
+        FaultKind.OVERFLOW,
+        FaultKind.DROP,
+    }
+)
+"""Faults that replace the answer."""
+IN_STREAM = frozenset({FaultKind.CUT, FaultKind.ERROR_EVENT, FaultKind.STALL, FaultKind.GARBAGE})
+"""Faults that spoil the delivery of the answer."""
+
+_KEYS: Mapping[FaultKind, tuple[str, ...]] = {
+    FaultKind.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body"),
+    FaultKind.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
+    FaultKind.SPEND_LIMIT: ("message",),
+    FaultKind.OVERLOADED: ("message", "retry_after"),
+    FaultKind.DROP: ("how",),
+    FaultKind.CUT: ("after_events", "after_bytes", "how"),
+    FaultKind.ERROR_EVENT: ("after_events", "type", "message"),
+    FaultKind.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
+    FaultKind.GARBAGE: ("after_events", "data"),
+    FaultKind.MAX_TOKENS: ("after_chars",),
+    FaultKind.WINDOW_EXCEEDED: ("after_chars",),
+    FaultKind.REFUSAL: ("category", "explanation"),
+    FaultKind.UNKNOWN_STOP: ("reason",),
+    FaultKind.UNKNOWN_BLOCK: ("type",),
+    FaultKind.USAGE: ("report",),
+}
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "how": ("rst", "fin", "end"),
+    "body": ("json", "html", "empty"),
+    "limit": ("requests", "tokens", "input-tokens", "output-tokens"),
+    "report": ("zero", "missing"),
+}
+_COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
+_SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
+_HTTP_ERRORS = range(400, 600)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    kind: FaultKind
+    line: int = 0
+    times: int | None = 1
+    """How often it plays before the answer comes; None for always."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The kind's own keys, checked; see the table in `script`."""
+
+
+def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[Fault, ...]:
+    """Read one fault or a list of faults that play one after the other."""
+    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    return tuple(_parse_fault(reader, item) for item in nodes)
+
+
+def _parse_fault(reader: NodeReader, node: yaml.Node) -> Fault:
+    if isinstance(node, yaml.ScalarNode):
+        return Fault(kind=FaultKind(reader.choice(node, "fault", FaultKind)), line=get_line(node))
+    fields = reader.mapping(node, "fault")
+    if "kind" not in fields:
+        raise reader.error(node, "fault has no kind")
+    kind = FaultKind(reader.choice(fields["kind"], "kind", FaultKind))
+    own = _KEYS.get(kind, ())
+    reader.mapping(node, f"fault {kind}", ("kind", "times", *own))
+    options = {name: _parse_option(reader, fields[name], name) for name in own if name in fields}
+    if options.get("status", 400) not in _HTTP_ERRORS:
+        raise reader.error(fields["status"], f"status should be 400–599, found {options['status']}")
+    if kind is FaultKind.DROP and options.get("how") == "end":
+        raise reader.error(fields["how"], "a drop is rst or fin: nothing was sent that could end cleanly")
+    times = pick(fields, "times", lambda n, what: _parse_times(reader, n, what), 1)
+    return Fault(kind=kind, line=get_line(node), times=times, options=options)
+
+
+def _parse_times(reader: NodeReader, node: yaml.Node, what: str) -> int | None:
+    return None if node.value == "always" else reader.integer(node, what, low=1)
+
+
+def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
+    if name in _CHOICES:
+        return reader.choice(node, name, _CHOICES[name])
+    if name in _COUNTS:
+        return reader.integer(node, name)
+    if name in _SECONDS:
+        return reader.seconds(node, name)
+    if name == "before_headers":
+        return reader.flag(node, name)
+    if name == "retry_after":
+        return str(reader.value(node))
+    if name == "headers":
+        return {key.lower(): str(reader.value(value)) for key, value in reader.mapping(node, name).items()}
+    return reader.text(node, name)
+
+
+def render_fault_error(fault: Fault, *, prompt_tokens: int, window_tokens: int) -> ApiError:
+    """Build the error response of a fault that replaces the answer (all but `DROP`)."""
+    options = fault.options
+    message = options.get("message")
+    match fault.kind:
+        case FaultKind.RATE_LIMIT:
+            text = "This request would exceed your organization's rate limit. Please try again later."
+            return ApiError(status=429, message=message or text, headers=_render_limits(options))
+        case FaultKind.SPEND_LIMIT:
+            text = "Your organization has reached the monthly API usage threshold of its tier."
+            return ApiError(status=429, message=message or text, error_code="enforced_spend_limit_reached")
+        case FaultKind.OVERLOADED:
+            return ApiError(status=529, message=message or "Overloaded", headers=_render_retry(options))
+        case FaultKind.OVERFLOW:
+            tokens = max(prompt_tokens, window_tokens + 1)
+            return ApiError(status=400, message=f"prompt is too long: {tokens} tokens > {window_tokens} maximum")
+        case _:
+            return ApiError(
+                status=options.get("status", 500),
+                message=message or "Internal server error",
+                type=options.get("type", ""),
+                error_code=options.get("error_code", ""),
+                headers=_render_retry(options) | options.get("headers", {}),
+            )
+
+
+def _render_retry(options: Mapping[str, Any]) -> dict[str, str]:
+    return {"retry-after": options["retry_after"]} if "retry_after" in options else {}
+
+
+def _render_limits(options: Mapping[str, Any]) -> dict[str, str]:
+    limit = options.get("limit", "requests")
+    reset = datetime.now(UTC) + timedelta(seconds=options.get("resets_in_s", 60.0))
+    prefix = f"anthropic-ratelimit-{limit}"
+    return _render_retry(options) | {
+        f"{prefix}-limit": "50",
+        f"{prefix}-remaining": "0",
+        f"{prefix}-reset": reset.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }

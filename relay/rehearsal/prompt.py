@@ -1,0 +1,190 @@
+"""A request as the model sees it: blocks in the order tools, system, messages, counted and hashed.
+
+The estimator, which every count of the rehearsal uses:
+
+* a block costs ``ceil(utf8 bytes / 3.5) + 3`` tokens; the bytes are those of its text, of a tool's name,
+  description and schema, of a call's name and JSON input, or of a result's content;
+* an image or a document sent inline costs 2,000 tokens;
+* a thinking block costs what its signature says, whatever text is shown;
+* a script may add tokens to a block (`Padding`), so that a gauge fills without megabytes of text.
+
+Two chains of hashes run over the blocks. The *cache* chain also covers what the API renders into the prompt
+(thinking, effort and ``tool_choice`` before the messages, ``speed`` before the system prompt) and leaves out
+dropped thinking blocks. The *binding* chain covers tools, system and messages exactly as they were sent.
+``cache_control``, fields that are null and the order of a block's own fields count in neither; the order of
+keys inside a tool's input counts in both.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relay.rehearsal.cache import Position, Ttl
+from relay.rehearsal.catalog import ModelCard
+from relay.rehearsal.signing import Signature
+from relay.rehearsal.wire import dump
+
+BYTES_PER_TOKEN = 3.5
+BLOCK_TOKENS = 3
+INLINE_TOKENS = 2000
+THINKING = frozenset({"thinking", "redacted_thinking"})
+
+Block = Mapping[str, Any]
+Padding = Mapping[str, int]
+"""Binding-chain key of a block → tokens it counts on top of its estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptBlock:
+    """One block of a request."""
+
+    where: str
+    """Path in the request: ``tools.0``, ``system.1``, ``messages.3.content.0``."""
+    body: Block
+    before: str
+    """Binding chain in front of the block: what a thinking signature is bound to."""
+    bound: str
+    """Binding chain including the block."""
+    key: str
+    """Cache chain including the block."""
+    tokens: int
+    """Tokens of this block alone, padding included; 0 when it was dropped."""
+
+
+def count_bytes(size: int) -> int:
+    """Turn a number of UTF-8 bytes into tokens."""
+    return math.ceil(size / BYTES_PER_TOKEN) + BLOCK_TOKENS
+
+
+def count_text(text: str) -> int:
+    """Count the tokens of a text block."""
+    return count_bytes(len(text.encode(errors="surrogatepass")))
+
+
+def count_block(block: Block) -> int:
+    """Count the tokens of any block or tool definition."""
+    match block.get("type"):
+        case "text":
+            return count_text(str(block.get("text", "")))
+        case "thinking" | "redacted_thinking":
+            signature = Signature.decode(str(block.get("signature") or ""))
+            return signature.tokens if signature else count_text(str(block.get("thinking", "")))
+        case "tool_use":
+            return count_text(str(block.get("name", "")) + dump(block.get("input", {})))
+        case "tool_result":
+            return BLOCK_TOKENS + sum(count_block(part) for part in list_blocks(block.get("content")))
+        case "image" | "document":
+            return INLINE_TOKENS
+        case _:
+            return count_text(dump(canonical(block)))
+
+
+def list_blocks(content: Any) -> list[Block]:
+    """Read ``content`` as blocks: a string is one text block, nothing is no block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+
+
+def canonical(block: Block) -> dict[str, Any]:
+    """Strip what does not change a block's meaning; see the module docstring."""
+    kept = {name: block[name] for name in sorted(block) if name != "cache_control" and block[name] is not None}
+    if kept.get("type") == "tool_result":
+        kept["content"] = [canonical(part) for part in list_blocks(block.get("content"))]
+    return kept
+
+
+def digest(*parts: Any) -> str:
+    """Hash JSON values in order."""
+    return hashlib.sha256(dump(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def read_mark(block: Block) -> Ttl | None:
+    """Read a block's explicit cache mark, also from inside a tool result; None when it has none."""
+    nested = list_blocks(block.get("content")) if block.get("type") == "tool_result" else []
+    for part in (block, *nested):
+        mark = part.get("cache_control")
+        if isinstance(mark, Mapping):
+            return Ttl.ONE_HOUR if mark.get("ttl") == Ttl.ONE_HOUR else Ttl.FIVE_MINUTES
+    return None
+
+
+def is_markable(block: Block) -> bool:
+    """Tell whether a block can end a cached prefix."""
+    empty = block.get("type") == "text" and not block.get("text")
+    return block.get("type") not in THINKING and not empty
+
+
+def render_prompt(
+    body: Mapping[str, Any], card: ModelCard, *, padding: Padding, dropped: frozenset[str] = frozenset()
+) -> tuple[PromptBlock, ...]:
+    """List the blocks of a request with their tokens and hashes.
+
+    Args:
+        body: The request body.
+        card: The model, for its default effort.
+        padding: Extra tokens by binding-chain key.
+        dropped: Paths of thinking blocks that the model does not get to see.
+    """
+    blocks: list[PromptBlock] = []
+    bound = cached = ""
+    for where, role, block in _walk(body):
+        cached = _enter(cached, role, body, card, blocks)
+        plain = canonical(block)
+        before, bound = bound, digest(bound, role, plain)
+        gone = where in dropped
+        cached = cached if gone else digest(cached, role, plain)
+        tokens = 0 if gone else count_block(block) + padding.get(bound, 0)
+        blocks.append(PromptBlock(where=where, body=block, before=before, bound=bound, key=cached, tokens=tokens))
+    return tuple(blocks)
+
+
+def extend_binding(bound: str, blocks: list[Block]) -> Iterator[tuple[str, str]]:
+    """Continue the binding chain over an answer: (before, including) per block."""
+    for block in blocks:
+        before, bound = bound, digest(bound, "assistant", canonical(block))
+        yield before, bound
+
+
+def list_positions(blocks: tuple[PromptBlock, ...], body: Mapping[str, Any]) -> tuple[Position, ...]:
+    """See a prompt as the cache does, with the automatic mark on the last block that can take it."""
+    auto = read_mark({"cache_control": body.get("cache_control")})
+    last = max((i for i, b in enumerate(blocks) if is_markable(b.body) and b.tokens), default=-1)
+    total, positions = 0, []
+    for index, block in enumerate(blocks):
+        total += block.tokens
+        ttl = read_mark(block.body) or (auto if index == last else None)
+        positions.append(Position(key=block.key, tokens=total, ttl=ttl))
+    return tuple(positions)
+
+
+def _walk(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Block]]:
+    """Yield (path, role, block) in prompt order; tools and the system prompt have roles of their own."""
+    for i, tool in enumerate(list_blocks(body.get("tools"))):
+        yield f"tools.{i}", "tools", tool
+    for i, block in enumerate(list_blocks(body.get("system"))):
+        yield f"system.{i}", "prompt", block
+    for i, message in enumerate(list_blocks(body.get("messages"))):
+        for j, block in enumerate(list_blocks(message.get("content"))):
+            yield f"messages.{i}.content.{j}", str(message.get("role")), block
+
+
+def _enter(cached: str, role: str, body: Mapping[str, Any], card: ModelCard, blocks: list[PromptBlock]) -> str:
+    """Mix settings into the cache chain where the prompt's next section begins."""
+    section = role if role in {"tools", "prompt"} else "messages"
+    last = blocks[-1].where.partition(".")[0] if blocks else "tools"
+    if section == "prompt" and last == "tools":
+        return digest(cached, body.get("speed") or "standard")
+    if section == "messages" and last != "messages":
+        return digest(cached, _render_settings(body, card))
+    return cached
+
+
+def _render_settings(body: Mapping[str, Any], card: ModelCard) -> list[Any]:
+    """List the request settings that are rendered in front of the messages."""
+    thinking, output = body.get("thinking") or {}, body.get("output_config") or {}
+    choice = {k: v for k, v in (body.get("tool_choice") or {"type": "auto"}).items() if v is not None}
+    mode = thinking.get("type") or ("disabled" if card.thinking == {"enabled", "disabled"} else "adaptive")
+    return [mode, thinking.get("budget_tokens"), output.get("effort") or card.default_effort, choice]

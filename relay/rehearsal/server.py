@@ -1,0 +1,91 @@
+"""The life of a rehearsal server."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from relay.errors import ConfigError
+from relay.rehearsal.app import App
+from relay.rehearsal.state import Recorded, State
+from relay.rehearsal.turns import Script
+
+_START_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """A running server and what happened on it."""
+
+    base_url: str
+    """For ``ANTHROPIC_BASE_URL``; without ``/v1``."""
+    state: State
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """Every request so far, in the order in which responses began."""
+        return self.state.requests
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong with the script: expectations that failed, turns that were missing."""
+        return self.state.errors
+
+    @property
+    def unplayed(self) -> tuple[str, ...]:
+        """What of the script was not played, in words; empty when all of it was."""
+        return self.state.stage.list_unplayed()
+
+
+@contextlib.contextmanager
+def serve(
+    script: Script, *, host: str = "127.0.0.1", port: int = 0, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Rehearsal]:
+    """Serve a script until the block ends.
+
+    Args:
+        script: What is played.
+        host: Address to listen on; stay on loopback, anybody who can connect may play.
+        port: 0 takes a free one.
+        clock: Seconds for the lifetime of prompt cache entries.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+    from relay.rehearsal.transport import build_server
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
+    state = State(script, clock)
+    server = build_server(App(state=state))
+    thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)
+    thread.start()
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    try:
+        server.ready.wait(_START_S)
+        yield Rehearsal(base_url=f"http://{shown}:{listener.getsockname()[1]}", state=state)
+    finally:
+        server.stop()
+        thread.join(_START_S)
+        listener.close()
+
+
+def run_forever(
+    script: Script, *, host: str = "127.0.0.1", port: int = 0, announce: Callable[[Rehearsal], None]
+) -> None:
+    """Serve a script until Ctrl-C.
+
+    Args:
+        script: What is played.
+        host: Address to listen on.
+        port: 0 takes a free one.
+        announce: Called once with the running server, to show its address.
+    """
+    with serve(script, host=host, port=port) as rehearsal, contextlib.suppress(KeyboardInterrupt):
+        announce(rehearsal)
+        threading.Event().wait()

@@ -1,0 +1,244 @@
+"""Which turn a request is answered with.
+
+The stage knows every request it has answered and every tool call id it has given out. The rules are in the
+documentation of `script`; the words here: a *cast* is one running conversation, a *step* counts its answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay.rehearsal.answer import Answer, digest_content
+from relay.rehearsal.conditions import check_conditions
+from relay.rehearsal.faults import Fault
+from relay.rehearsal.prompt import Block, canonical, digest, list_blocks
+from relay.rehearsal.turns import Script, Session, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cue:
+    """The turn a request gets."""
+
+    cast: int
+    """Number of the conversation, from 1."""
+    step: int
+    """Number of the answer within the conversation, from 0."""
+    session: Session
+    turn: Turn
+    n: int
+    """Repetition of the turn, from 1."""
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """No turn fits; the words say why."""
+
+    words: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cast:
+    number: int
+    segments: list[tuple[Session, int]]
+    """Sessions this conversation went through, each with its first step."""
+    reached: int = 0
+    plays: dict[int, int] = field(default_factory=dict)
+    """Step → how often it was played."""
+    silent: set[int] = field(default_factory=set)
+    """Steps whose last answer had no content: the conversation goes on without an assistant turn."""
+    spoiled: set[int] = field(default_factory=set)
+    """Steps whose last play was a fault: a changed request is another try."""
+
+
+_Place = tuple[_Cast, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """Where the conversations of one script stand."""
+
+    script: Script
+    _casts: list[_Cast] = field(default_factory=list)
+    _played: set[int] = field(default_factory=set)
+    _by_request: dict[tuple[str, str], _Place] = field(default_factory=dict)
+    _by_call: dict[str, _Place] = field(default_factory=dict)
+    _by_content: dict[str, _Place] = field(default_factory=dict)
+    _paused: set[str] = field(default_factory=set)
+
+    def cue(self, body: Mapping[str, Any]) -> Cue | Miss:
+        """Find the turn for a checked request and count it as played."""
+        history = _History(body)
+        place = self._find_place(history) or self._open(body, history)
+        if isinstance(place, Miss):
+            return place
+        cast, step = place
+        self._by_request[history.scope, history.chain[-1]] = place
+        self._by_request["", history.chain[-1]] = place
+        found = self._find_turn(cast, step, body)
+        if isinstance(found, Miss):
+            return found
+        session, turn, n = found
+        problems = check_conditions(turn.expect, body)
+        if problems:
+            where = f"{self.script.source}:{turn.line}"
+            return Miss(words=f"{where}: {session.name!r}, step {step + 1}: {'; '.join(problems)}")
+        cast.reached = max(cast.reached, step)
+        fault = self._take_fault(cast, step, turn)
+        return Cue(cast=cast.number, step=step, session=session, turn=turn, n=n, fault=fault)
+
+    def note_answer(self, cue: Cue, answer: Answer) -> None:
+        """Remember what was answered, to know the conversation again."""
+        cast = self._casts[cue.cast - 1]
+        place = (cast, cue.step)
+        bodies = [block.body for block in answer.blocks]
+        (cast.silent.discard if bodies else cast.silent.add)(cue.step)
+        for body in bodies:
+            if body.get("type") == "tool_use":
+                self._by_call[str(body["id"])] = place
+        content = digest_content(bodies)
+        self._by_content[content] = place
+        if answer.stop_reason == "pause_turn":
+            self._paused.add(content)
+
+    def has_paused(self, body: Mapping[str, Any]) -> bool:
+        """Tell whether a request's history holds an answer that was a ``pause_turn``."""
+        if not self._paused:
+            return False
+        contents = (list_blocks(message.get("content")) for message in list_blocks(body.get("messages")))
+        return any(digest_content(content) in self._paused for content in contents)
+
+    def list_unplayed(self) -> tuple[str, ...]:
+        """Name the sessions that never began and the turns that were never reached."""
+        words = [
+            f"session {session.name!r} ({self.script.source}:{session.line}) never began"
+            for index, session in enumerate(self.script.sessions)
+            if index not in self._played
+        ]
+        for cast in self._casts:
+            session, first = cast.segments[-1]
+            left = [t for t in session.turns if _first_step(session, t) > cast.reached - first]
+            words += [f"{self.script.source}:{t.line}: a turn of {session.name!r} was not played" for t in left]
+        return tuple(words)
+
+    def _find_place(self, history: "_History") -> _Place | None:
+        same = self._by_request.get((history.scope, history.chain[-1]))
+        if same is not None:
+            cast, step = same
+            return None if step == 0 and cast.reached > 0 and not history.has_answers else same
+        for call_id in history.last_calls:
+            if call_id in self._by_call:
+                cast, step = self._by_call[call_id]
+                return cast, step + 1
+        return self._find_prefix(history) or self._find_content(history)
+
+    def _find_prefix(self, history: "_History") -> _Place | None:
+        """Find the longest earlier request that this one continues."""
+        for scope in (history.scope, ""):
+            for end in range(len(history.chain) - 2, -1, -1):
+                place = self._by_request.get((scope, history.chain[end]))
+                if place is None:
+                    continue
+                cast, step = place
+                if history.answers_after(end) or step in cast.silent:
+                    return cast, step + 1
+                if step in cast.spoiled and scope:
+                    return place
+        return None
+
+    def _find_content(self, history: "_History") -> _Place | None:
+        place = self._by_content.get(history.last_content) if history.has_answers else None
+        return (place[0], place[1] + 1) if place else None
+
+    def _open(self, body: Mapping[str, Any], history: "_History") -> _Place | Miss:
+        if history.has_answers:
+            return Miss(words="this conversation has an assistant turn that the rehearsal did not write")
+        picked = self._pick_session(body)
+        if isinstance(picked, Miss):
+            return picked
+        cast = _Cast(number=len(self._casts) + 1, segments=[(picked, 0)])
+        self._casts.append(cast)
+        return cast, 0
+
+    def _pick_session(self, body: Mapping[str, Any]) -> Session | Miss:
+        open_sessions = [(i, s) for i, s in enumerate(self.script.sessions) if s.repeat or i not in self._played]
+        fitting = [(i, s) for i, s in open_sessions if s.when and not check_conditions(s.when, body)]
+        in_order = [(i, s) for i, s in open_sessions if not s.when]
+        in_order.sort(key=lambda item: item[0] in self._played)
+        chosen = next(iter(fitting + in_order), None)
+        if chosen is None:
+            count = len(self.script.sessions)
+            return Miss(words=f"{self.script.source}: a new conversation began, but all {count} sessions are played")
+        self._played.add(chosen[0])
+        return chosen[1]
+
+    def _find_turn(self, cast: _Cast, step: int, body: Mapping[str, Any]) -> tuple[Session, Turn, int] | Miss:
+        session, first = next(seg for seg in reversed(cast.segments) if seg[1] <= step)
+        found = _find_repetition(session, step - first)
+        if found is not None:
+            return session, *found
+        if not session.then_next:
+            where = f"{self.script.source}:{session.line}"
+            return Miss(words=f"{where}: {session.name!r} has no turn for step {step + 1 - first}")
+        picked = self._pick_session(body)
+        if isinstance(picked, Miss):
+            return picked
+        cast.segments.append((picked, step))
+        return picked, picked.turns[0], 1
+
+    def _take_fault(self, cast: _Cast, step: int, turn: Turn) -> Fault | None:
+        """Count one play of a step; the faults come first, each as often as it says."""
+        played = cast.plays.get(step, 0)
+        cast.plays[step] = played + 1
+        cast.spoiled.discard(step)
+        for fault in turn.faults:
+            if fault.times is None or played < fault.times:
+                cast.spoiled.add(step)
+                return fault
+            played -= fault.times
+        return None
+
+
+class _History:
+    """A request's messages, hashed block by block."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.scope = digest(body.get("model"), [canonical(block) for block in list_blocks(body.get("system"))])
+        self.chain: list[str] = []
+        self._roles: list[str] = []
+        last: list[Block] = []
+        link = ""
+        for message in list_blocks(body.get("messages")):
+            role, blocks = str(message.get("role")), list_blocks(message.get("content"))
+            last = blocks if role == "assistant" else last
+            for block in blocks:
+                link = digest(link, role, canonical(block))
+                self.chain.append(link)
+                self._roles.append(role)
+        self.chain = self.chain or [""]
+        self.has_answers = "assistant" in self._roles
+        self.last_calls = [str(block.get("id")) for block in last if block.get("type") == "tool_use"]
+        self.last_content = digest_content(last)
+
+    def answers_after(self, end: int) -> bool:
+        """Tell whether an assistant block follows position `end`."""
+        return "assistant" in self._roles[end + 1 :]
+
+
+def _find_repetition(session: Session, offset: int) -> tuple[Turn, int] | None:
+    """Find the turn `offset` steps into a session, with its repetition from 1."""
+    for turn in session.turns:
+        if turn.repeat is None or offset < turn.repeat:
+            return turn, offset + 1
+        offset -= turn.repeat
+    return None
+
+
+def _first_step(session: Session, turn: Turn) -> int:
+    """Tell the step a turn begins at, within its session."""
+    step = 0
+    for other in session.turns:
+        if other is turn:
+            return step
+        step += other.repeat or 1
+    return step

@@ -1,0 +1,82 @@
+"""uvicorn with two changes: requests know their connection's transport, and stopping does not wait.
+
+uvicorn and not hypercorn or a server of our own: it is maintained, small, and its h11 protocol is one class
+whose ASGI callable can be bound to the transport as the connection is made. That is all that resets and closes
+in mid-stream need; hypercorn hides the transport behind task groups.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from relay.rehearsal.app import App
+from relay.rehearsal.delivery import TRANSPORT
+
+_DATE_S = 1.0
+"""How often uvicorn renews its Date header."""
+
+
+class RehearsalProtocol(H11Protocol):
+    """HTTP/1.1 whose requests carry ``scope["extensions"]["relay.transport"]``."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Bind the application to this connection."""
+        super().connection_made(transport)
+        self.app = _bind(self.app, transport)
+
+
+class RehearsalServer(uvicorn.Server):
+    """A server that says when it is ready and stops at once when told to."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._stopping = app.state.stopping
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Keep the date fresh until `stop`; uvicorn's own loop looks ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        stopping = self._stopping
+        self.ready.set()
+        while not stopping.is_set():
+            await self.on_tick(0)
+            try:
+                await asyncio.wait_for(stopping.wait(), _DATE_S)
+            except TimeoutError:
+                continue
+
+    def stop(self) -> None:
+        """Stop from another thread: stalls end, connections are closed."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+
+def build_server(app: App) -> RehearsalServer:
+    """Configure a server for sockets that are already listening."""
+    config = uvicorn.Config(
+        app,
+        http=RehearsalProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    return RehearsalServer(config, app)
+
+
+def _bind(app: Any, transport: asyncio.Transport) -> Callable[..., Awaitable[None]]:
+    async def bound(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        scope.setdefault("extensions", {})[TRANSPORT] = transport
+        await app(scope, receive, send)
+
+    return bound
