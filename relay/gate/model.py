@@ -1,0 +1,73 @@
+"""The values of a gate."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What became of one verify command. Only PASSED is green."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """It exited with something else than 0."""
+    MISSING = "missing"
+    """The program, or one it starts, is not there or not executable (127, 126)."""
+    NO_TESTS = "no tests"
+    """A test runner found or ran nothing."""
+    SWALLOWED = "exit code thrown away"
+    """It exited 0, but its last part (``|| true``) always does."""
+    TIMED_OUT = "timed out"
+    INTERRUPTED = "interrupted"
+    """Killed, or never started, because the run is being stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCheck:
+    """One verify command that ran."""
+
+    command: str
+    exit_code: int | None
+    """None when relay killed it or never started it."""
+    status: Status
+    duration_s: float
+    output_tail: str
+    """The last lines, printable; empty when it said nothing."""
+    failures: tuple[str, ...] = ()
+    """Names of failed tests and texts of findings that were recognised, sorted, repeats kept."""
+    handle: str = ""
+    """What the model passes to `read` for the full output; empty when `output_tail` is all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """All commands of a gate, in order."""
+
+    commands: tuple[CommandCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every command passed; true when there is none."""
+        return all(check.status is Status.PASSED for check in self.commands)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the UTF-8 JSON text ``[["<command>",<exit code or null>],…]`` without white space.
+
+        It stands in the commit's trailer; anyone who runs the same commands can compute it.
+        """
+        pairs = [[check.command, check.exit_code] for check in self.commands]
+        text = json.dumps(pairs, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a gate means for a phase."""
+
+    green: bool
+    for_model: str
+    """What to repair, with the last output of what failed; empty when green."""
+    for_user: str
+    """One line per command that is not green, or that all are."""

@@ -1,0 +1,127 @@
+"""Run the commands of a gate."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.gate.model import CommandCheck, GateResult, Status
+from relay.gate.shell_line import swallows_exit
+from relay.gate.signs import find_failures, ran_no_tests
+from relay.sandbox.policy import Limits
+from relay.sandbox.process import CommandResult
+from relay.sandbox.run import Sandbox
+from relay.sandbox.text import render_output
+
+TAIL_CHARS = 4_000
+"""About a thousand tokens for each command that failed."""
+
+_MISSING = frozenset({126, 127})
+"""POSIX shells: found but not executable, not found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gate:
+    sandbox: Sandbox
+    limits: Limits
+    should_stop: Callable[[], bool]
+    outputs_dir: Path | None
+
+
+def run_gate(
+    commands: Sequence[str],
+    *,
+    sandbox: Sandbox,
+    limits: Limits,
+    should_stop: Callable[[], bool],
+    outputs_dir: Path,
+) -> GateResult:
+    """Run every command, also after one that fails: a repair needs to know all that is red.
+
+    Each runs as ``bash -o pipefail -c <command>`` at the root, so that ``pytest | tail`` fails when pytest does.
+
+    Args:
+        commands: In this order.
+        sandbox: At the level the commands need; tests usually write.
+        limits: Of each command.
+        should_stop: Polled; true ends the running command and skips the rest.
+        outputs_dir: Where the full output of commands that say much is kept.
+
+    Raises:
+        SandboxError: The sandbox could not be set up.
+    """
+    gate = _Gate(
+        sandbox=sandbox,
+        limits=limits,
+        should_stop=should_stop,
+        outputs_dir=outputs_dir if _ensure_folder(outputs_dir) else None,
+    )
+    return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
+
+
+def _ensure_folder(folder: Path) -> bool:
+    """Make the directory; say whether outputs can be kept there. A link the repository ships is not written through."""
+    try:
+        if folder.resolve() != folder:
+            return False
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError:
+        return False
+    return True
+
+
+def _run_command(gate: _Gate, command: str) -> CommandCheck:
+    if gate.should_stop():
+        return CommandCheck(command=command, exit_code=None, status=Status.INTERRUPTED, duration_s=0.0, output_tail="")
+    spool = _reserve(gate.outputs_dir)
+    result = gate.sandbox.run(
+        ["bash", "-o", "pipefail", "-c", command], limits=gate.limits, should_stop=gate.should_stop, spool=spool
+    )
+    output = render_output(result.output).strip("\n")
+    whole = len(output) <= TAIL_CHARS and result.total_bytes <= gate.limits.keep_bytes
+    if spool is not None and whole:
+        spool.unlink(missing_ok=True)
+    return CommandCheck(
+        command=command,
+        exit_code=result.exit_code,
+        status=_judge(command, result, output),
+        duration_s=result.duration_s,
+        output_tail=_cut_tail(output),
+        failures=() if result.exit_code == 0 else find_failures(output),
+        handle="" if spool is None or whole else _render_handle(gate.sandbox.policy.root, spool),
+    )
+
+
+def _reserve(folder: Path | None) -> Path | None:
+    if folder is None:
+        return None
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="gate-", suffix=".txt", delete=False) as stream:
+        return Path(stream.name)
+
+
+def _render_handle(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def _judge(command: str, result: CommandResult, output: str) -> Status:
+    if result.interrupted:
+        return Status.INTERRUPTED
+    if result.timed_out:
+        return Status.TIMED_OUT
+    if result.exit_code in _MISSING:
+        return Status.MISSING
+    if ran_no_tests(output):
+        return Status.NO_TESTS
+    if result.exit_code != 0:
+        return Status.FAILED
+    return Status.SWALLOWED if swallows_exit(command) else Status.PASSED
+
+
+def _cut_tail(output: str) -> str:
+    """Keep the last lines; of a single endless line its end."""
+    if len(output) <= TAIL_CHARS:
+        return output
+    tail = output[-TAIL_CHARS:]
+    return f"…\n{tail.partition(chr(10))[2] or tail}"

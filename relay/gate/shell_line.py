@@ -1,0 +1,109 @@
+"""Read a verify command well enough to see whether its exit code means something. Pure."""
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+_CERTAIN = re.compile(r"(?:true|:|exit 0|echo(?: .*)?|printf(?: .*)?)(?:\s*\d?>.*)?", re.DOTALL)
+"""Commands that succeed whatever happened before."""
+
+_PREPARING = re.compile(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
+_STOPS_AT_FAILURE = re.compile(r"set\s+-[a-z]*e")
+_OPERATOR = re.compile(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
+_PLAIN = re.compile(r"[^\\'\"`()#|&;\n]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A command of a list, and the operator in front of it (empty for the first)."""
+
+    operator: str
+    text: str
+
+
+def check_command(command: str) -> str | None:
+    """Return what makes a verify command prove less than it seems to; None when nothing does."""
+    parts = _split(command)
+    if not parts:
+        return "is empty: it checks nothing"
+    if parts[-1].text == "":
+        return "runs in the background: its exit code is not seen; remove the &"
+    last, before = parts[-1], parts[:-1]
+    if swallows_exit(command):
+        return f"always succeeds: `{last.operator.strip() or ';'} {last.text}` throws the exit code away; remove it"
+    if not before and _CERTAIN.fullmatch(last.text):
+        return "always succeeds: it checks nothing"
+    return _check_sequence(parts)
+
+
+def swallows_exit(command: str) -> bool:
+    """Say whether the command exits 0 even when the part that matters fails."""
+    parts = _split(command)
+    if not parts:
+        return False
+    last = parts[-1]
+    if last.text.startswith("(") and last.text.endswith(")"):
+        return swallows_exit(last.text[1:-1])
+    if len(parts) == 1:
+        return False
+    if last.text == "":
+        return True
+    sequence = last.operator in {";", "\n", "&"}
+    if sequence and any(_STOPS_AT_FAILURE.match(part.text) for part in parts):
+        return False
+    if sequence and all(_PREPARING.match(part.text) for part in parts[:-1]):
+        return False
+    return (sequence or last.operator == "||") and _CERTAIN.fullmatch(last.text) is not None
+
+
+def _check_sequence(parts: list[_Part]) -> str | None:
+    if any(_STOPS_AT_FAILURE.match(part.text) for part in parts):
+        return None
+    for part, following in pairwise(parts):
+        if following.operator in {";", "\n"} and not _PREPARING.match(part.text):
+            return f"goes on when `{part.text[:60]}` fails; join the commands with &&"
+    return None
+
+
+def _split(command: str) -> list[_Part]:
+    """Split at operators outside quotes and parentheses, without comments; an empty last part follows a final ``&``."""
+    command = command.strip()
+    parts: list[_Part] = []
+    operator, pieces, at, depth = "", list[str](), 0, 0
+    while at < len(command):
+        match = _OPERATOR.match(command, at) if depth == 0 else None
+        if match and not (match[0] == "&" and command[at - 1 : at] in {">", "<"}):
+            parts.append(_Part(operator=operator, text="".join(pieces).strip()))
+            operator, pieces, at = match[0], [], match.end()
+            continue
+        depth = max(depth + (command[at] == "(") - (command[at] == ")"), 0)
+        end = _skip(command, at)
+        pieces.append("" if _begins_comment(command, at) else command[at:end])
+        at = end
+    parts.append(_Part(operator=operator, text="".join(pieces).strip()))
+    return [part for part in parts if part.text or (part is parts[-1] and part.operator == "&")]
+
+
+def _begins_comment(command: str, at: int) -> bool:
+    return command[at] == "#" and (at == 0 or command[at - 1].isspace())
+
+
+def _skip(command: str, at: int) -> int:
+    """Return where the next thing begins that may be an operator."""
+    char = command[at]
+    if char == "\\":
+        return at + 2
+    if char in "'\"`":
+        return _skip_quoted(command, at, char)
+    if _begins_comment(command, at):
+        end = command.find("\n", at)
+        return len(command) if end < 0 else end
+    plain = _PLAIN.match(command, at)
+    return plain.end() if plain else at + 1
+
+
+def _skip_quoted(command: str, at: int, quote: str) -> int:
+    at += 1
+    while at < len(command) and command[at] != quote:
+        at += 2 if command[at] == "\\" and quote != "'" else 1
+    return at + 1

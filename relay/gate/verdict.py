@@ -1,0 +1,116 @@
+"""Judge a gate against its baseline. Pure.
+
+What was red before a phase is not the phase's fault, a new red is. But three things are never excused: a command of
+the phase itself (it is red before because the work is not done yet), a command that proved nothing then and proves
+nothing now (missing, no tests, timed out), and a gate in which nothing at all passes: then nothing shows that the
+phase works.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from relay.gate.model import CommandCheck, GateResult, Status, Verdict
+
+_SHOWN_FAILURES = 20
+_SHOWN_COMMAND_CHARS = 200
+
+_WORDS = {
+    Status.PASSED: "passed",
+    Status.MISSING: "did not run: a program is missing or not executable",
+    Status.NO_TESTS: "ran no tests",
+    Status.SWALLOWED: "throws its exit code away, so it proves nothing",
+    Status.TIMED_OUT: "was killed at its time limit",
+    Status.INTERRUPTED: "was interrupted",
+}
+_SIGPIPE = 141
+
+
+def compare_gate(baseline: GateResult | None, now: GateResult, *, own: Collection[str] | None = None) -> Verdict:
+    """Say whether the phase may be ticked.
+
+    Args:
+        baseline: The same commands before the phase; None when they did not run: then every red counts.
+        now: The commands after the work.
+        own: Commands that stand in the phase itself and so must pass; None when all do. Others come from the document
+            and may stay red in the same way as in the baseline.
+    """
+    before = {check.command: check for check in baseline.commands} if baseline else {}
+    red = [check for check in now.commands if check.status is not Status.PASSED]
+    excused = [
+        check
+        for check in red
+        if own is not None and check.command not in own and _is_same_red(before.get(check.command), check)
+    ]
+    blocking = [check for check in red if check not in excused]
+    unproven = bool(excused) and not blocking and len(excused) == len(now.commands)
+    green = not blocking and not unproven
+    return Verdict(
+        green=green,
+        for_model="" if green else _tell_model(before, blocking, excused),
+        for_user=_tell_user(now, blocking, excused, unproven=unproven),
+    )
+
+
+def _is_same_red(before: CommandCheck | None, now: CommandCheck) -> bool:
+    """Say whether a command fails as it did: same exit code and no failure that was not there."""
+    if before is None or before.status is not Status.FAILED or now.status is not Status.FAILED:
+        return False
+    if before.exit_code != now.exit_code or bool(before.failures) != bool(now.failures):
+        return False
+    return not _find_new(before, now)
+
+
+def _find_new(before: CommandCheck | None, now: CommandCheck) -> list[str]:
+    return sorted((Counter(now.failures) - Counter(before.failures if before else ())).elements())
+
+
+def _tell_model(
+    before: dict[str, CommandCheck], blocking: Sequence[CommandCheck], excused: Sequence[CommandCheck]
+) -> str:
+    parts = [_describe(before.get(check.command), check) for check in blocking]
+    if excused:
+        listed = ", ".join(f"`{_short(check)}`" for check in excused)
+        parts.append(
+            f"Red before this phase and not yours to repair: {listed}."
+            if blocking
+            else f"Nothing passes: {listed} was red before this phase and still is, so nothing shows that it works."
+        )
+    return "\n\n".join(parts)
+
+
+def _describe(before: CommandCheck | None, check: CommandCheck) -> str:
+    lines = [f"`{check.command}` {_say(check)}."]
+    new = _find_new(before, check)
+    if before is not None and before.failures and new:
+        more = f" and {len(new) - _SHOWN_FAILURES} more" if len(new) > _SHOWN_FAILURES else ""
+        lines.append(f"New since the phase began: {', '.join(new[:_SHOWN_FAILURES])}{more}.")
+    if check.handle:
+        lines.append(f"Full output: {check.handle} (use read). Its end:")
+    return "\n".join([*lines, check.output_tail or "(no output)"])
+
+
+def _tell_user(
+    now: GateResult, blocking: Sequence[CommandCheck], excused: Sequence[CommandCheck], *, unproven: bool
+) -> str:
+    if not now.commands:
+        return "No verify command: nothing was checked."
+    lines = [f"`{_short(check)}` {_say(check)}" for check in blocking]
+    lines += [f"`{_short(check)}` was red before this phase and still is ({_say(check)})" for check in excused]
+    if unproven:
+        lines.append("No verify command passes, so nothing shows that the phase works: repair one, or give it its own.")
+    passed = sum(check.status is Status.PASSED for check in now.commands)
+    return "\n".join([f"{passed} of {len(now.commands)} verify commands passed.", *lines])
+
+
+def _say(check: CommandCheck) -> str:
+    if check.status is Status.FAILED:
+        pipe = " (a reader in a pipe closed too early)" if check.exit_code == _SIGPIPE else ""
+        return f"failed with exit {check.exit_code}{pipe}"
+    if check.status is Status.TIMED_OUT:
+        return f"{_WORDS[check.status]}, {check.duration_s:.0f} s"
+    return _WORDS[check.status]
+
+
+def _short(check: CommandCheck) -> str:
+    command = " ".join(check.command.split())
+    return command if len(command) <= _SHOWN_COMMAND_CHARS else f"{command[: _SHOWN_COMMAND_CHARS - 1]}…"
