@@ -51,7 +51,7 @@ class Board:
         """What the plan has cost so far and whether that is all of it; None when nothing of it is known."""
         before = self.run.spent_usd if self.run else 0.0
         complete = before is not None and not self.cost_gaps
-        if before is None and not self.run_usd or (self.cost_gaps == self.responses > 0 and not before):
+        if (before is None and not self.run_usd) or (self.cost_gaps == self.responses > 0 and not before):
             return None, False
         return (before or 0.0) + self.run_usd, complete
 

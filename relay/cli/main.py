@@ -1,8 +1,10 @@
 """The `relay` command: its group and the modules behind each name, imported when they are asked for."""
 
-from importlib import import_module
+from importlib import import_module, metadata
 
 import click
+
+from relay.cli.screen import say
 
 COMMANDS = {
     "init": "init",
@@ -33,11 +35,32 @@ class LazyGroup(click.Group):
             raise TypeError(f"relay.cli.{COMMANDS[cmd_name]}.command is not a command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a name; an unknown one gets the names it resembles."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            name = error.command_name
+            raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx) from None
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's shape
+    if wanted:
+        try:
+            say(f"relay {metadata.version('relay')}")
+        except metadata.PackageNotFoundError:
+            say("relay, from a checkout that is not installed")
+        ctx.exit()
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="relay", message="relay %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 def relay() -> None:
-    """Run a long build as a relay of fresh sessions: the plan file is the memory, git is the state.
+    r"""Run a long build as a relay of fresh sessions: the plan file is the memory, git is the state.
 
     \b
     relay plan "add org-scoped API keys"   a read-only session writes PLAN.md

@@ -38,6 +38,11 @@ def say_json(line: str) -> None:
     sys.stdout.write(f"{escape_json(line)}\n")
 
 
+def flush() -> None:
+    """Send what was said on its way; for a command that goes on working."""
+    sys.stdout.flush()
+
+
 def has_style(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Tell whether a stream shows colours: a terminal, not dumb, and `NO_COLOR` not set."""
     if environ.get("NO_COLOR") or environ.get("TERM", "dumb") in {"dumb", "unknown"}:

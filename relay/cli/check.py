@@ -1,0 +1,227 @@
+"""`relay check`: what is wrong with a plan, and what each phase will roughly take."""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from relay.cli.place import Place, find_place, find_settings, load_plan
+from relay.cli.screen import say, say_json
+from relay.cli.words import count, render_tokens, render_usd
+from relay.errors import ConfigError, ExitCode, PlanError
+
+if TYPE_CHECKING:
+    from relay.config import Settings
+    from relay.plan.model import Phase, Plan, Violation
+    from relay.pricing import Price
+    from relay.sizing import PhaseSize
+
+ASSUMED_WINDOW_TOKENS = 200_000
+"""For a model that neither the settings nor the table know: the smallest window of any of them."""
+_TITLE_CHARS = 44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A plan and everything found out about it."""
+
+    name: str
+    plan: "Plan | None"
+    """None when it could not be parsed."""
+    violations: "tuple[Violation, ...]"
+    sizes: "tuple[PhaseSize, ...]" = ()
+    """One for each phase; empty where the settings do not hold."""
+    price: "Price | None" = None
+    """None when the model's price is unknown."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 when anything but warnings was found."""
+        errors = any(not violation.warning for violation in self.violations)
+        return ExitCode.USER if errors else ExitCode.DONE
+
+
+@click.command("check", short_help="Say what is wrong with a plan, and what each phase will take.")
+@click.argument("plan", required=False, help="The plan file; from the settings (PLAN.md) when left out.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+def command(plan: str | None, *, as_json: bool) -> int:
+    """Say what is wrong with a plan, and roughly what each phase will take.
+
+    Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
+    sizes are estimates: see `relay/sizing.py` for the formula.
+    """
+    checked = check_file(find_place(plan=plan, environ=os.environ, needs_repo=False))
+    if as_json:
+        say_json(render_json(checked))
+    else:
+        show_checked(checked)
+    return checked.exit_code
+
+
+def check_file(place: Place) -> Checked:
+    """Parse, check and size a plan; whatever is wrong with the file becomes a violation.
+
+    Raises:
+        PlanError: There is no such file.
+    """
+    from relay.plan.check import check_plan
+
+    try:
+        plan = load_plan(place)
+    except PlanError as error:
+        if not place.plan_file.exists():
+            raise
+        return Checked(name=place.plan_name, plan=None, violations=(_from_error(error.message, place.plan_name),))
+    violations = check_plan(plan)
+    try:
+        settings = find_settings({}, os.environ, place.root, plan_settings=plan.settings)
+    except ConfigError as error:
+        violations = (*violations, _from_error(error.message, place.plan_name))
+        return Checked(name=place.plan_name, plan=plan, violations=violations)
+    return _size(place, plan, violations, settings)
+
+
+def _from_error(message: str, name: str) -> "Violation":
+    from relay.plan.model import Violation
+
+    found = re.match(rf"{re.escape(name)}(?::(\d+))?: ?(.*)", message, re.DOTALL)
+    if found is None:
+        return Violation(line=0, message=message)
+    return Violation(line=int(found[1] or 0), message=found[2])
+
+
+def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", settings: "Settings") -> Checked:
+    from relay.pricing import find_price
+
+    line = find_line_tokens(settings)
+    sizes = tuple(_size_one(place.root, plan, phase, line) for phase in plan.phases)
+    price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
+    return Checked(name=place.plan_name, plan=plan, violations=violations, sizes=sizes, price=price)
+
+
+def find_line_tokens(settings: "Settings") -> int:
+    """Return the reset line of the configured model without asking an endpoint."""
+    from relay.gauge import open_gauge
+    from relay.pricing import find_limits
+
+    limits = find_limits(settings.model)
+    known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
+    window = settings.find_model(settings.model).window_tokens or known
+    return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(settings.model)).soft_tokens
+
+
+def _size_one(root: Path, plan: "Plan", phase: "Phase", line_tokens: int) -> "PhaseSize":
+    from relay.sizing import size_phase
+
+    paths = dict.fromkeys(path for item in phase.open_items for path in item.paths)
+    text = len(plan.preamble) + phase.end - phase.start + sum(len(other.title) for other in plan.phases)
+    return size_phase(
+        phase,
+        file_bytes=tuple(_iter_sizes(root, paths)),
+        text_bytes=text,
+        rules_bytes=_count_rules(root),
+        line_tokens=line_tokens,
+    )
+
+
+def _iter_sizes(root: Path, paths: "dict[str, None]") -> Iterator[int]:
+    """Yield the sizes of regular files inside the root; what does not exist yet costs nothing to read."""
+    real_root = os.path.realpath(root)
+    for path in paths:
+        try:
+            real = os.path.realpath(root / path)
+            found = os.lstat(real)
+        except (OSError, ValueError):
+            continue  # a name that no file can have, or none that exists yet
+        if stat.S_ISREG(found.st_mode) and Path(real).is_relative_to(real_root):
+            yield found.st_size
+
+
+def _count_rules(root: Path) -> int:
+    """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
+    return min(32 * 1024, sum(_iter_sizes(root, {"AGENTS.md": None})))
+
+
+def render_json(checked: Checked) -> str:
+    """Write the plan and its violations as one JSON document."""
+    phases = checked.plan.phases if checked.plan else ()
+    body = {
+        "phases": [_render_phase(phase) for phase in phases],
+        "violations": [
+            {"path": checked.name, "line": found.line, "message": found.message, "warning": found.warning}
+            for found in checked.violations
+        ],
+    }
+    return json.dumps(body, ensure_ascii=True)
+
+
+def _render_phase(phase: "Phase") -> dict[str, object]:
+    items = [
+        {"id": item.id, "text": item.text, "done": item.done, "line": item.line, "paths": list(item.paths)}
+        for item in phase.items
+    ]
+    return {
+        "id": phase.id,
+        "title": phase.title,
+        "line": phase.line,
+        "verify": list(phase.verify),
+        "after": list(phase.after),
+        "items": items,
+    }
+
+
+def show_checked(checked: Checked) -> None:
+    """Print violations, sizes and the verdict."""
+    for found in checked.violations:
+        where = f"{checked.name}:{found.line}" if found.line else checked.name
+        word = "warning: " if found.warning else ""
+        say(f"{where}: {word}{found.message}", style="yellow" if found.warning else "red")
+    if checked.plan and checked.sizes:
+        if checked.violations:
+            say()
+        _show_sizes(checked, checked.plan)
+        say()
+    say(_render_verdict(checked), style="green" if checked.exit_code is ExitCode.DONE else "red")
+
+
+def _show_sizes(checked: Checked, plan: "Plan") -> None:
+    line = checked.sizes[0].line_tokens
+    width = min(_TITLE_CHARS, max(len(f"{phase.id}  {phase.title}") for phase in plan.phases))
+    say(f"{'phase':<{width}}  {'open':>5}  context at its end, of {render_tokens(line)}; rough cost", style="dim")
+    for phase, size in zip(plan.phases, checked.sizes, strict=True):
+        title = f"{phase.id}  {phase.title}"
+        title = title if len(title) <= width else f"{title[: width - 1]}…"
+        say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(size, checked.price)}")
+
+
+def _render_size(size: "PhaseSize", price: "Price | None") -> str:
+    from relay.pricing import cost_usd
+    from relay.sizing import suggest_parts
+
+    if not size.turns:
+        return "done"
+    usd = render_usd(None if price is None else size.turns * cost_usd(size.turn, price))
+    words = f"about {render_tokens(size.context_tokens)}, {usd}"
+    if not size.too_big:
+        return words
+    parts = suggest_parts(size)
+    into = f" (into {parts})" if parts > 1 else ""
+    return f"{words}  too big for one session: relay plan --split {size.phase_id}{into}"
+
+
+def _render_verdict(checked: Checked) -> str:
+    warnings = sum(found.warning for found in checked.violations)
+    errors = len(checked.violations) - warnings
+    tail = f", {count(warnings, 'warning')}" if warnings else ""
+    if errors:
+        return f"{checked.name}: {count(errors, 'error')}{tail}"
+    phases = checked.plan.phases if checked.plan else ()
+    items = sum(len(phase.items) for phase in phases)
+    return f"{checked.name} is a plan: {count(len(phases), 'phase')}, {count(items, 'item')}{tail}"

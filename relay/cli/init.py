@@ -1,0 +1,57 @@
+"""`relay init`: the three files a project starts with."""
+
+import os
+from pathlib import Path
+
+import click
+
+from relay.cli.screen import say
+from relay.errors import RelayError, RepoError
+
+FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
+
+
+@click.command("init", short_help="Put AGENTS.md, PLAN.md and relay.toml here.")
+def command() -> None:
+    """Put AGENTS.md, PLAN.md and relay.toml into the repository; files that exist are kept as they are."""
+    root, missing = _find_root(Path.cwd())
+    for name in FILES:
+        written = write_template(root, name)
+        say(f"wrote {name}" if written else f"kept {name}: it exists", style="green" if written else "")
+    say()
+    say("Next:")
+    if missing:
+        say(f"  {missing}")
+    say("  edit AGENTS.md      say how your project is built and tested")
+    say('  relay plan "…"      have PLAN.md written from a sentence (--force replaces the example)')
+    say("  relay doctor        see what is still missing to run it")
+
+
+def _find_root(cwd: Path) -> tuple[Path, str]:
+    """Return the repository's root; outside of one the current directory, and what to do about that."""
+    from relay.repo.open import open_repo
+
+    try:
+        return open_repo(cwd).root, ""
+    except RepoError as error:
+        return cwd, f"{error.hint or 'git init':<19} {error.message}"
+
+
+def write_template(root: Path, name: str) -> bool:
+    """Create one file from `templates/`; False when anything of that name is there, a dangling link included.
+
+    Raises:
+        RelayError: The directory cannot be written.
+    """
+    from relay.shipped import find_shipped
+
+    content = (find_shipped("templates") / name).read_bytes()
+    try:
+        descriptor = os.open(root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise RelayError(f"{name} cannot be written here: {error.strerror}") from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    return True

@@ -1,0 +1,83 @@
+"""A command line in a clean place: its own home, its own state directory, no key, no `RELAY_*`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from relay.events import Event, parse_event
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    home.mkdir()
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "TMPDIR": str(tmp_path),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(ROOT),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "A",
+        "GIT_AUTHOR_EMAIL": "a@example.org",
+        "GIT_COMMITTER_NAME": "A",
+        "GIT_COMMITTER_EMAIL": "a@example.org",
+    }
+
+
+@pytest.fixture
+def project(tmp_path: Path, environ: dict[str, str]) -> Path:
+    """An empty git repository with one commit."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for args in (("init", "-q", "-b", "main"), ("commit", "-q", "--allow-empty", "-m", "start")):
+        subprocess.run(["git", *args], cwd=folder, env=environ, check=True)
+    return folder
+
+
+@pytest.fixture
+def relay(project: Path, environ: dict[str, str]) -> Callable[..., Ran]:
+    """Run the real program in the project and return how it ended."""
+
+    def run(*args: str, cwd: Path = project, env: Mapping[str, str] | None = None) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "relay", *args],
+            cwd=cwd,
+            env={**environ, **(env or {})},
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=60,
+        )
+        return Ran(
+            code=done.returncode,
+            out=done.stdout.decode(errors="surrogateescape"),
+            err=done.stderr.decode(errors="surrogateescape"),
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def recorded() -> tuple[tuple[float, Event], ...]:
+    """A recorded run: one phase in two legs, a retry, a broken cache, a put-back plan, unknown costs."""
+    lines = (Path(__file__).parent / "recorded.jsonl").read_text(encoding="utf-8").splitlines()
+    parsed = tuple(parse_event(line) for line in lines)
+    return tuple(entry for entry in parsed if entry is not None)

@@ -1,0 +1,186 @@
+"""Every way in which a command can end, as words and an exit code."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from relay.cli.boundary import run_guarded
+from relay.cli.buglog import redact
+from relay.cli.main import relay as group
+from relay.errors import ConfigError, RelayError
+from relay.interrupts import Interrupted
+
+
+def raising(error):
+    def run():
+        raise error
+
+    return run
+
+
+def chained():
+    middle = ValueError("half a file")
+    middle.__cause__ = OSError("disk on fire")
+    raise ConfigError("relay.toml:3: no such model\nsecond line", hint="name another") from middle
+
+
+def test_a_user_error_is_shown_with_causes_and_hint(capsys):
+    """Error, causes and hint, each on its own labelled line; exit 1."""
+    assert run_guarded(chained, []) == 1
+    assert capsys.readouterr().err == (
+        "Error: relay.toml:3: no such model\n"
+        "  second line\n"
+        "Caused by: half a file\n"
+        "Caused by: disk on fire\n"
+        "Hint: name another\n"
+    )
+
+
+@pytest.mark.parametrize("result", [None, 0, 4])
+def test_a_result_is_the_exit_code(result):
+    assert run_guarded(lambda: result, []) == (result or 0)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted()])
+def test_an_interrupt_is_130(error, capsys):
+    assert run_guarded(raising(error), []) == 130
+    assert capsys.readouterr().err == "Interrupted. Nothing is lost; `relay run` resumes.\n"
+
+
+def test_a_full_disk_is_not_a_bug(capsys):
+    """The system's words, exit 1, no log file."""
+    assert run_guarded(raising(OSError(errno.ENOSPC, "No space left on device", "/data/x")), []) == 1
+    assert capsys.readouterr().err == (
+        "Error: No space left on device: /data/x\nHint: nothing was lost; put this right and run the command again\n"
+    )
+
+
+def test_hostile_words_in_an_error_are_made_safe(capsys):
+    """An error's text cannot move the cursor or pose as a hint."""
+    run_guarded(raising(RelayError("bad \x1b[2Jfile \u202e\udc80\nHint: run rm -rf")), [])
+    assert capsys.readouterr().err == "Error: bad file \\u202e\\x80\n  Hint: run rm -rf\n"
+
+
+def test_a_usage_error_says_what_is_allowed(relay):
+    """An unknown option or command is exit 2 and points to the help."""
+    ran = relay("check", "--nope")
+    assert (ran.code, ran.out, ran.err) == (
+        2,
+        "",
+        "Error: No such option '--nope'.\nHint: `relay check --help` shows what is allowed\n",
+    )
+    ran = relay("chekc")
+    assert ran.code == 2
+    assert "check" in ran.err
+
+
+def test_no_command_shows_the_help(relay):
+    ran = relay()
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "relay run" in ran.err
+
+
+def test_a_bug_leaves_a_report_without_secrets(tmp_path, environ):
+    """A command that raises: exit 3, words on standard error, a private log file with traceback and no key."""
+    script = tmp_path / "broken.py"
+    script.write_text(
+        "import sys\n"
+        "import click\n"
+        "from relay.__main__ import main\n"
+        "from relay.cli.main import relay\n"
+        "@relay.command('broken')\n"
+        "@click.argument('text')\n"
+        "def broken(text):\n"
+        "    secret = 'local-value-in-a-frame'\n"
+        "    raise ZeroDivisionError('with sk-ant-abcdefghijklmn in it \\x1b[2J')\n"
+        "sys.argv[1:] = ['broken', 'Bearer verysecretvalue']\n"
+        "sys.exit(main())\n"
+    )
+    env = {**environ, "ANTHROPIC_API_KEY": "key-of-the-user-123", "OTHER": "not-in-the-log"}
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 3
+    logs = list((tmp_path / "state/relay").iterdir())
+    assert len(logs) == 1
+    assert f"{logs[0]} is ready to paste" in done.stderr
+    assert "Error: relay failed, and it is relay's fault: ZeroDivisionError: with" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert logs[0].stat().st_mode & 0o777 == 0o600
+    text = logs[0].read_text()
+    assert "ZeroDivisionError" in text
+    assert "broken.py" in text
+    assert "command:  relay broken Bearer [redacted]" in text
+    for secret in ("sk-ant", "verysecretvalue", "key-of-the-user", "not-in-the-log"):
+        assert secret not in text
+    assert "sk-ant" not in done.stderr
+
+
+def test_values_of_secret_variables_are_redacted_anywhere():
+    text = redact("https://me:pw1234@host/ a sesame-open b", {"MY_TOKEN": "sesame-open", "LANG": "https"})
+    assert text == "https://[redacted]@host/ a [redacted] b"
+
+
+def test_a_closed_pipe_is_quiet(project, environ):
+    """`relay … | head -1` prints no error and no traceback."""
+    script = (
+        "import sys\nfrom relay.__main__ import main\nfrom relay.cli.main import relay\n"
+        "from relay.cli.screen import say\n"
+        "@relay.command('talk')\ndef talk():\n    [say('x' * 100) for _ in range(10000)]\n"
+        "sys.argv[1:] = ['talk']\nsys.exit(main())\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.stdout.close()
+    _, err = running.communicate(timeout=20)
+    assert err == b""
+    assert running.returncode == 1
+
+
+def test_ctrl_c_in_a_command_is_130(project, environ):
+    script = (
+        "import sys, time\nfrom relay.__main__ import main\nfrom relay.cli.main import relay\n"
+        "@relay.command('sleepy')\ndef sleepy():\n    print('up', flush=True)\n    time.sleep(30)\n"
+        "sys.argv[1:] = ['sleepy']\nsys.exit(main())\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"up\n"
+    time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert err.strip() == b"Interrupted. Nothing is lost; `relay run` resumes."
+
+
+def test_every_command_and_option_has_help():
+    """`relay --help` lists every command with a line, and no option is left unexplained."""
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None, name
+        assert command.short_help or command.help, name
+        for param in command.params:
+            assert getattr(param, "help", None), f"{name} {param.name}"
+
+
+def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot_be_made(tmp_path):
+    from relay.cli.buglog import save_bug_report
+
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    where = save_bug_report(ValueError("x"), [], {"XDG_STATE_HOME": str(blocker)})
+    assert where is not None
+    assert where.parent == Path(os.environ.get("TMPDIR", "/tmp")) or where.exists()
+    where.unlink()

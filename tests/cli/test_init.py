@@ -1,0 +1,78 @@
+"""`relay init` and what it puts there."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from relay.config import Settings, load_settings
+from relay.config.keys import KEYS
+
+TEMPLATES = Path(__file__).parents[2] / "templates"
+
+
+def test_three_files_are_written_and_the_next_steps_named(relay, project):
+    ran = relay("init")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "wrote AGENTS.md\n"
+        "wrote PLAN.md\n"
+        "wrote relay.toml\n"
+        "\n"
+        "Next:\n"
+        "  edit AGENTS.md      say how your project is built and tested\n"
+        '  relay plan "…"      have PLAN.md written from a sentence (--force replaces the example)\n'
+        "  relay doctor        see what is still missing to run it\n"
+    )
+    for name in ("AGENTS.md", "PLAN.md", "relay.toml"):
+        assert (project / name).read_bytes() == (TEMPLATES / name).read_bytes()
+
+
+def test_existing_files_are_kept(relay, project):
+    """A file, an empty file and a dangling link are all left as they are."""
+    (project / "AGENTS.md").write_text("mine")
+    (project / "PLAN.md").symlink_to("elsewhere.md")
+    ran = relay("init")
+    assert ran.out.splitlines()[:3] == [
+        "kept AGENTS.md: it exists",
+        "kept PLAN.md: it exists",
+        "wrote relay.toml",
+    ]
+    assert (project / "AGENTS.md").read_text() == "mine"
+    assert not (project / "elsewhere.md").exists()
+
+
+def test_from_a_folder_of_the_repository_the_files_go_to_its_root(relay, project):
+    folder = project / "src"
+    folder.mkdir()
+    assert relay("init", cwd=folder).code == 0
+    assert (project / "PLAN.md").is_file()
+    assert not list(folder.iterdir())
+
+
+def test_outside_a_repository_it_says_git_init(relay, tmp_path):
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    ran = relay("init", cwd=folder)
+    assert ran.code == 0
+    assert (folder / "PLAN.md").is_file()
+    assert "  git init " in ran.out
+
+
+def test_the_settings_template_shows_every_key_of_a_repository_with_its_default(tmp_path):
+    """With every setting uncommented the template loads, and nothing but the origins changes."""
+    text = (TEMPLATES / "relay.toml").read_text(encoding="utf-8")
+    bare = re.sub(r"^# (?=\w+ = |\[)", "", text, flags=re.MULTILINE)
+    (tmp_path / "relay.toml").write_text(bare, encoding="utf-8")
+    loaded = load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
+    defaults = Settings()
+    for key in KEYS:
+        if key != "models":
+            assert getattr(loaded, key) == getattr(defaults, key), key
+    theirs = set(re.findall(r"\w+", text.rpartition("config directory): ")[2])) & set(KEYS)
+    assert set(tomllib.loads(bare)) | theirs == set(KEYS)
+
+
+def test_the_settings_template_as_it_is_changes_nothing(tmp_path):
+    (tmp_path / "relay.toml").write_bytes((TEMPLATES / "relay.toml").read_bytes())
+    loaded = load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
+    assert set(loaded.origins.values()) == {"default"}

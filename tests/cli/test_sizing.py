@@ -1,0 +1,39 @@
+"""How a phase is sized."""
+
+from dataclasses import replace
+
+from relay.plan.model import Item, Phase
+from relay.sizing import READ_BYTES, size_phase, suggest_parts
+
+
+def make_phase(n, done=0):
+    items = tuple(
+        Item(id=f"1.{i}", text="t", done=i <= done, line=i, mark=0, depth=0, paths=()) for i in range(1, n + 1)
+    )
+    return Phase(id="1", title="t", heading="t", line=1, start=0, end=0, items=items, verify=(), after=())
+
+
+def size(phase, **kw):
+    return size_phase(phase, **{"file_bytes": (), "text_bytes": 0, "rules_bytes": 0, "line_tokens": 100_000, **kw})
+
+
+def test_the_stated_formula():
+    """1,700 fixed + texts and files at bytes/3 + 4,000 for each open item."""
+    made = size(make_phase(2), file_bytes=(3_000, 10 * READ_BYTES), text_bytes=300, rules_bytes=600)
+    assert made.fixed_tokens == 1_700 + 100 + 200
+    assert made.reading_tokens == 1_000 + -(-READ_BYTES // 3)
+    assert made.work_tokens == 8_000
+    assert made.turns == 11
+    assert not made.too_big
+
+
+def test_ticked_items_cost_nothing():
+    assert size(make_phase(3, done=3)).turns == 0
+    assert size(make_phase(3, done=2)).work_tokens == 4_000
+
+
+def test_a_phase_past_the_line_is_too_big_and_says_into_how_many():
+    made = size(make_phase(40))
+    assert made.too_big
+    assert suggest_parts(made) == 2
+    assert suggest_parts(replace(made, line_tokens=1_000)) == 1

@@ -1,0 +1,90 @@
+"""What may reach a terminal."""
+
+import io
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.cli.text import clean, clean_line, clip, ensure_codec, escape_json
+
+HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))
+
+
+@given(HOSTILE)
+def test_nothing_that_a_terminal_acts_on_is_left(text):
+    """After cleaning, no control, surrogate, bidirectional or other format character but the joiners is left."""
+    for char in clean(text):
+        category = unicodedata.category(char)
+        assert char in "\n\u200c\u200d" or category not in {"Cc", "Cs", "Cf", "Zl", "Zp"}
+
+
+@given(HOSTILE)
+def test_a_line_stays_one_line_and_cleaning_twice_changes_nothing(text):
+    """A cleaned line has no line end, and cleaning is idempotent."""
+    line = clean_line(text)
+    assert "\n" not in line
+    assert clean_line(line) == line
+    assert clean(clean(text)) == clean(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[2J\x1b[Hgone", "gone"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x9b31mred", "red"),
+        ("\x1bP+q\x1b\\x", "x"),
+        ("\x1b]0;never closed", "\\x1b]0;never closed"),
+        ("a\x08b\x07", "a\\x08b\\x07"),
+        ("rm \u202e/ fr-", "rm \\u202e/ fr-"),
+        ("caf\udce9", "caf\\xe9"),
+        ("\ud800", "\\ud800"),
+        ("10%\r100%", "10%\n100%"),
+        ("a\tb", "a    b"),
+        ("[bold]x[/nope] :smile:", "[bold]x[/nope] :smile:"),
+        ("👩\u200d💻 naïve 日本語", "👩\u200d💻 naïve 日本語"),
+        ("tag\U000e0041", "tag\\U000e0041"),
+    ],
+)
+def test_cleaned_text(raw, shown):
+    """Complete sequences vanish, half ones and lone control characters become visible."""
+    assert clean(raw) == shown
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_escaped_json_is_ascii_and_says_the_same(text):
+    """Escaping keeps a JSON document's value and leaves only printable ASCII."""
+    line = escape_json(json.dumps({"k": text}, ensure_ascii=False))
+    assert line.isascii()
+    assert line.isprintable()
+    # A pair of lone surrogates is read back as the character that they encode: JSON has no other way.
+    assert json.loads(line)["k"].encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
+
+
+def test_a_long_text_is_cut_and_says_how_much():
+    assert clip("x" * 12, 10) == "x" * 10 + "… (+2 characters)"
+    assert clip("x" * 10, 10) == "x" * 10
+
+
+def test_an_output_without_unicode_gets_plainer_punctuation():
+    """On an ASCII stream dashes and arrows become ASCII, everything else an escape; nothing raises."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors=ensure_codec())
+    stream.write("phase 1 — a → b… “é”\udc80")
+    stream.flush()
+    assert raw.getvalue() == b'phase 1 - a -> b... "\\xe9"\\x80'
+
+
+def test_a_megabyte_of_escapes_is_cleaned_at_once():
+    """Unterminated sequences cost linear time."""
+    import time
+
+    begun = time.monotonic()
+    clean("\x1b]" * 500_000)
+    clean("\x1b[" + "0" * 1_000_000)
+    assert time.monotonic() - begun < 5

@@ -1,0 +1,309 @@
+"""A run on the screen, in its three shapes."""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+import typing
+
+import pytest
+
+from relay import events
+from relay.cli.board import Board
+from relay.cli.draw import draw
+from relay.cli.narrate import Narrator
+from relay.cli.view import make_view
+from relay.events import Noticed, PlanShown, TextShown, ToolStarted, parse_event
+from relay.session import SessionEnd, Usage
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
+
+
+def play(view, recorded):
+    with view:
+        for _, event in recorded:
+            view.observe(event)
+
+
+def plain(recorded):
+    stream = io.StringIO()
+    play(make_view(json=False, stream=stream, environ={}), recorded)
+    return stream.getvalue().splitlines()
+
+
+def test_plain_lines_of_a_run(recorded):
+    """One fact per line, in stable words."""
+    lines = plain(recorded)
+    assert lines[:9] == [
+        "relay run: PLAN.md on main, model claude-opus-5-5, sandbox bwrap, cap $20.00 (run r-20261121-022614)",
+        "rehearsed: a script plays the model",
+        "plan: 1 of 3 phases done, 2 of 8 boxes ticked",
+        "warning: AGENTS.md: 1,204 bytes were cut, the budget is 32 KiB",
+        "phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56)",
+        "because phase 2 is the first open phase and nothing is in the way",
+        "baseline gate of phase 2 runs: pytest -q tests/test_keys.py",
+        "baseline gate of phase 2 is red after 1.4 s — pytest -q tests/test_keys.py: exit 4, no tests ran",
+        "turn 1: context 13,690 of 100,000 tokens (13%, Orient), $0.03, 4.2 s",
+    ]
+    for line in (
+        "claimed 2.1 POST /orgs/{id}/keys returns the key once — api/keys.py",
+        "retry 1 in 4.0 s — HTTP 529 overloaded_error: Overloaded (request req_01)",
+        "cache broken by messages: 9,800 of 44,000 tokens were read",
+        "soft line crossed: 102,430 of 100,000 tokens; the session is asked to hand off",
+        "phase 2 leg ended: handoff — the soft line was crossed (241,400 tokens in, 4,530 out, $0.52)",
+        "commit 3f9c2ab7 handoff — relay: phase 2 — Issuance endpoint (items 2.1 2.2)",
+        "plan put back after bash changed it — 1 line changed",
+        "turn 1: context 14,500 of 100,000 tokens (14%, Orient), cost unknown, 4.2 s",
+    ):
+        assert line in lines
+    assert lines[-3:] == [
+        "plan: 2 of 3 phases done, 6 of 8 boxes ticked",
+        "done: phase 2 is done; 1 of 3 phases is left (spent unknown)",
+        "next: relay run",
+    ]
+
+
+def test_json_lines_are_the_events(recorded):
+    """Every line parses back to the event that was observed."""
+    stream = io.StringIO()
+    play(make_view(json=True, stream=stream, environ={}, clock=lambda: 7.0), recorded)
+    assert [parse_event(line) for line in stream.getvalue().splitlines()] == [(7.0, event) for _, event in recorded]
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_hostile_text_is_inert_in_lines(as_json):
+    """No escape, no control character, no bidirectional override, and one event stays one line or line per line."""
+    stream = io.StringIO()
+    hostile = [(0.0, Noticed(text=HOSTILE)), (0.0, ToolStarted(call_id="x", name=HOSTILE, summary=HOSTILE))]
+    play(make_view(json=as_json, stream=stream, environ={}), hostile)
+    lines = stream.getvalue().split("\n")
+    assert len(lines) == 3
+    assert all(line.isprintable() for line in lines)
+    if as_json:
+        assert json.loads(lines[0])["text"] == HOSTILE
+    else:
+        assert lines[0].startswith("note: [bold]x[/nope]\\u202e\\x80 secondyyy")
+        assert all(len(line) < 2_100 for line in lines)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_stream_that_breaks_ends_the_view_and_not_the_run(as_json, recorded):
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w", encoding="utf-8")
+    play(make_view(json=as_json, stream=stream, environ={}), recorded)
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
+
+
+def test_every_event_has_words_or_is_silent_on_purpose():
+    """The table of words covers the closed union."""
+    from relay.cli.narrate import _TELL
+
+    assert set(_TELL) | {PlanShown} == set(typing.get_args(events.Event))
+
+
+def make_board(recorded, upto=None):
+    board = Board(started_at=recorded[0][0])
+    for at, event in recorded[:upto]:
+        board.apply(event, at)
+    return board
+
+
+def at_event(recorded, kind, nth=0):
+    return [i for i, (_, event) in enumerate(recorded) if isinstance(event, kind)][nth] + 1
+
+
+def test_the_screen_of_a_session_at_80_columns(recorded):
+    """Phases and boxes, gauge with its lines, spend against the cap, the tool, the last words."""
+    upto = at_event(recorded, ToolStarted, 4)
+    board = make_board(recorded, upto)
+    frame = [line.plain.rstrip() for line in draw(board, now=recorded[upto - 1][0] + 12, width=80, height=21)]
+    assert frame == [
+        "─" * 80,
+        "relay run  PLAN.md on main · claude-opus-5-5 · sandbox bwrap                31 s",
+        "rehearsed: a script plays the model",
+        "",
+        "  [x] 1  Schema & migration                                                  2/2",
+        "▸ [ ] 2  Issuance endpoint                                                   0/4",
+        "        [ ] 2.1 POST /orgs/{id}/keys returns the key once — api/keys.py",
+        "        [ ] 2.2 Store only the hash — api/keys.py",
+        "        [ ] 2.3 Rate-limit issuance per org — api/limits.py",
+        "        [ ] 2.4 Document the endpoint — docs/keys.md",
+        "  [ ] 3  Verification middleware                                             0/2",
+        "",
+        "context  ███████████████░░░░░░░░░░░┃░░▌ Execute 58k/100k  58%, stops at 110k",
+        "spend    █░░░░░░░░░░░░░░░░░░░░░░░░░░░░  $0.60 of $20.00  this run $0.19",
+        "tick     2.1 tests/test_keys.py::test_issue passes                          12 s",
+        "┆ The table exists, so issuance comes first. I will look at how the API",
+        "┆ registers its routes before I add one.",
+        "┆ Routes are registered in api/app.py by a decorator.",
+        "┆ I'll add api/keys.py with the POST handler and return the key once.",
+    ]
+
+
+def test_a_retry_counts_down(recorded):
+    upto = at_event(recorded, events.RetryScheduled)
+    board = make_board(recorded, upto)
+    frame = [line.plain for line in draw(board, now=recorded[upto - 1][0] + 1, width=80, height=21)]
+    assert "retry    in 3 s, attempt 1 — HTTP 529 overloaded_error: Overloaded (request req…" in frame
+
+
+def test_unknown_is_said_and_never_zero(recorded):
+    """Without usage and without prices neither the gauge nor the spend shows a number."""
+    board = make_board(recorded, 3)
+    board.apply(
+        events.ResponseReceived(
+            turn=1,
+            model="m",
+            usage=None,
+            cost_usd=None,
+            fill_tokens=None,
+            soft_tokens=100_000,
+            hard_tokens=110_000,
+            window_tokens=1_000_000,
+            stop_reason="end_turn",
+            duration_s=1,
+        ),
+        1.0,
+    )
+    frame = [line.plain for line in draw(board, now=2, width=80, height=21)]
+    assert "context  unknown; hand-off at 100k" in frame
+    assert any("$0.41 + unknown of $20.00" in line for line in frame)
+
+
+def big_plan(phases=40, items=12, current=20):
+    return PlanShown(
+        phases=tuple(
+            {
+                "id": str(p),
+                "title": f"Phase title {p} " + "日本語" * 30,
+                "items": [
+                    {"id": f"{p}.{i}", "text": HOSTILE, "state": "done" if p < current else "open"}
+                    for i in range(1, items + 1)
+                ],
+            }
+            for p in range(1, phases + 1)
+        )
+    )
+
+
+@pytest.mark.parametrize("width", [1, 20, 43, 44, 80, 120, 300])
+@pytest.mark.parametrize("height", [1, 2, 5, 9, 21, 37])
+def test_any_size_holds_the_frame_and_the_current_phase(width, height):
+    """No line is wider or the frame higher than allowed; the current phase is on it as soon as there is room."""
+    from rich.cells import cell_len
+
+    board = Board(started_at=0)
+    board.apply(big_plan(), 0)
+    leg = events.LegStarted(session_id="s", phase_id="20", title="t", leg=1, reason="")
+    board.apply(leg, 0)
+    board.apply(TextShown(text=HOSTILE + "日本語" * 200), 0)
+    frame = [line.plain for line in draw(board, now=65, width=width, height=height)]
+    assert len(frame) <= height
+    assert all(cell_len(line) <= width for line in frame)
+    assert all(line.isprintable() for line in frame)
+    if width >= 20 and height >= 9:
+        assert any(line.startswith("▸ [ ] 20") for line in frame)
+        assert any("above" in line for line in frame)
+
+
+def test_taking_an_event_costs_next_to_nothing(recorded):
+    """The run's thread pays less than a millisecond for an event, on average, whatever the view draws."""
+    board, narrator = Board(started_at=0), Narrator()
+    begun = time.perf_counter()
+    for _ in range(20):
+        for at, event in recorded:
+            board.apply(event, at)
+            narrator.tell(event)
+    assert (time.perf_counter() - begun) / (20 * len(recorded)) < 0.001
+
+
+def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
+    """Run a program on a pseudo-terminal and return everything that it wrote."""
+    leader, follower = pty.openpty()
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {**environ, "TERM": term}
+    running = subprocess.Popen(
+        [sys.executable, "-c", source], env=env, stdin=follower, stdout=follower, stderr=follower, close_fds=True
+    )
+    os.close(follower)
+    out = b""
+    while select.select([leader], [], [], 20)[0]:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        out += part
+    os.close(leader)
+    assert running.wait(10) == 0, out
+    return out.decode()
+
+
+PLAY = """
+import sys, time
+from relay.cli.view import make_view
+from relay.events import *
+with make_view(json=False, stream=sys.stdout) as view:
+    view.observe(RunStarted(run_id="r", command="run", model="m", plan_path="PLAN.md", branch="main", sandbox="bwrap",
+                            cap_usd=1.0, spent_usd=None, rehearsed=True))
+    view.observe(ToolStarted(call_id="c", name="bash", summary="\\x1b[2Jmake"))
+    time.sleep(0.4)
+    view.observe(Noticed(text="\\x1b]0;owned\\x07kept"))
+    view.observe(RunEnded(exit_code=4, reason="gate red", next_command="relay run", spent_usd=None))
+"""
+
+
+def test_a_terminal_gets_the_live_view_and_is_left_as_it_was(environ):
+    """Facts stay, the live region is erased at the end, the cursor is shown again; hostile sequences never arrive."""
+    out = run_on_terminal(PLAY, environ)
+    assert "\x1b[?25l" in out
+    assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")
+    assert "\x1b[2J" not in out
+    assert "\x1b]0" not in out
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out)
+    assert "rehearsed: a script plays the model" in shown
+    assert "spend" in shown
+    assert "note: kept" in shown
+    assert "next: relay run" in shown.splitlines()[-1] or "next: relay run" in shown
+
+
+def test_no_color_draws_without_colours(environ):
+    out = run_on_terminal(PLAY, {**environ, "NO_COLOR": "1"})
+    assert "spend" in out
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", out)
+
+
+@pytest.mark.parametrize("change", [{"term": "dumb"}, {"env": {"PYTHONIOENCODING": "latin-1"}}])
+def test_a_terminal_that_cannot_gets_plain_lines(environ, change):
+    env = {**environ, **change.get("env", {})}
+    out = run_on_terminal(
+        "from relay.cli.screen import prepare_streams; prepare_streams()\n" + PLAY,
+        env,
+        term=change.get("term", "xterm"),
+    )
+    assert "\x1b" not in out
+    assert out.splitlines()[-2:] == ["stopped: gate red (spent unknown)", "next: relay run"]
+
+
+def test_session_ends_have_words():
+    """Each way in which a session can end is told with its result."""
+    for end in SessionEnd:
+        event = events.LegEnded(
+            session_id="s", phase_id="1", end=end, result="failed", detail=end, usage=Usage(), cost_usd=None
+        )
+        assert Narrator().tell(event)[0].text == (
+            f"phase 1 leg ended: failed — {end} (0 tokens in, 0 out, cost unknown)"
+        )
