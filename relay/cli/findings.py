@@ -11,6 +11,7 @@ from relay.errors import ConfigError, PlanError, RelayError, RepoError, RunnerEr
 if TYPE_CHECKING:
     from relay.config import Settings
     from relay.repo.open import Repo
+    from relay.sandbox.probe import ProbeAct
 
 ENDPOINT_TIMEOUT_S = 10.0
 """How long an endpoint may take to answer before the doctor goes on without it."""
@@ -166,6 +167,7 @@ def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping
     )
     if settings and settings.sandbox == "off":
         yield Finding(name="sandbox", state=State.WARNING, words="switched off by your settings")
+        return
     try:
         acts = probe(policy)
     except SandboxError as error:
@@ -176,13 +178,20 @@ def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping
     for level, mechanism in groups:
         tried = tuple(act for act in acts if (act.level, act.mechanism) == (level, mechanism))
         held = all(act.holds for act in tried)
-        details = tuple(f"{'as it must' if act.holds else 'NOT HELD'}: {act.act}: {act.happened}" for act in tried)
+        details = tuple(_render_act(act) for act in tried)
         first = held and level not in holding
         holding |= {level} if held else set()
         words = f"{mechanism}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=details if first or not held else ())
     yield from _miss_levels(holding, find_install_command() or "install bubblewrap")
+
+
+def _render_act(act: "ProbeAct") -> str:
+    """Write ``refused: write outside``; an act that went wrong keeps everything that is known about it."""
+    if act.holds:
+        return f"{act.expected}: {act.act}"
+    return f"NOT {act.expected}: {act.act}: {act.happened}"
 
 
 def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:

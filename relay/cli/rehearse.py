@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.screen import complain, flush, say
+from relay.cli.screen import complain, say, say_now
 from relay.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def announce(script: Path, rehearsal: "Rehearsal", served: "list[Rehearsal]") ->
     served.append(rehearsal)
     complain(f"rehearsal: {script} plays the model, nothing here is a model's judgement; Ctrl-C ends it")
     say(f"export ANTHROPIC_BASE_URL={rehearsal.base_url}")
-    say("export ANTHROPIC_API_KEY=rehearsal")
-    flush()
+    say_now("export ANTHROPIC_API_KEY=rehearsal")
 
 
 def report(served: "list[Rehearsal]") -> int:

@@ -38,8 +38,9 @@ def say_json(line: str) -> None:
     sys.stdout.write(f"{escape_json(line)}\n")
 
 
-def flush() -> None:
-    """Send what was said on its way; for a command that goes on working."""
+def say_now(text: str = "") -> None:
+    """Print lines and send them on their way; for a command that goes on working."""
+    say(text)
     sys.stdout.flush()
 
 
