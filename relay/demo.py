@@ -1,0 +1,306 @@
+"""The example project, built from a plan to three commits while you watch: the whole product on a scripted model.
+
+Only the model's judgement is written down (``examples/rehearsal.yaml``). ``relay plan`` and ``relay run`` are started
+as anybody would start them and talk HTTP to a server on loopback; sandbox, checks, commits and interruption are real.
+"""
+
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.errors import ExitCode, RelayError, SandboxError
+from relay.rehearsal.faults import FaultKind
+from relay.rehearsal.script import load_script
+from relay.rehearsal.server import Rehearsal, serve
+from relay.repo.git import find_git
+from relay.repo.history import RelayCommit, read_relay_commits
+from relay.repo.identity import find_identity
+from relay.repo.open import Repo, open_repo
+from relay.sandbox.policy import Level, Policy
+from relay.sandbox.run import open_sandbox
+from relay.shipped import find_shipped
+
+FEATURE = "add org-scoped API keys"
+PLAN_PATH = "PLAN.md"
+
+_PATIENCE_S = 300.0
+"""Longest time one command may take; it needs seconds, so what takes this long hangs."""
+_GRACE_S = 10.0
+_POLL_S = 0.05
+_SILENCE_S = 1.0
+"""How long the model is silent before relay is killed, so that a person sees it."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """Where the demo plays."""
+
+    root: Path
+    environ: Mapping[str, str]
+    """Of the commands: the user's, but for the endpoint, the key and the settings."""
+    rehearsal: Rehearsal
+    say: Say
+    flags: tuple[str, ...]
+    """Typed with every command that opens a sandbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """How a command ended."""
+
+    shown: str
+    """As a person would have typed it."""
+    code: int
+
+
+def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
+    """Play the demo.
+
+    Args:
+        keep: Where the repository is made: a new or an empty directory. None makes one among the temporary files,
+            where it is left for the system to clear.
+        say: Prints lines; commands write to the same terminal in between.
+        environ: The user's environment.
+
+    Returns:
+        0, or the exit status of the command that did not end as it should; 3 when the script was not played to its end.
+
+    Raises:
+        RelayError: The directory is in use, there is no git, or this installation lacks the examples.
+    """
+    examples = find_shipped("examples")
+    script = load_script(examples / "rehearsal.yaml")
+    root = _make_root(keep)
+    say(_INTRODUCTION)
+    repo = _make_repository(examples / "project", root, say, environ)
+    with serve(script) as rehearsal:
+        stage = _Stage(
+            root=root,
+            environ=_make_environment(environ, rehearsal.base_url),
+            rehearsal=rehearsal,
+            say=say,
+            flags=_choose_flags(repo, environ, say),
+        )
+        failed = _play(stage)
+        problems = (*rehearsal.errors, *(() if failed else rehearsal.unplayed))
+    if failed or problems:
+        return _report_failure(root, say, failed, problems)
+    _show_result(repo, say)
+    return ExitCode.DONE
+
+
+_INTRODUCTION = """\
+relay demo: a feature of three phases, planned and built in a new repository.
+
+The model is rehearsed: a script says what it answers (examples/rehearsal.yaml), so this needs no key and no
+network, and shows nothing of a model's judgement. Everything else is real: the commands, HTTP, the sandbox,
+the checks, git."""
+
+
+# The project
+
+
+def _make_root(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="relay-demo-")).resolve()
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        used = any(keep.iterdir())
+    except OSError as error:
+        raise RelayError(f"{keep} cannot be used: {error.strerror}") from error
+    if used:
+        raise RelayError(
+            f"{keep} is not empty; the demo makes a repository of its own", hint="give a directory that does not exist"
+        )
+    return keep.resolve()
+
+
+def _make_repository(project: Path, root: Path, say: Say, environ: Mapping[str, str]) -> Repo:
+    """Copy the project and commit it, as its developers would have."""
+    for path in sorted(project.rglob("*")):
+        inner = path.relative_to(project)
+        if path.is_file() and "__pycache__" not in inner.parts:
+            target = root / inner
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())  # without the mode: an installation may be read-only
+    find_git(environ, root, None).run("init", "--quiet", "--initial-branch=main", str(root))
+    repo = open_repo(root, environ)
+    if find_identity(repo, environ) is None:
+        repo.git.run("config", "--local", "user.name", "relay demo")
+        repo.git.run("config", "--local", "user.email", "demo@localhost.invalid")
+    identity = find_identity(repo, environ)
+    repo.git.run("add", ".")
+    repo.git.run("commit", "--quiet", "--message=A book of organisations", env=identity.environment if identity else {})
+    say(f"\nThe project, a small web service, is in {root}")
+    return repo
+
+
+def _make_environment(environ: Mapping[str, str], base_url: str) -> Mapping[str, str]:
+    """Keep the user's settings out, so that the demo is the same everywhere, and lead every request to the server."""
+    kept = {name: value for name, value in environ.items() if not name.startswith(("ANTHROPIC_", "RELAY_"))}
+    here = str(Path(sys.executable).parent)  # commands of the plan say python3 and mean a current one
+    return kept | {
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_KEY": "rehearsal",
+        "NO_PROXY": "*",
+        "no_proxy": "*",
+        "PATH": f"{here}:{environ.get('PATH', '/usr/bin:/bin')}",
+    }
+
+
+def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str, ...]:
+    """Look for a sandbox; without one the commands of the script, which are known, run unconfined."""
+    try:
+        with open_sandbox(Policy(root=repo.root, env=environ, git_dirs=(repo.git_dir,)), Level.WORKSPACE_WRITE) as box:
+            say(f"Commands of the model run in a sandbox: {box.mechanism}.")
+    except SandboxError as error:
+        say(f"No sandbox here: {error.message}")
+        say(f"The demo goes on without ({error.hint}). Real work should not.")
+        return ("--sandbox", "off")
+    return ()
+
+
+# The play
+
+
+def _play(stage: _Stage) -> _Ended | None:
+    """Plan, run, kill, run again; return what did not end as it should."""
+    stage.say("\nFirst a plan. The session that writes it can read and nothing else.")
+    ended = _run(stage, "plan", FEATURE)
+    if ended.code:
+        return ended
+    stage.say(f"\nHere you would review {PLAN_PATH}. Then it is built, one fresh session for each phase.")
+    stage.say(
+        "In phase 1 a check fails and is repaired; phase 2 is too long for one session; in phase 3 relay is killed."
+    )
+    killed = _run_until_silent(stage, "run")
+    if killed is not None:
+        return killed
+    stage.say(
+        "\nrelay was killed (SIGKILL) in the middle of an answer. Nothing was saved at that moment; run it again."
+    )
+    ended = _run(stage, "run")
+    return ended if ended.code else None
+
+
+def _run(stage: _Stage, *words: str) -> _Ended:
+    with _started(stage, words) as command:
+        try:
+            code = command.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            code = ExitCode.BUG
+    return _Ended(shown=_show(words), code=code)
+
+
+def _run_until_silent(stage: _Stage, *words: str) -> _Ended | None:
+    """Kill a command when the model has gone silent; None when it was so."""
+    deadline = time.monotonic() + _PATIENCE_S
+    with _started(stage, words) as command:
+        while command.poll() is None and time.monotonic() < deadline:
+            if any(request.fault == FaultKind.STALL for request in stage.rehearsal.requests):
+                time.sleep(_SILENCE_S)
+                command.kill()
+                return None
+            time.sleep(_POLL_S)
+    return _Ended(shown=_show(words), code=command.returncode or ExitCode.BUG)
+
+
+@contextmanager
+def _started(stage: _Stage, words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a relay command on the user's terminal; it has ended when this has."""
+    stage.say(f"\n$ {_show((*words, *stage.flags))}")
+    sys.stdout.flush()  # the command writes to the same place
+    command = subprocess.Popen(
+        # -P: the project's own modules must not be taken for relay's.
+        [sys.executable, "-P", "-m", "relay", *words, *stage.flags],
+        cwd=stage.root,
+        env=stage.environ,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        yield command
+    finally:
+        if command.poll() is None:
+            command.terminate()
+        try:
+            command.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            command.wait()
+
+
+def _show(words: Sequence[str]) -> str:
+    return shlex.join(["relay", *words])
+
+
+# The end
+
+
+def _report_failure(root: Path, say: Say, ended: _Ended | None, problems: Sequence[str]) -> int:
+    say("\nThe demo did not go as it should.")
+    if ended is not None:
+        say(f"- `{ended.shown}` ended with exit status {ended.code}.")
+    for problem in problems:
+        say(f"- {problem}")
+    say(f"The repository is left as it is: {root}")
+    return ended.code if ended is not None and ended.code > 0 else ExitCode.BUG
+
+
+def _show_result(repo: Repo, say: Say) -> None:
+    commits = read_relay_commits(repo, PLAN_PATH)
+    say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the state there is:\n")
+    say("$ git log")
+    say(_render_table([_describe_commit(commit) for commit in commits], figures=False))
+    say("\nWhat each phase took, by the trailers (tokens as the endpoint counts them, cost as if it had been real):\n")
+    say(_render_table([_COST_HEADINGS, *(_describe_cost(commit) for commit in reversed(commits))], figures=True))
+    say(f"""
+Where to look next:
+  cd {shlex.quote(str(repo.root))}
+  relay status          what the commits say, even in a fresh clone
+  git show              the last phase: code, ticks and trailers in one commit
+  cat PLAN.md           the plan with its boxes
+  {find_shipped("examples") / "rehearsal.yaml"}  the script
+Your own project: relay init, then relay plan "…" and relay run with ANTHROPIC_API_KEY set.""")
+
+
+_COST_HEADINGS = ("phase", "sessions", "input", "from cache", "to cache", "output", "USD")
+
+
+def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
+    what = f"phase {commit.phase}" if commit.phase else "plan"
+    gate = f"gate {commit.gate.split()[0]}" if commit.gate else ""
+    sandbox = f"sandbox {commit.sandbox}" if commit.sandbox else ""
+    return (f"* {commit.commit[:7]}", what, commit.status, gate, sandbox, commit.subject)
+
+
+def _describe_cost(commit: RelayCommit) -> tuple[str, ...]:
+    name = commit.phase or "the plan"
+    sessions = dict(commit.found).get("Relay-Leg", "1")
+    if commit.usage is None:
+        return (name, sessions, *["unknown"] * 5)
+    usage = commit.usage
+    tokens = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
+    cost = "unknown" if commit.cost_usd is None else f"{commit.cost_usd:.2f}"
+    return (name, sessions, *(f"{count:,}" for count in tokens), cost)
+
+
+def _render_table(rows: Sequence[Sequence[str]], *, figures: bool) -> str:
+    """Align columns: figures to the right but for the first column, words to the left; empty columns are left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = [
+            cell.rjust(width) if figures and n else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
