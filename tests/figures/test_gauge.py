@@ -99,9 +99,7 @@ def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
         parse_reset_at(text)
 
 
-@pytest.mark.parametrize(
-    ("window", "soft", "hard"), [(200_000, 90_000, 100_000), (1_000_000, 100_000, 110_000)]
-)
+@pytest.mark.parametrize(("window", "soft", "hard"), [(200_000, 90_000, 100_000), (1_000_000, 100_000, 110_000)])
 def test_the_default_line_is_the_lower_of_a_share_and_a_number(window: int, soft: int, hard: int) -> None:
     gauge = open_gauge(window_tokens=window, reset_at=DEFAULT)
     assert (gauge.soft_tokens, gauge.hard_tokens, gauge.limited) == (soft, hard, "")
@@ -136,9 +134,7 @@ def test_no_window_is_no_gauge() -> None:
     st.integers(0, 300_000),
     st.integers(0, 300_000),
 )
-def test_lines_keep_their_order_below_the_room_for_an_answer(
-    window: int, text: str, result: int, room: int
-) -> None:
+def test_lines_keep_their_order_below_the_room_for_an_answer(window: int, text: str, result: int, room: int) -> None:
     reset_at = parse_reset_at(text)
     gauge = open_gauge(window_tokens=window, reset_at=reset_at, result_tokens=result, room_tokens=room)
     assert 0 < gauge.soft_tokens <= gauge.hard_tokens < window

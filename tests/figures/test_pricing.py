@@ -81,17 +81,13 @@ def test_other_spellings_of_a_model_have_its_price_and_limits(alias: str) -> Non
     assert find_limits(alias) is MODEL_LIMITS["claude-haiku-4-5"]
 
 
-@pytest.mark.parametrize(
-    "model", ["", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5"]
-)
+@pytest.mark.parametrize("model", ["", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5"])
 def test_a_model_that_is_not_in_the_table_is_unknown(model: str) -> None:
     assert find_price(model, at=TODAY) is None
 
 
 def test_a_price_holds_from_its_day_on() -> None:
-    before, after = (
-        find_price("claude-sonnet-5-5", at=day) for day in (date(2026, 10, 6), date(2026, 10, 7))
-    )
+    before, after = (find_price("claude-sonnet-5-5", at=day) for day in (date(2026, 10, 6), date(2026, 10, 7)))
     assert before
     assert after
     assert (before.rates.read, after.rates.read) == (0.20, 0.10)

@@ -1,0 +1,85 @@
+"""Claims, conflicts, later judgements, and the ledger they make up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a claim or a conflict stands."""
+
+    IN = "in"
+    OUT = "out"
+    STALE = "stale"
+    """Its source has changed since."""
+    OPEN = "open"
+    """A conflict that nobody has settled; never written, it is how conflicts begin."""
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A place that a claim was read from."""
+
+    path: str
+    blob: str = ""
+    """Hex id of the file's content then; empty when unknown."""
+    lines: str = ""
+    """``12`` or ``12-40``; empty for the whole file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Something a session found out, with its reason."""
+
+    id: str
+    claim: str
+    because: str
+    rests_on: tuple[str, ...] = ()
+    """Ids of the earlier claims it was concluded from."""
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Claims that cannot all hold."""
+
+    id: str
+    claims: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChange:
+    """A later judgement on a claim or a conflict."""
+
+    id: str
+    status: Status
+    because: str
+
+
+Entry = Claim | Conflict | StatusChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """All entries, in the order of the file."""
+
+    claims: tuple[Claim, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    changes: Mapping[str, StatusChange] = field(default_factory=dict)
+    """The last change of each id."""
+
+    def status_of(self, entry: Claim | Conflict) -> Status:
+        """Return where an entry stands now."""
+        change = self.changes.get(entry.id)
+        begin = Status.IN if isinstance(entry, Claim) else Status.OPEN
+        return change.status if change else begin
+
+    def next_id(self) -> str:
+        """Return a free id for a claim, such as ``c7``."""
+        taken = {claim.id for claim in self.claims} | {conflict.id for conflict in self.conflicts}
+        number = len(self.claims) + 1
+        while f"c{number}" in taken:
+            number += 1
+        return f"c{number}"
