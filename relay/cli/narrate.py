@@ -4,7 +4,7 @@ The lines are the whole plain view and the part of the live view that stays on t
 prints one cleans it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -68,11 +68,15 @@ class Narrator:
 
 def summarize_plan(phases: tuple[Mapping[str, Any], ...]) -> str:
     """Write ``plan: 1 of 3 phases done, 4 of 9 boxes ticked``."""
-    states = [[item["state"] for item in phase["items"]] for phase in phases]
+    return f"plan: {count_plan([[str(item['state']) for item in phase['items']] for phase in phases])}"
+
+
+def count_plan(states: Sequence[Sequence[str]]) -> str:
+    """Write how much is done, from the states of each phase's boxes."""
     done = sum(all(state == "done" for state in phase) for phase in states)
-    ticked = sum(phase.count("done") for phase in states)
+    ticked = sum(state == "done" for phase in states for state in phase)
     boxes = sum(len(phase) for phase in states)
-    return f"plan: {done} of {count(len(phases), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
+    return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:

@@ -1,0 +1,127 @@
+"""`relay status`: phases, boxes, what comes next, what was spent."""
+
+import json
+import os
+from dataclasses import asdict
+
+import click
+
+from relay.cli.narrate import count_plan
+from relay.cli.place import find_place
+from relay.cli.screen import say, say_json
+from relay.cli.standing import PhaseStanding, Standing, read_standing
+from relay.cli.words import BOXES, render_tokens, render_usd
+from relay.errors import RepoError
+from relay.plan.model import Item, Phase
+from relay.resume import Row
+from relay.session import Spent
+
+_TITLE_CHARS = 56
+
+
+@click.command("status", short_help="Show phases, boxes, spend, and what comes next.")
+@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@click.option("--why", is_flag=True, help="Say also from what the next step follows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+def command(plan: str | None, *, why: bool, as_json: bool) -> None:
+    """Show phases, boxes, what was spent, and what comes next.
+
+    All of it is read from the work tree, the branch's commits and refs/relay/; nothing is asked of a model.
+    """
+    place = find_place(plan=plan, environ=os.environ)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    standing = read_standing(place, place.repo)
+    if as_json:
+        say_json(render_json(standing))
+    else:
+        show_standing(standing, why=why)
+
+
+def show_standing(standing: Standing, *, why: bool) -> None:
+    """Print where the plan stands."""
+    where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
+    states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
+    say(f"{where}: {count_plan(states)}", style="bold")
+    say()
+    for phase, known in _pair(standing):
+        _show_phase(phase, known, is_next=phase.id == standing.point.phase_id)
+    say()
+    say(f"spent  {render_spent(standing.spent)}")
+    if why:
+        say(f"found  {standing.point.row}: {standing.point.why}")
+    nothing_left = standing.plan.done and standing.point.row is Row.NOTHING_OPEN
+    say(f"next   {'nothing is left' if nothing_left else f'relay run {standing.point.then}'}", style="bold")
+
+
+def _pair(standing: Standing) -> "list[tuple[Phase, PhaseStanding]]":
+    return list(zip(standing.plan.phases, standing.phases, strict=True))
+
+
+def find_state(item: Item, known: PhaseStanding) -> str:
+    """Return ``open``, ``claimed`` or ``done``."""
+    if item.done:
+        return "done"
+    return "claimed" if item.id in known.claimed else "open"
+
+
+def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
+    states = [find_state(item, known) for item in phase.items]
+    state = "open" if "open" in states else "claimed" if "claimed" in states else "done"
+    title = f"{phase.id}  {phase.title}"
+    title = title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+    facts = [f"{states.count('done')}/{len(states)}"]
+    if known.commits or known.claimed or known.spent.tokens:
+        facts.append(render_usd(known.spent.cost_usd))
+    facts.extend(commit[:8] for commit in known.commits[-1:])
+    mark = "▸" if is_next else " "
+    style = "bold" if is_next else "dim" if state == "done" else ""
+    say(f"{mark} {BOXES[state]} {title:<{_TITLE_CHARS}}  {'  '.join(facts)}", style=style)
+    if is_next:
+        for item, box in zip(phase.items, states, strict=True):
+            say(f"        {BOXES[box]} {item.id} {item.text}", style="dim" if box == "done" else "")
+
+
+def render_spent(spent: Spent) -> str:
+    """Write money and tokens; an unknown cost is said, with the tokens that are known."""
+    usage = spent.usage
+    tokens = f"{render_tokens(usage.prompt_tokens)} tokens in, {render_tokens(usage.output_tokens)} out"
+    if not usage.prompt_tokens:
+        return render_usd(spent.cost_usd)
+    share = usage.cache_read_tokens * 100 // usage.prompt_tokens
+    return f"{render_usd(spent.cost_usd)}  ({tokens}, {share}% of the input from the cache)"
+
+
+def render_json(standing: Standing) -> str:
+    """Write where the plan stands as one JSON document."""
+    body = {
+        "plan": standing.plan_name,
+        "branch": standing.branch,
+        "done": standing.plan.done,
+        "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
+        "spent": _render_spent(standing.spent),
+        "next": {
+            "phase": standing.point.phase_id or None,
+            "row": standing.point.row.value,
+            "why": standing.point.why,
+            "then": standing.point.then,
+        },
+    }
+    return json.dumps(body, ensure_ascii=True)
+
+
+def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:
+    items = [{"id": item.id, "text": item.text, "state": find_state(item, known)} for item in phase.items]
+    return {
+        "id": phase.id,
+        "title": phase.title,
+        "done": phase.done,
+        "items": items,
+        "commits": list(known.commits),
+        "spent": _render_spent(known.spent),
+    }
+
+
+def _render_spent(spent: Spent) -> dict[str, object]:
+    """``usd`` is null when some of the cost is unknown; the tokens are then a lower bound."""
+    return {"usd": spent.cost_usd, **asdict(spent.usage)}
