@@ -150,7 +150,7 @@ def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) ->
         if read is None:
             continue
         content, total = read
-        if left == 0:
+        if left == 0 and total:
             warnings.append(f"{file.shown} is left out: the {max_bytes:,} bytes for rules are used up")
             yield "", RuleFile(path=file.shown, bytes_used=0, bytes_total=total, omitted=True)
             continue
