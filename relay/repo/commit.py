@@ -16,7 +16,7 @@ from relay.repo.guard import Guarded, guard
 from relay.repo.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.repo.identity import get_identity
 from relay.repo.open import Repo
-from relay.repo.signing import write_user_commit
+from relay.repo.signing import Draft, write_user_commit
 from relay.repo.snapshot import make_filter, write_snapshot_tree
 from relay.repo.trailers import Message, read_trailers, render_message, render_trailers
 
@@ -182,13 +182,15 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     staging.put_files(repo, guarded, ready.index, request.head, request.replace)
     tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
     parents = (request.head,) if request.head else ()
-    commit = write_user_commit(repo, guarded, tree, parents, ready.text, identity)
+    draft = Draft(tree=tree, parents=parents, message=ready.text, identity=identity)
+    commit = write_user_commit(repo, guarded, draft)
     if not set(request.message.trailers) <= set(read_trailers(repo.git, commit)):
         # A hook put a paragraph below the trailers; they have to be the last one to be found again.
         text = ready.text.rstrip(b"\n") + b"\n\n" + render_trailers(request.message.trailers).encode()
-        commit = write_user_commit(repo, guarded, tree, parents, text, identity)
+        commit = write_user_commit(repo, guarded, replace(draft, message=text))
     # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)
+    objects.sync_objects(repo, commit, request.head)
     ref = f"refs/heads/{request.branch}"
     reason = f"relay: {request.message.subject}"
     if repo.branch != request.branch or not objects.move_ref(

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 from relay.repo import objects
 from relay.repo.files import fsync_paths, read_file, replace_file
-from relay.repo.git import Git
+from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
+from relay.repo.intents import declare_locks
 from relay.repo.open import Repo
 from relay.repo.status import ABSENT, PathChange
 from relay.repo.trailers import read_text
@@ -64,17 +65,22 @@ def _refresh_index(repo: Repo, git: Git, changes: tuple[PathChange, ...]) -> tup
     staged = objects.read_index(git, [change.path for change in changes])
     entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if _follows(c, staged.get(c.path))]
     lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
-    result = durable.probe("update-index", "-z", "--index-info", stdin=lines)
+    with declare_locks(repo, repo.git_dir / "index.lock"):
+        result = _update_index(repo, durable, lines)
+        # Exit status 1 means that some file differs from the index, which is the user's right.
+        durable.probe("update-index", "-q", "--refresh")
+    return (f"the index was not brought up to date: {result.words}",) if result.code else ()
+
+
+def _update_index(repo: Repo, git: Git, lines: bytes) -> GitResult:
+    """Write the user's index, waiting a moment for whoever holds its lock."""
+    result = git.probe("update-index", "-z", "--index-info", stdin=lines)
     for _ in range(LOCK_ATTEMPTS):
         if not result.code or not (repo.git_dir / "index.lock").exists():
             break
         time.sleep(LOCK_PAUSE_S)
-        result = durable.probe("update-index", "-z", "--index-info", stdin=lines)
-    if result.code:
-        return (f"the index was not brought up to date: {result.words}",)
-    # Exit status 1 means that some file differs from the index, which is the user's right.
-    durable.probe("update-index", "-q", "--refresh")
-    return ()
+        result = git.probe("update-index", "-z", "--index-info", stdin=lines)
+    return result
 
 
 def _follows(change: PathChange, staged: tuple[str, str] | None) -> bool:

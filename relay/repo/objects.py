@@ -1,5 +1,6 @@
 """Reading and writing git objects and refs with plumbing."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from relay.repo.files import sync_directory
 from relay.repo.git import NULL_ENVIRONMENT, Git
 from relay.repo.guard import guard
+from relay.repo.intents import declare_locks, find_ref_locks
 from relay.repo.names import quote_path
 from relay.repo.open import Repo
 from relay.repo.status import ChangeKind, PathChange
@@ -163,12 +165,32 @@ def move_ref(
     """
     git = guard(repo).git
     command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
-    if git.probe(*command, env=identity).code:
-        if find_ref(repo, ref) != old:
-            return False
-        git.run(*command, env=identity)
+    return _change_ref(repo, git, ref, old, command, identity)
+
+
+def _change_ref(
+    repo: Repo, git: Git, ref: str, old: str | None, command: tuple[str, ...], identity: Mapping[str, str]
+) -> bool:
+    own = ref.startswith("refs/relay/") and "-d" not in command
+    with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
+        if git.probe(*command, env=identity).code:
+            if find_ref(repo, ref) != old:
+                return False
+            git.run(*command, env=identity)
     sync_ref(repo, ref)
     return True
+
+
+def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
+    """Make the names of a commit's new objects survive a power cut.
+
+    Git syncs what is in an object's file, not the directory that names it. ext4 brings that along with the ref; other
+    file systems promise nothing.
+    """
+    out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
+    places = {line[:2] for line in out.decode().split()}
+    for place in (*sorted(places), "."):
+        sync_directory(repo.common_dir / "objects" / place)
 
 
 def drop_ref(repo: Repo, ref: str, old: str) -> bool:
@@ -181,13 +203,8 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
         GitError: The ref is where it should be, but git could not remove it.
     """
     git = guard(repo).git
-    command = ("update-ref", "--no-deref", "-d", ref, old)
-    if git.probe(*command).code:
-        if find_ref(repo, ref) != old:
-            return False
-        git.run(*command)
-    sync_ref(repo, ref)
-    return True
+    # Git looks for the ref in packed-refs too, and locks that file: not one that only relay uses.
+    return _change_ref(repo, git, ref, old, ("update-ref", "--no-deref", "-d", ref, old), RELAY_IDENTITY)
 
 
 def find_ref(repo: Repo, ref: str) -> str | None:

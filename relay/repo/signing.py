@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from relay.errors import RepoError
 from relay.repo.git import Git
@@ -16,19 +17,28 @@ _DEFAULT_PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
 _QUIET = {"openpgp": "--batch --no-tty --pinentry-mode=error", "x509": "--batch --no-tty --pinentry-mode=error"}
 
 
-def write_user_commit(
-    repo: Repo, guarded: Guarded, tree: str, parents: tuple[str, ...], message: bytes, identity: Mapping[str, str]
-) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A commit before it is stored."""
+
+    tree: str
+    parents: tuple[str, ...]
+    message: bytes
+    identity: Mapping[str, str]
+    """Environment that names author and committer."""
+
+
+def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: float = TIMEOUT_S) -> str:
     """Store a commit object as the user, signed when ``commit.gpgSign`` says so.
 
     Raises:
         RepoError: Signing is asked for but does not work without a prompt.
     """
-    args = ["commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), "-F", "-"]
+    args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
     if not guarded.flag("commit.gpgsign", default=False):
-        return guarded.git.run(*args, stdin=message, env=identity).decode().strip()
+        return guarded.git.run(*args, stdin=draft.message, env=draft.identity).decode().strip()
     git = _make_signing_git(repo, guarded)
-    result = git.probe(*args, "-S", stdin=message, env=identity, timeout_s=TIMEOUT_S)
+    result = git.probe(*args, "-S", stdin=draft.message, env=draft.identity, timeout_s=timeout_s)
     if result.code:
         raise RepoError(
             f"commit.gpgSign is on, but the commit cannot be signed without a prompt: {result.words}",
@@ -37,7 +47,7 @@ def write_user_commit(
     return result.out.decode().strip()
 
 
-def check_signing(repo: Repo) -> str | None:
+def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
     """Return why commits cannot be signed as the configuration asks; None when they can, or need not be.
 
     Signs a commit that nothing points to, so that a run does not find out after its first phase.
@@ -45,10 +55,11 @@ def check_signing(repo: Repo) -> str | None:
     guarded = guard(repo)
     if not guarded.flag("commit.gpgsign", default=False):
         return None
+    message = b"relay: can commits be signed?\n"
     try:
-        write_user_commit(
-            repo, guarded, repo.empty_tree, (), b"relay: can commits be signed?\n", get_identity(repo).environment
-        )
+        identity = get_identity(repo).environment
+        draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
+        write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
     except RepoError as error:
         return error.message
     return None

@@ -1,6 +1,7 @@
 """The index that a phase commit is made from: HEAD plus the leg's paths, cleaned as git itself would."""
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -42,10 +43,11 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
     git = objects.private_git(guarded.git)
     index = objects.copy_index(repo, INDEX)
     if head:
-        git.run("read-tree", "-m", head, env={"GIT_INDEX_FILE": index})
+        # Index only: the files are allowed to be anything.
+        git.run("read-tree", "--reset", "-i", head, env={"GIT_INDEX_FILE": index})
     else:
         objects.remove_private(Path(index))
-    present = [path for path in paths if find_stat(repo.root, path) is not None]
+    present = [path for path in paths if _is_file(repo, path)]
     gone = set(paths).difference(present)
     objects.fill_index(git, index, ((path, ABSENT, repo.zero_id) for path in sorted(gone)))
     if present:
@@ -56,6 +58,12 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
             stdin=stdin, env={"GIT_INDEX_FILE": index},
         )  # fmt: skip
     return index
+
+
+def _is_file(repo: Repo, path: str) -> bool:
+    """Return whether there is a file or symlink; a directory in a file's place means that the file is gone."""
+    found = find_stat(repo.root, path)
+    return found is not None and not stat.S_ISDIR(found.st_mode)
 
 
 def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], tree: str) -> tuple[str, ...]:

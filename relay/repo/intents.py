@@ -1,0 +1,136 @@
+"""Lock files that a killed git leaves behind, and the rule by which relay may remove one.
+
+Git never removes a lock it did not make, so one SIGKILL can block a repository (65 of 100 kill points of a plain
+`git commit` do). Under names that only relay uses a left lock is always stale while relay's own lock is held. Any
+other lock is removed only when relay had declared that it is about to take that very lock and never came back, the
+lock is from that moment, and no git process is at work here. Else it is somebody's, and relay says so.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from relay.repo.files import sync_directory, sync_fd
+from relay.repo.names import render_ref_part
+from relay.repo.open import Repo
+
+WINDOW_S = 60.0
+"""How much later than the declaration a lock may be to count as ours."""
+QUIET_S = 10.0
+"""Where processes cannot be listed, a lock must be this old."""
+_CLOCK_SLACK_S = 2.0
+"""Some file systems keep times in steps of two seconds."""
+
+
+@contextlib.contextmanager
+def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
+    """Note on the disk which foreign lock files the block takes; the note is gone when the block is left alive."""
+    repo.relay_dir.mkdir(exist_ok=True)
+    note = _note(repo)
+    new = note.with_name("intent.new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump({"time": time.time(), "locks": [str(lock) for lock in locks]}, file)
+        file.flush()
+        sync_fd(file.fileno())
+    new.replace(note)
+    sync_directory(repo.relay_dir)
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def find_ref_locks(repo: Repo, ref: str) -> tuple[Path, ...]:
+    """Return the lock files that git takes to move or drop a ref."""
+    common = (repo.common_dir / f"{ref}.lock", repo.common_dir / "packed-refs.lock")
+    return (*common, repo.git_dir / "HEAD.lock", repo.common_dir / "reftable/tables.list.lock")
+
+
+def _note(repo: Repo) -> Path:
+    return repo.relay_dir / "intent"
+
+
+def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
+    """Remove what a killed relay left; the caller holds the work tree's lock.
+
+    Returns:
+        Words for each lock file that is in the way and not relay's to remove; empty when nothing is.
+    """
+    _clear_own(repo)
+    declared = _read_note(repo)
+    for lock in declared:
+        if _is_stale(lock, declared[lock]) and not _is_git_at_work(repo, lock):
+            lock.unlink(missing_ok=True)
+    if not any(lock.exists() for lock in declared):
+        _note(repo).unlink(missing_ok=True)
+    return tuple(_explain(lock) for lock in _find_foreign(repo) if lock.exists())
+
+
+def _clear_own(repo: Repo) -> None:
+    branch = render_ref_part(repo.branch or "")
+    refs = repo.common_dir / "refs/relay"
+    places = [refs / "leg", refs / "plan", refs / "wip" / branch, refs / "rejected" / branch]
+    found = [place.glob(f"{_escape(branch)}.lock") for place in places[:2]] + [p.glob("*.lock") for p in places[2:]]
+    for lock in (*(file for files in found for file in files), *repo.relay_dir.glob("*.lock")):
+        lock.unlink(missing_ok=True)
+    for file in repo.relay_dir.glob("*.new"):
+        file.unlink(missing_ok=True)
+
+
+def _escape(name: str) -> str:
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+
+
+def _read_note(repo: Repo) -> dict[Path, float]:
+    """Return the declared locks with the time of the declaration; a torn or foreign note declares nothing."""
+    try:
+        note = json.loads(_note(repo).read_text(encoding="utf-8"))
+        return {Path(lock): float(note["time"]) for lock in note["locks"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def _is_stale(lock: Path, declared: float) -> bool:
+    try:
+        made = lock.stat().st_mtime
+    except OSError:
+        return False
+    return declared - _CLOCK_SLACK_S <= made <= declared + WINDOW_S
+
+
+def _is_git_at_work(repo: Repo, lock: Path) -> bool:
+    """Return whether a git process runs in this repository: a killed relay's last child may still be finishing."""
+    processes = Path("/proc/self/cmdline")
+    if not processes.exists():
+        with contextlib.suppress(OSError):
+            return time.time() - lock.stat().st_mtime < QUIET_S
+        return False
+    return any(_is_git_here(repo, process) for process in Path("/proc").iterdir() if process.name.isdecimal())
+
+
+def _is_git_here(repo: Repo, process: Path) -> bool:
+    try:
+        program = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+        if not program.startswith("git"):
+            return False
+        command = (process / "cmdline").read_bytes()
+        place = (process / "cwd").readlink()
+    except OSError:
+        return False
+    return os.fsencode(repo.common_dir) in command or place.is_relative_to(repo.root)
+
+
+def _find_foreign(repo: Repo) -> tuple[Path, ...]:
+    branch = repo.branch
+    ref = (repo.common_dir / f"refs/heads/{branch}.lock",) if branch else ()
+    return (repo.git_dir / "index.lock", repo.git_dir / "HEAD.lock", *ref, repo.common_dir / "packed-refs.lock")
+
+
+def _explain(lock: Path) -> str:
+    age = ""
+    with contextlib.suppress(OSError):
+        age = f", {max(0, round(time.time() - lock.stat().st_mtime))} s old"
+    return f"{lock} exists{age}: another git is at work here, or one was killed; if none runs, remove the file"

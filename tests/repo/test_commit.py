@@ -1,0 +1,414 @@
+"""The phase commit: only the leg's paths, one compare-and-swap, nothing of the user's touched."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from relay.errors import RepoError
+from relay.repo.commit import CommitEnd, CommitRequest, commit_paths
+from relay.repo.finish import finish_commit
+from relay.repo.history import read_relay_commits
+from relay.repo.identity import find_identity
+from relay.repo.legs import LegStart, find_leg_changes, open_leg
+from relay.repo.objects import move_ref
+from relay.repo.snapshot import write_snapshot_tree
+from relay.repo.trailers import Message
+
+TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"), ("Relay-Status", "done"), ("Relay-Cost", "0.10 USD"))
+TICKED = b"# Plan\n\n## Phase 1 \xe2\x80\x94 One\n- [x] Do it\n"
+STRANGE = ["with\nnewline", 'quo"te', "-leading", "\udcff\udcfe", "sp ace ", ":(top)x", "cr\r", "*"]
+
+
+def request(repo, *paths, **kwargs):
+    given = {"branch": repo.branch, "head": repo.head(), "message": Message(subject="phase 1", trailers=TRAILERS)}
+    return CommitRequest(paths=paths, **(given | kwargs))
+
+
+def committed(box, *paths, **kwargs):
+    repo = box.open()
+    outcome = commit_paths(repo, request(repo, *paths, **kwargs))
+    assert (outcome.end, outcome.left) == (CommitEnd.COMMITTED, ())
+    assert outcome.commit == box.text("rev-parse", "HEAD")
+    return outcome
+
+
+def test_code_and_ticks_are_one_commit(box):
+    old = box.text("rev-parse", "HEAD")
+    box.write("src/app.py", "print(2)\n")
+    box.write("src/new.py", "new\n")
+    (box.root / "src/old.py").unlink()
+    committed(box, "src/app.py", "src/new.py", "src/old.py", replace={"PLAN.md": TICKED, "PLAN.ledger.yaml": b"[]\n"})
+    assert (
+        box.text("show", "-s", "--format=%P|%an <%ae>|%cn|%s") == f"{old}|Ada User <ada@example.org>|Ada User|phase 1"
+    )
+    tree = box.tree("HEAD")
+    assert tree == box.files()
+    assert (tree["PLAN.md"], tree["src/app.py"]) == (TICKED, b"print(2)\n")
+    assert "src/old.py" not in tree
+    assert box.text("status", "--porcelain") == ""
+    assert read_relay_commits(box.open(), "PLAN.md")[0].cost_usd == 0.1
+
+
+def test_what_the_user_had_is_never_committed(box):
+    box.write("src/old.py", "dirty\n")
+    box.write("notes.txt", "untracked")
+    box.write("staged.txt", "staged")
+    box.write("run.sh", "#!/bin/sh\necho staged\n")
+    box.git("add", "staged.txt", "run.sh")
+    box.write("staged.txt", "edited after staging")
+    repo = box.open()
+    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    box.write("src/app.py", "print(2)\n")
+    now = write_snapshot_tree(repo)
+    paths = tuple(change.path for change in find_leg_changes(repo, leg, now))
+    assert paths == ("src/app.py",)
+    files = box.files()
+    status = box.text("status", "--porcelain")
+    committed(box, *paths, tree=now.tree)
+    assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
+    assert box.files() == files
+    assert box.text("status", "--porcelain").splitlines() == [x for x in status.splitlines() if "app.py" not in x]
+    assert box.git("show", ":staged.txt") == b"staged"
+
+
+def test_what_the_user_staged_of_a_committed_path_stays_staged(box):
+    box.write("src/app.py", "staged by hand\n")
+    box.git("add", "src/app.py")
+    box.write("src/app.py", "the leg's\n")
+    committed(box, "src/app.py")
+    assert (box.git("show", "HEAD:src/app.py"), box.git("show", ":src/app.py")) == (b"the leg's\n", b"staged by hand\n")
+
+
+def test_ticks_alone_make_a_commit(box):
+    committed(box, replace={"PLAN.md": TICKED})
+    assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "PLAN.md"
+    assert (box.root / "PLAN.md").read_bytes() == TICKED
+    committed(box)
+    assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == ""
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_names_are_committed_and_deleted(box, name):
+    (box.root / name).write_bytes(b"odd")
+    box.write("other*", "not the leg's")
+    committed(box, name)
+    assert box.tree("HEAD")[name] == b"odd"
+    assert "other*" not in box.tree("HEAD")
+    (box.root / name).unlink()
+    committed(box, name)
+    assert name not in box.tree("HEAD")
+
+
+def test_modes_links_and_types(box):
+    box.write("tool", "#!").chmod(0o755)
+    (box.root / "run.sh").chmod(0o644)
+    (box.root / "link").symlink_to("/etc/passwd")
+    (box.root / "src/old.py").unlink()
+    (box.root / "src/old.py").symlink_to("app.py")
+    (box.root / "src/app.py").unlink()
+    box.write("src/app.py/inner", "x")
+    committed(box, "tool", "run.sh", "link", "src/old.py", "src/app.py", "src/app.py/inner")
+    modes = box.modes("HEAD")
+    assert (modes["tool"], modes["run.sh"], modes["link"], modes["src/old.py"]) == (
+        "100755",
+        "100644",
+        "120000",
+        "120000",
+    )
+    assert box.tree("HEAD")["link"] == b"/etc/passwd"
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_a_directory_replaced_by_a_link_is_committed_as_the_link(box, tmp_path):
+    for name in ("app.py", "old.py"):
+        (box.root / "src" / name).unlink()
+    (box.root / "src").rmdir()
+    (box.root / "src").symlink_to(tmp_path)
+    (tmp_path / "app.py").write_text("outside")
+    committed(box, "src", "src/app.py", "src/old.py")
+    assert box.tree("HEAD")["src"] == os.fsencode(tmp_path)
+
+
+def test_the_first_commit_of_a_branch(new_box):
+    box = new_box()
+    box.write("PLAN.md", "# plan\n")
+    box.write("mine.txt", "the user's")
+    committed(box, "PLAN.md", head=None)
+    assert box.tree("HEAD") == {"PLAN.md": b"# plan\n"}
+    assert box.text("status", "--porcelain") == "?? mine.txt"
+    box.fsck()
+
+
+@pytest.mark.parametrize("args", [("--object-format=sha256",), ()], ids=["sha256", "sha1"])
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_formats_of_objects_and_index(new_box, args, version):
+    box = new_box(*args)
+    box.git("config", "index.version", version)
+    box.write("a.py", "1\n")
+    box.write("dir/b.py", "1\n")
+    box.commit()
+    box.write("a.py", "2\n")
+    committed(box, "a.py")
+    assert box.tree("HEAD") == {"a.py": b"2\n", "dir/b.py": b"1\n"}
+    assert box.text("status", "--porcelain") == ""
+    assert (box.root / ".git/index").read_bytes()[4:8] == bytes([0, 0, 0, int(version)])
+    box.fsck()
+
+
+def test_a_split_index_stays_the_user_s(box):
+    box.git("update-index", "--split-index")
+    box.write("src/app.py", "2\n")
+    before = {f.name for f in (box.root / ".git").glob("sharedindex.*")}
+    write_snapshot_tree(box.open())
+    assert {f.name for f in (box.root / ".git").glob("sharedindex.*")} == before
+    committed(box, "src/app.py")
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_a_sparse_checkout_keeps_what_it_does_not_show(box):
+    box.write("docs/guide.md", "guide\n")
+    box.commit()
+    box.git("sparse-checkout", "set", "--cone", "src")
+    assert not (box.root / "docs").exists()
+    box.write("src/app.py", "2\n")
+    box.write("docs/new.md", "outside of what is shown\n")
+    committed(box, "src/app.py", "docs/new.md")
+    tree = box.tree("HEAD")
+    assert (tree["docs/guide.md"], tree["docs/new.md"], tree["src/app.py"]) == (
+        b"guide\n", b"outside of what is shown\n", b"2\n",
+    )  # fmt: skip
+    assert box.tree(write_snapshot_tree(box.open()).tree) == tree
+    assert not (box.root / "docs/guide.md").exists()
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_a_linked_work_tree_commits_on_its_branch(box, tmp_path):
+    box.git("worktree", "add", "-q", "-b", "team/x", tmp_path / "linked")
+    (tmp_path / "linked/src/app.py").write_text("linked\n")
+    other = type(box)(root=tmp_path / "linked", home=box.home)
+    committed(other, "src/app.py")
+    assert box.git("show", "team/x:src/app.py") == b"linked\n"
+    assert other.text("status", "--porcelain") == ""
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_submodules_stay_as_they_are(box, new_box):
+    inner = new_box()
+    inner.write("lib.c")
+    inner.commit()
+    box.git("submodule", "add", "-q", inner.root, "lib")
+    box.commit()
+    box.git(
+        "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x", cwd=box.root / "lib"
+    )
+    recorded = box.tree("HEAD")["lib"]
+    repo = box.open()
+    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    box.write("src/app.py", "2\n")
+    paths = [change.path for change in find_leg_changes(repo, leg, write_snapshot_tree(repo))]
+    committed(box, *paths)
+    assert (paths, box.tree("HEAD")["lib"]) == (["src/app.py"], recorded)
+
+
+def test_line_ends_are_converted_as_git_does(box):
+    box.write(".gitattributes", "*.txt text eol=crlf\n*.raw -text\n")
+    box.commit()
+    box.write("a.txt", "one\r\ntwo\r\n")
+    box.write("b.raw", "one\r\n")
+    committed(box, "a.txt", "b.raw")
+    assert (box.tree("HEAD")["a.txt"], box.tree("HEAD")["b.raw"]) == (b"one\ntwo\n", b"one\r\n")
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_a_plan_with_crlf_in_the_work_tree_keeps_its_line_ends(box):
+    box.git("config", "core.autocrlf", "true")
+    (box.root / "PLAN.md").unlink()
+    box.git("checkout", "-q", "PLAN.md")
+    assert b"\r\n" in (box.root / "PLAN.md").read_bytes()
+    ticked = TICKED.replace(b"\n", b"\r\n")
+    committed(box, replace={"PLAN.md": ticked})
+    assert ((box.root / "PLAN.md").read_bytes(), box.tree("HEAD")["PLAN.md"]) == (ticked, TICKED)
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_the_user_s_own_filter_is_applied(box):
+    box.git("config", "--global", "filter.rot.clean", "tr a-z n-za-m")
+    box.git("config", "--global", "filter.rot.smudge", "tr a-z n-za-m")
+    box.write(".gitattributes", "*.rot filter=rot\n")
+    box.commit()
+    box.write("a.rot", "hello\n")
+    committed(box, "a.rot", tree=write_snapshot_tree(box.open()).tree)
+    assert box.tree("HEAD")["a.rot"] == b"uryyb\n"
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_a_filter_of_the_repository_is_refused_by_name(box):
+    box.git("config", "filter.evil.clean", "touch ran; cat")
+    box.write(".gitattributes", "*.bin filter=evil\n")
+    box.commit()
+    repo = box.open()
+    box.write("a.bin", "x")
+    box.write("a.py", "x")
+    with pytest.raises(RepoError, match=r"a\.bin needs the filter 'evil'"):
+        commit_paths(repo, request(repo, "a.bin"))
+    committed(box, "a.py")
+    assert not (box.root / "ran").exists()
+
+
+def test_a_branch_that_moved_is_left_alone(box):
+    repo = box.open()
+    box.write("src/app.py", "leg\n")
+    wanted = request(repo, "src/app.py", replace={"PLAN.md": TICKED})
+    box.write("user.txt", "user")
+    box.git("add", "user.txt")
+    box.git("commit", "-qm", "the user's")
+    now = box.text("rev-parse", "HEAD"), (box.root / ".git/index").read_bytes(), box.files()
+    outcome = commit_paths(repo, wanted)
+    assert (outcome.end, outcome.commit) == (CommitEnd.BRANCH_MOVED, None)
+    assert (box.text("rev-parse", "HEAD"), (box.root / ".git/index").read_bytes(), box.files()) == now
+
+
+def test_another_branch_checked_out_meanwhile_stops_the_commit(box):
+    repo = box.open()
+    wanted = request(repo, "src/app.py")
+    box.git("switch", "-qc", "other")
+    box.write("src/app.py", "leg\n")
+    assert commit_paths(repo, wanted).end == CommitEnd.BRANCH_MOVED
+    assert box.text("rev-parse", "main") == box.text("rev-parse", "other")
+
+
+def test_a_branch_born_meanwhile_is_left_alone(new_box):
+    box = new_box()
+    box.write("a", "1")
+    repo = box.open()
+    wanted = request(repo, "a", head=None)
+    box.commit("user was first")
+    assert commit_paths(repo, wanted).end == CommitEnd.BRANCH_MOVED
+    assert box.text("log", "--format=%s") == "user was first"
+
+
+def test_a_file_edited_after_the_gate_stops_the_commit(box):
+    repo = box.open()
+    box.write("src/app.py", "checked\n")
+    checked = write_snapshot_tree(repo).tree
+    box.write("src/app.py", "edited while the gate ran\n")
+    outcome = commit_paths(repo, request(repo, "src/app.py", tree=checked))
+    assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
+
+
+@pytest.mark.parametrize("autocrlf", ["true", "input", "false"])
+def test_conversion_is_not_mistaken_for_an_edit(box, autocrlf):
+    box.git("config", "core.autocrlf", autocrlf)
+    box.write("src/app.py", "one\r\ntwo\r\n")
+    box.write("src/old.py", "mixed\r\nends\n")
+    committed(box, "src/app.py", "src/old.py", tree=write_snapshot_tree(box.open()).tree)
+
+
+def test_a_plan_edited_by_the_user_meanwhile_is_not_overwritten(box):
+    repo = box.open()
+    box.write("PLAN.md", "my own edit\n")
+    outcome = commit_paths(repo, request(repo, replace={"PLAN.md": TICKED}))
+    assert outcome.end == CommitEnd.COMMITTED
+    assert "PLAN.md was changed by somebody else" in outcome.left[0]
+    assert (box.root / "PLAN.md").read_text() == "my own edit\n"
+
+
+def test_a_crash_right_after_the_commit_point_is_repaired(box):
+    """The branch is moved and nothing else: what a resumed run finds."""
+    box.write("src/app.py", "2\n")
+    box.write("notes.txt", "the user's")
+    box.git("add", "notes.txt")
+    (box.root / "src/old.py").unlink()
+    committed(box, "src/app.py", "src/old.py", replace={"PLAN.md": TICKED})
+    commit, parent = box.text("rev-parse", "HEAD", "HEAD~1").split()
+    box.git("update-ref", "refs/heads/main", parent)
+    box.git("read-tree", parent)
+    box.git("add", "notes.txt")
+    box.git("show", "HEAD:PLAN.md")
+    box.write("PLAN.md", box.git("show", f"{parent}:PLAN.md"))
+    repo = box.open()
+    assert move_ref(repo, "refs/heads/main", commit, parent)
+    for _ in range(2):
+        assert finish_commit(repo, commit, {"PLAN.md": None, "PLAN.ledger.yaml": None}) == ()
+        assert (box.root / "PLAN.md").read_bytes() == TICKED
+        assert box.text("status", "--porcelain") == "A  notes.txt"
+
+
+def test_a_locked_index_is_reported_and_can_be_repaired(box):
+    box.write("src/app.py", "2\n")
+    lock = box.write(".git/index.lock", "")
+    repo = box.open()
+    outcome = commit_paths(repo, request(repo, "src/app.py"))
+    assert outcome.end == CommitEnd.COMMITTED
+    assert "index was not brought up to date" in outcome.left[0]
+    lock.unlink()
+    assert finish_commit(repo, outcome.commit, {}) == ()
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_permission_bits_of_the_plan_survive(box):
+    (box.root / "PLAN.md").chmod(0o640)
+    committed(box, replace={"PLAN.md": TICKED})
+    assert stat.S_IMODE((box.root / "PLAN.md").stat().st_mode) == 0o640
+
+
+def test_a_missing_identity_is_refused_with_the_command(box):
+    (box.home / ".gitconfig").unlink()
+    repo = box.open()
+    assert find_identity(repo) is None
+    with pytest.raises(RepoError, match="does not know who you are") as caught:
+        commit_paths(repo, request(repo, "src/app.py"))
+    assert "user.email" in caught.value.hint
+
+
+def test_an_identity_from_the_environment_counts(box):
+    (box.home / ".gitconfig").unlink()
+    given = {"GIT_AUTHOR_NAME": "Env", "GIT_AUTHOR_EMAIL": "env@example.org"}
+    assert str(find_identity(box.open(), given)) == "Env <env@example.org>"
+
+
+def test_signing_that_needs_a_prompt_is_refused(box):
+    """A gpg without any key fails as one with a locked key does; the branch stays where it is."""
+    box.git("config", "commit.gpgSign", "true")
+    repo = box.open()
+    before = repo.head()
+    box.write("src/app.py", "2\n")
+    with pytest.raises(RepoError, match=r"commit\.gpgSign is on"):
+        commit_paths(repo, request(repo, "src/app.py"))
+    assert repo.head() == before
+
+
+def test_signing_with_a_key_without_passphrase_works(box, tmp_path):
+    import subprocess
+
+    key = tmp_path / "key"
+    made = subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=False, capture_output=True)
+    if made.returncode:
+        pytest.skip("no ssh-keygen")
+    box.git("config", "--global", "gpg.format", "ssh")
+    box.git("config", "--global", "user.signingKey", key)
+    box.git("config", "--global", "commit.gpgSign", "true")
+    committed(box, replace={"PLAN.md": TICKED})
+    assert b"-----BEGIN SSH SIGNATURE-----" in box.git("cat-file", "commit", "HEAD")
+
+
+def test_a_signing_program_that_waits_is_killed(box, tmp_path):
+    from relay.repo import signing
+
+    slow = tmp_path / "slow-gpg"
+    slow.write_text("#!/bin/sh\nsleep 60\n")
+    slow.chmod(0o755)
+    box.git("config", "--global", "gpg.program", slow)
+    box.git("config", "--global", "commit.gpgSign", "true")
+    repo = box.open()
+    words = signing.check_signing(repo, timeout_s=0.3)
+    assert "no answer within" in words
+
+
+def test_no_lock_or_private_index_lock_is_left(box):
+    box.write("src/app.py", "2\n")
+    committed(box, "src/app.py")
+    locks = [p for p in Path(box.root / ".git").rglob("*.lock")]
+    assert (locks, (box.root / ".git/relay/intent").exists()) == ([], False)

@@ -1,0 +1,213 @@
+"""What relay keeps under refs/relay/."""
+
+import pytest
+
+from relay.errors import RepoError
+from relay.repo import snapshot
+from relay.repo.legs import (
+    LegStart,
+    Spend,
+    WipRecord,
+    close_leg,
+    find_leg_changes,
+    find_user_paths,
+    list_wip,
+    open_leg,
+    read_last_wip,
+    read_leg,
+    save_wip,
+)
+from relay.repo.planning import (
+    PlanningRecord,
+    drop_plan_usage,
+    list_rejected_plans,
+    read_plan_usage,
+    save_plan_usage,
+    save_rejected_plan,
+)
+from relay.repo.snapshot import write_snapshot_tree
+from relay.session import Usage
+
+START = LegStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", trailers=(("Relay-Model", "m"),))
+
+
+def spend(tokens=10, cost=0.25):
+    return Spend(usage=Usage(input_tokens=tokens, output_tokens=1), cost_usd=cost)
+
+
+def test_a_leg_is_read_as_it_was_opened(box):
+    repo = box.open()
+    box.write("user.txt", "the user's")
+    leg = open_leg(repo, START)
+    assert read_leg(repo) == leg
+    assert (leg.base_head, leg.phase_id, leg.session_id, leg.plan_path) == (repo.head(), "2", "s-1", "docs/PLAN.md")
+    assert leg.spend == Spend(usage=Usage(), cost_usd=0.0)
+    assert ("Relay-Model", "m") in leg.trailers
+    assert box.tree(leg.base_tree)["user.txt"] == b"the user's"
+    assert box.text("rev-parse", "refs/relay/leg/main^") == repo.head()
+
+
+def test_no_leg_is_none(box):
+    assert read_leg(box.open()) is None
+
+
+def test_a_second_leg_is_refused_and_a_closed_one_is_gone(box):
+    repo = box.open()
+    leg = open_leg(repo, START)
+    with pytest.raises(RepoError, match="a leg is open"):
+        open_leg(repo, START)
+    assert close_leg(repo, leg)
+    assert read_leg(repo) is None
+    assert not close_leg(repo, leg)
+    assert open_leg(repo, START).wip_ref == "refs/relay/wip/main/000001"
+
+
+def test_snapshots_form_one_chain_for_each_leg(box):
+    repo = box.open()
+    leg = open_leg(repo, START)
+    box.write("src/app.py", "1\n")
+    first = save_wip(repo, leg, WipRecord(spend=spend(), items=("2.1",), paths=("src/app.py",)))
+    box.write("src/app.py", "2\n")
+    second = save_wip(
+        repo, first, WipRecord(spend=spend(20), items=("2.1", "2.2"), baton="next:\n\n- do", paths=("src/app.py",))
+    )
+    assert read_leg(repo) == second
+    assert second.baton == "next:\n\n- do"
+    assert box.text("rev-parse", f"{leg.wip_ref}~1", f"{leg.wip_ref}~2").split() == [first.last_wip.commit, leg.commit]
+    assert box.tree(leg.wip_ref)["src/app.py"] == b"2\n"
+    close_leg(repo, second)
+    other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spend()))
+    assert [wip.ref for wip in list_wip(repo)] == [other.wip_ref, leg.wip_ref]
+    assert other.spend == Spend(usage=None, cost_usd=None)
+
+
+def test_the_last_snapshot_of_a_phase_is_found(box):
+    repo = box.open()
+    leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), baton="the baton"))
+    close_leg(repo, leg)
+    found = read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="2")
+    assert (found.baton, found.spend, found.session_id) == ("the baton", spend(), "s-1")
+    assert read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="3") is None
+    assert read_last_wip(repo, plan_path="PLAN.md", phase_id="2") is None
+
+
+def test_two_relays_on_one_leg_do_not_overwrite_each_other(box):
+    repo = box.open()
+    leg = open_leg(repo, START)
+    save_wip(repo, leg, WipRecord(spend=spend()))
+    box.write("more")
+    with pytest.raises(RepoError, match="moved by somebody else"):
+        save_wip(repo, leg, WipRecord(spend=spend()))
+
+
+def test_legs_of_branches_with_slashes_do_not_block_each_other(box):
+    repo = box.open()
+    for branch in ("feature", "feature2/login", "feature2"):
+        box.git("switch", "-qc", branch, "main")
+        save_wip(repo, open_leg(repo, START), WipRecord(spend=spend()))
+        box.git("switch", "-q", "main")
+        box.git("branch", "-qD", branch)
+    box.git("switch", "-qc", "feature/login")
+    leg = open_leg(repo, START)
+    assert read_leg(repo, "feature").branch == "feature"
+    assert box.text("rev-parse", "refs/relay/leg/feature%2Flogin") == leg.commit
+
+
+def test_an_unborn_branch_has_legs(new_box):
+    box = new_box()
+    box.write("PLAN.md", "# plan")
+    repo = box.open()
+    leg = open_leg(repo, START)
+    assert (leg.base_head, box.tree(leg.commit)) == (None, {"PLAN.md": b"# plan"})
+    assert read_leg(repo) == leg
+    box.write("a.py", "1")
+    now = save_wip(repo, leg, WipRecord(spend=spend()))
+    assert [c.path for c in find_leg_changes(repo, now, now.last_wip)] == ["a.py"]
+    assert find_user_paths(repo, leg) == {"PLAN.md"}
+    box.fsck()
+
+
+def test_a_detached_head_is_refused_by_name(box):
+    box.git("checkout", "-q", "--detach")
+    with pytest.raises(RepoError, match="HEAD is detached"):
+        open_leg(box.open(), START)
+
+
+def test_hostile_text_cannot_forge_trailers(box):
+    repo = box.open()
+    evil = "1.1\nRelay-Cost: 0.00 USD\n\nRelay-Session: other"
+    start = LegStart(session_id=evil, phase_id="2\nRelay-Base: 0000", plan_path="a\nb.md")
+    leg = open_leg(repo, start)
+    assert (leg.base_head, leg.plan_path) == (repo.head(), "a\nb.md")
+    record = WipRecord(spend=spend(cost=9.0), items=(evil,), baton="x\n\nRelay-Cost: 0.00 USD")
+    save_wip(repo, leg, record)
+    assert read_leg(repo).spend.cost_usd == 9.0
+    assert read_leg(repo).baton == "x\n\nRelay-Cost: 0.00 USD"
+
+
+def test_the_leg_s_changes_are_the_difference_to_its_start(box):
+    repo = box.open()
+    box.write("user-new.txt", "user")
+    box.write("src/old.py", "user's edit\n")
+    leg = open_leg(repo, START)
+    box.write("src/app.py", "leg\n")
+    box.write("leg-new.txt", "leg")
+    now = write_snapshot_tree(repo, replace={"PLAN.md": b"ticked"})
+    assert [c.path for c in find_leg_changes(repo, leg, now)] == ["leg-new.txt", "src/app.py"]
+    assert find_user_paths(repo, leg) == {"user-new.txt", "src/old.py"}
+
+
+def test_what_was_too_large_at_the_start_never_becomes_the_leg_s(box):
+    """A user's huge file that shrinks in the leg would otherwise look like a new file."""
+    repo = box.open()
+    name = "huge\n.bin"
+    with (box.root / name).open("wb") as file:
+        file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
+    open_leg(repo, START)
+    leg = read_leg(repo)
+    assert [s.path for s in leg.skipped] == [name]
+    (box.root / name).write_bytes(b"small")
+    assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
+
+
+def test_what_becomes_too_large_is_not_a_deletion(box):
+    repo = box.open()
+    box.write("growing.bin", "small")
+    leg = open_leg(repo, START)
+    with (box.root / "growing.bin").open("wb") as file:
+        file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
+    assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
+
+
+def test_legs_survive_a_fetch_into_a_clone(box, tmp_path, new_box):
+    repo = box.open()
+    leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), items=("2.1",)))
+    other = new_box()
+    other.git(
+        "fetch", "-q", box.root, "refs/heads/main:refs/heads/main", "refs/relay/*:refs/relay/*", "--update-head-ok"
+    )
+    assert read_leg(other.open()) == leg
+
+
+def test_what_planning_cost_waits_for_its_commit(box):
+    repo = box.open()
+    assert read_plan_usage(repo) is None
+    record = PlanningRecord(plan_path="docs/PLAN.md", session_id="p-1", spend=spend(), trailers=(("Relay-Model", "m"),))
+    save_plan_usage(repo, record, b"# one")
+    again = PlanningRecord(plan_path="docs/PLAN.md", session_id="p-2", spend=spend(30, 0.75))
+    save_plan_usage(repo, again, b"# two")
+    assert read_plan_usage(repo) == again
+    assert box.tree("refs/relay/plan/main") == {"docs/PLAN.md": b"# two"}
+    assert box.tree("refs/relay/plan/main^") == {"docs/PLAN.md": b"# one"}
+    drop_plan_usage(repo)
+    assert read_plan_usage(repo) is None
+
+
+def test_rejected_plans_are_kept(box):
+    repo = box.open()
+    assert list_rejected_plans(repo) == ()
+    one = PlanningRecord(plan_path="PLAN.md", session_id="p-1", spend=spend())
+    two = PlanningRecord(plan_path="PLAN.md", session_id="p-2", spend=Spend())
+    assert save_rejected_plan(repo, one, b"bad") == "refs/relay/rejected/main/000001"
+    save_rejected_plan(repo, two, b"worse")
+    assert list_rejected_plans(repo) == (two, one)

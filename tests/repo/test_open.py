@@ -1,0 +1,153 @@
+"""Which repositories relay works in, and which it refuses by name."""
+
+import os
+import shutil
+
+import pytest
+
+from relay.errors import RepoError
+from relay.repo.open import open_repo
+from relay.repo.status import read_status
+
+
+def test_a_subdirectory_leads_to_the_root(box):
+    repo = box.open("src")
+    assert (repo.root, repo.git_dir, repo.branch) == (box.root, box.root / ".git", "main")
+    assert repo.head() == box.text("rev-parse", "HEAD")
+    assert repo.relay_dir == box.root / ".git/relay"
+
+
+def test_an_unborn_branch_has_a_name_and_no_head(new_box):
+    repo = new_box().open()
+    assert (repo.branch, repo.head()) == ("main", None)
+
+
+def test_a_detached_head_has_no_branch(box):
+    box.git("checkout", "-q", "--detach")
+    assert box.open().branch is None
+
+
+def test_a_branch_with_slashes_is_named_in_full(box):
+    box.git("switch", "-qc", "team/a/feature")
+    assert box.open().branch == "team/a/feature"
+
+
+def test_a_linked_work_tree_has_a_directory_of_its_own(box, tmp_path):
+    box.git("worktree", "add", "-q", "-b", "other", tmp_path / "linked")
+    linked = open_repo(tmp_path / "linked", box.environ)
+    assert linked.root == tmp_path / "linked"
+    assert linked.common_dir == box.root / ".git"
+    assert linked.relay_dir == box.root / ".git/worktrees/linked/relay"
+    assert linked.branch == "other"
+
+
+def test_a_submodule_is_a_repository_of_its_own(box, new_box):
+    inner = new_box()
+    inner.write("lib.c")
+    inner.commit()
+    box.git("submodule", "add", "-q", inner.root, "vendor/lib")
+    repo = box.open("vendor/lib")
+    assert repo.root == box.root / "vendor/lib"
+    assert repo.git_dir == box.root / ".git/modules/vendor/lib"
+
+
+def test_sha256_is_known(new_box):
+    repo = new_box("--object-format=sha256").open()
+    assert repo.object_format == "sha256"
+    assert len(repo.zero_id) == 64
+    assert repo.git.run("hash-object", "-t", "tree", "/dev/null").decode().strip() == repo.empty_tree
+
+
+def test_a_root_with_a_newline_in_its_name_is_found(box):
+    odd = box.root.with_name("a\nb 'c'")
+    box.root.rename(odd)
+    assert open_repo(odd, box.environ).root == odd
+
+
+def test_a_bare_repository_is_refused(box, tmp_path):
+    box.git("clone", "-q", "--bare", box.root, tmp_path / "bare.git")
+    with pytest.raises(RepoError, match="bare"):
+        open_repo(tmp_path / "bare.git", box.environ)
+
+
+def test_no_repository_is_refused(box, tmp_path):
+    with pytest.raises(RepoError, match="not inside a git repository") as caught:
+        open_repo(tmp_path, box.environ)
+    assert caught.value.hint == "git init"
+
+
+def test_the_inside_of_the_git_directory_is_refused(box):
+    with pytest.raises(RepoError, match="inside the git directory"):
+        box.open(".git")
+
+
+def test_a_home_directory_under_git_is_refused(box):
+    with pytest.raises(RepoError, match="snapshot everything below"):
+        open_repo(box.root, {**box.environ, "HOME": str(box.root)})
+
+
+def test_a_missing_git_is_said(box):
+    with pytest.raises(RepoError, match="git was not found"):
+        open_repo(box.root, {**box.environ, "PATH": "/nonexistent"})
+
+
+def test_a_configured_work_tree_elsewhere_is_refused(box, tmp_path):
+    """A hostile config must not point relay at other files."""
+    (tmp_path / "victim").mkdir()
+    box.git("config", "core.worktree", tmp_path / "victim")
+    with pytest.raises(RepoError):
+        box.open()
+
+
+def test_inherited_git_variables_change_nothing(box, new_box):
+    other = new_box()
+    other.write("theirs.txt")
+    hostile = {
+        "GIT_DIR": str(other.root / ".git"),
+        "GIT_WORK_TREE": str(other.root),
+        "GIT_INDEX_FILE": str(other.root / ".git/index"),
+        "GIT_OBJECT_DIRECTORY": "/nonexistent",
+        "GIT_CONFIG_PARAMETERS": "'core.bare=true'",
+        "GIT_NAMESPACE": "x",
+        "GIT_LITERAL_PATHSPECS": "0",
+    }
+    repo = open_repo(box.root, {**box.environ, **hostile})
+    assert repo.root == box.root
+    assert read_status(repo).entries == ()
+
+
+def test_a_git_planted_in_the_repository_is_not_run(box, tmp_path):
+    """A virtual environment inside the repository is on PATH and can be written by a session."""
+    planted = box.write(".venv/bin/git", f'#!/bin/sh\ntouch {tmp_path}/ran\nexec /usr/bin/git "$@"\n')
+    planted.chmod(0o755)
+    (tmp_path / "alias").symlink_to(box.root / ".venv/bin")
+    path = f"{box.root}/.venv/bin:.:{tmp_path}/alias:{os.environ['PATH']}"
+    repo = open_repo(box.root / "src", {**box.environ, "PATH": path})
+    assert read_status(repo).untracked == (".venv/bin/git",)
+    assert not (tmp_path / "ran").exists()
+    assert str(box.root) not in repo.git.env["PATH"]
+
+
+def test_secrets_do_not_reach_git(box):
+    repo = open_repo(box.root, {**box.environ, "ANTHROPIC_API_KEY": "sk-ant-x", "LD_PRELOAD": "/x.so"})
+    assert {"ANTHROPIC_API_KEY", "LD_PRELOAD"}.isdisjoint(repo.git.env)
+
+
+def test_a_too_old_git_is_refused(box, tmp_path):
+    fake = tmp_path / "bin/git"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "git version 2.25.1"\n')
+    fake.chmod(0o755)
+    with pytest.raises(RepoError, match=r"git 2\.25 is too old"):
+        open_repo(box.root, {**box.environ, "PATH": str(fake.parent)})
+
+
+def test_another_users_repository_is_git_s_decision(box):
+    if os.getuid() != 0 or not shutil.which("git"):
+        pytest.skip("only root can give a directory away")
+    os.chown(box.root, 12345, 12345)
+    os.chown(box.root / ".git", 12345, 12345)
+    with pytest.raises(RepoError, match="trust"):
+        box.open()
+    os.chown(box.root, 0, 0)
+    os.chown(box.root / ".git", 0, 0)

@@ -1,0 +1,255 @@
+"""Snapshots hold the work tree exactly and touch nothing of the user's."""
+
+import os
+
+import pytest
+
+from relay.errors import RepoError
+from relay.repo import snapshot
+from relay.repo.objects import diff_trees, read_blob
+from relay.repo.restore import restore_snapshot
+from relay.repo.snapshot import KnownPaths, find_crowded, take_snapshot, write_snapshot_tree
+from relay.repo.status import ChangeKind
+from relay.repo.trailers import Message
+
+STRANGE = [
+    "with\nnewline",
+    'quo"te',
+    "back\\slash",
+    "-leading",
+    "tab\there",
+    "\udcff\udcfe",
+    "sp ace ",
+    '"quoted"',
+    "cr\r",
+]
+
+
+def snap(repo, **kwargs):
+    return take_snapshot(repo, message=Message(subject="snapshot"), **kwargs)
+
+
+def test_a_clean_tree_is_head_s(box):
+    assert snap(box.open()).tree == box.text("rev-parse", "HEAD^{tree}")
+
+
+def test_everything_that_differs_is_held(box):
+    box.write("src/app.py", b"dirty\r\n\xff")
+    box.write("untracked/deep/file", "new")
+    box.write("staged.txt", "staged")
+    box.git("add", "staged.txt")
+    box.write("staged.txt", "staged, then edited")
+    (box.root / "src/old.py").unlink()
+    (box.root / "link").symlink_to("../outside\n")
+    box.write("tool", "#!").chmod(0o755)
+    box.write("debug.log", "ignored")
+    found = snap(box.open("src"))
+    expected = box.files()
+    del expected["debug.log"]
+    assert box.tree(found.commit) == expected
+    assert (box.modes(found.commit)["link"], box.modes(found.commit)["tool"]) == ("120000", "100755")
+    assert found.skipped == ()
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_names_are_held(box, name):
+    (box.root / name).write_bytes(b"odd")
+    assert box.tree(snap(box.open()).tree)[name] == b"odd"
+
+
+def test_user_s_index_stash_and_files_are_left_alone(box):
+    box.write("src/app.py", "staged\n")
+    box.git("add", "src/app.py")
+    box.git("stash", "-q")
+    box.write("src/app.py", "staged again\n")
+    box.git("add", "src/app.py")
+    box.write("src/app.py", "and edited\n")
+    watched = (box.root / ".git/index").read_bytes(), box.text("for-each-ref"), box.files(), box.text("stash", "list")
+    snap(box.open())
+    now = (box.root / ".git/index").read_bytes(), box.text("for-each-ref"), box.files(), box.text("stash", "list")
+    assert now == watched
+
+
+def test_a_change_in_the_same_instant_as_the_last_add_is_seen(box):
+    """A copy of the index that is newer than the files would hide it: same size, same time, same inode."""
+    for number in range(20):
+        box.write("src/app.py", f"print({number % 10})\n")
+        box.git("add", "src/app.py")
+        file = box.root / "src/app.py"
+        before = file.stat()
+        with file.open("r+b") as handle:
+            handle.write(b"PRINT")
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        index = box.root / ".git/index"
+        os.utime(index, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert box.tree(snap(box.open()).tree)["src/app.py"].startswith(b"PRINT")
+
+
+def test_raw_bytes_are_kept_under_autocrlf(box):
+    box.git("config", "core.autocrlf", "true")
+    box.write("src/app.py", "one\ntwo\r\nthree\n")
+    assert box.tree(snap(box.open()).tree)["src/app.py"] == b"one\ntwo\r\nthree\n"
+
+
+def test_given_bytes_go_into_the_tree_only(box):
+    found = snap(box.open(), replace={"PLAN.md": b"ticked", "sub/PLAN.ledger.yaml": b"claims"})
+    assert (box.tree(found.tree)["PLAN.md"], box.tree(found.tree)["sub/PLAN.ledger.yaml"]) == (b"ticked", b"claims")
+    assert b"- [ ]" in (box.root / "PLAN.md").read_bytes()
+    assert not (box.root / "sub").exists()
+
+
+def test_a_ref_is_made_once(box):
+    repo = box.open()
+    found = snap(repo, ref="refs/relay/x/1", parents=(repo.head(),))
+    assert box.text("rev-parse", "refs/relay/x/1^") == repo.head()
+    box.write("more")
+    with pytest.raises(RepoError, match="exists already"):
+        snap(repo, ref="refs/relay/x/1")
+    assert box.text("rev-parse", "refs/relay/x/1") == found.commit
+
+
+def test_relay_is_the_author(box):
+    assert box.text("log", "-1", "--format=%an <%ae> %cn", snap(box.open()).commit) == "relay <relay@localhost> relay"
+
+
+def test_large_and_odd_files_are_left_out_and_named(box):
+    with box.write("huge.bin", "").open("wb") as file:
+        file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
+    os.mkfifo(box.root / "pipe")
+    (box.root / "nested").mkdir()
+    box.git("init", "-q", cwd=box.root / "nested")
+    box.write("nested/file")
+    found = snap(box.open())
+    # A FIFO is not even listed by git as untracked.
+    assert {s.path: s.reason for s in found.skipped} == {"huge.bin": "10.0 MB", "nested": "a repository of its own"}
+    assert set(box.tree(found.tree)) == {"PLAN.md", "src/app.py", "src/old.py", "run.sh", ".gitignore"}
+
+
+def test_a_pipe_in_a_tracked_file_s_place_does_not_hang(box):
+    (box.root / "src/app.py").unlink()
+    os.mkfifo(box.root / "src/app.py")
+    found = snap(box.open())
+    assert "src/app.py" in {s.path for s in found.skipped} or "src/app.py" not in box.tree(found.tree)
+
+
+def test_nothing_outside_is_read_through_a_planted_link(box, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/app.py").write_text("secret")
+    (box.root / "src/app.py").unlink()
+    (box.root / "src/old.py").unlink()
+    (box.root / "src").rmdir()
+    (box.root / "src").symlink_to(tmp_path / "outside")
+    tree = box.tree(snap(box.open()).tree)
+    assert tree["src"] == os.fsencode(tmp_path / "outside")
+    assert "src/app.py" not in tree
+
+
+def test_a_file_becomes_a_directory_and_back(box):
+    (box.root / "run.sh").unlink()
+    box.write("run.sh/inner", "x")
+    (box.root / "src/app.py").unlink()
+    (box.root / "src/old.py").unlink()
+    (box.root / "src").rmdir()
+    box.write("src", "now a file")
+    tree = box.tree(snap(box.open()).tree)
+    assert (tree["run.sh/inner"], tree["src"]) == (b"x", b"now a file")
+
+
+def test_a_directory_with_too_many_files_is_left_out():
+    paths = [f"modules/p{n}/{m}" for n in range(30) for m in range(4)] + ["modules/x", "src/new.py", "top"]
+    assert find_crowded(paths, limit=100) == {"modules": 121}
+    deep = [f"data/a/{n}" for n in range(101)] + [f"data/b/{n}" for n in range(99)]
+    assert find_crowded(deep, limit=100) == {"data/a": 101}
+    assert find_crowded([str(n) for n in range(101)], limit=100) == {".": 101}
+    assert find_crowded([f"d{n}/f" for n in range(200)], limit=100) == {}
+
+
+def test_known_paths_give_the_tree_of_a_full_scan(box):
+    repo = box.open()
+    box.write("user.txt", "the user's")
+    first = snap(repo, replace={"PLAN.md": b"ticked"})
+    box.write("src/app.py", "edited\n")
+    box.write("new/file", "new")
+    box.write("out.log", "ignored")
+    (box.root / "src/old.py").unlink()
+    known = KnownPaths(paths=("src/app.py", "new/file", "out.log", "src/old.py", "never/was"), previous=first)
+    limited = write_snapshot_tree(repo, known=known)
+    assert limited.tree == write_snapshot_tree(repo).tree
+    box.git("checkout", "-q", "src/old.py", "src/app.py")
+    (box.root / "new/file").unlink()
+    back = write_snapshot_tree(repo)
+    box.write("src/app.py", "edited\n")
+    there = write_snapshot_tree(repo, known=KnownPaths(paths=("src/app.py",), previous=back))
+    box.git("checkout", "-q", "src/app.py")
+    assert write_snapshot_tree(repo, known=KnownPaths(paths=("src/app.py",), previous=there)).tree == back.tree
+
+
+def test_known_paths_are_not_trusted_when_the_private_index_is_another_s(box):
+    repo = box.open()
+    first = snap(repo)
+    box.write("elsewhere.txt", "not among the known")
+    write_snapshot_tree(repo)
+    (repo.relay_dir / "index").write_bytes(b"garbage")
+    found = write_snapshot_tree(repo, known=KnownPaths(paths=("src/app.py",), previous=first))
+    assert "elsewhere.txt" in box.tree(found.tree)
+
+
+def test_differences_name_what_happened(box):
+    repo = box.open()
+    before = snap(repo)
+    box.write("src/app.py", "edited\n")
+    box.write("é\n", "new")
+    (box.root / "src/old.py").unlink()
+    (box.root / "run.sh").unlink()
+    (box.root / "run.sh").symlink_to("PLAN.md")
+    changes = {c.path: (c.kind, c.old_mode, c.mode) for c in diff_trees(repo, before.tree, snap(repo).tree)}
+    assert changes == {
+        "run.sh": (ChangeKind.TYPE_CHANGED, "100755", "120000"),
+        "src/app.py": (ChangeKind.MODIFIED, "100644", "100644"),
+        "src/old.py": (ChangeKind.DELETED, "100644", "000000"),
+        "é\n": (ChangeKind.ADDED, "000000", "100644"),
+    }
+
+
+def test_a_blob_is_read_by_path(box):
+    repo = box.open()
+    assert read_blob(repo, "HEAD", "src/app.py") == b"print(1)\n"
+    assert read_blob(repo, "HEAD", "src") is None
+    assert read_blob(repo, "HEAD", "*") is None
+
+
+@pytest.mark.parametrize("autocrlf", ["false", "true"])
+def test_restoring_brings_back_every_byte(box, autocrlf):
+    box.git("config", "core.autocrlf", autocrlf)
+    box.git("rm", "-q", "--cached", "-r", ".")
+    box.git("reset", "-q", "--hard")
+    repo = box.open()
+    box.write("user.txt", "mixed\r\nends\n")
+    box.write("src/old.py", "old, edited\n")
+    wanted, files = snap(repo), box.files()
+    box.write("src/app.py", "")
+    box.write("src/old.py", "")
+    (box.root / "user.txt").unlink()
+    (box.root / "run.sh").unlink()
+    (box.root / "run.sh").symlink_to("/etc/passwd")
+    box.write("new/deep/file", "x")
+    found = snap(repo)
+    restored = restore_snapshot(repo, found=found, wanted=wanted, head=repo.head())
+    assert set(restored) == {"src/app.py", "src/old.py", "user.txt", "run.sh", "new/deep/file"}
+    assert box.files() == files
+    assert not (box.root / "new").exists()
+    assert (box.root / "run.sh").stat().st_mode & 0o111
+
+
+def test_restoring_does_not_write_through_links(box, tmp_path):
+    repo = box.open()
+    box.write("src/app.py", "mine\n")
+    wanted = snap(repo)
+    (tmp_path / "outside").mkdir()
+    for name in ("app.py", "old.py"):
+        (box.root / "src" / name).unlink()
+    (box.root / "src").rmdir()
+    (box.root / "src").symlink_to(tmp_path / "outside")
+    restore_snapshot(repo, found=snap(repo), wanted=wanted, head=repo.head())
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert (box.root / "src/app.py").read_bytes() == b"mine\n"

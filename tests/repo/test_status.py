@@ -1,0 +1,89 @@
+"""How the work tree differs from HEAD."""
+
+import os
+
+import pytest
+
+from relay.repo.status import read_status
+
+STRANGE = [
+    "with\nnewline",
+    'quo"te',
+    "back\\slash",
+    "-leading",
+    "tab\there",
+    "\udcff\udcfe",
+    "sp ace ",
+    "ünï",
+    ":(glob)*",
+    "cr\r",
+]
+
+
+def test_a_clean_tree_is_empty(box):
+    status = read_status(box.open())
+    assert (status.entries, status.nested) == ((), ())
+
+
+def test_each_kind_of_change_is_seen(box):
+    box.write("src/app.py", "print(2)\n")
+    box.write("new.txt")
+    box.write("staged.txt")
+    (box.root / "src/old.py").unlink()
+    box.git("add", "staged.txt")
+    box.write("x.log")
+    status = read_status(box.open("src"))
+    assert set(status.changed) == {"src/app.py", "src/old.py", "staged.txt"}
+    assert status.staged == ("staged.txt",)
+    assert status.untracked == ("new.txt",)
+
+
+def test_a_rename_is_a_deletion_and_an_addition(box):
+    box.git("mv", "src/old.py", "src/renamed.py")
+    assert set(read_status(box.open()).changed) == {"src/old.py", "src/renamed.py"}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_names_arrive_whole(box, name):
+    (box.root / os.fsencode(name).decode(errors="surrogateescape")).write_bytes(b"x")
+    assert read_status(box.open()).untracked == (name,)
+    assert read_status(box.open(), (name,)).untracked == (name,)
+
+
+def test_unmerged_files_are_named(box):
+    box.git("switch", "-qc", "side")
+    box.write("src/app.py", "side\n")
+    box.commit()
+    box.git("switch", "-q", "main")
+    box.write("src/app.py", "main\n")
+    box.commit()
+    box.git("merge", "side", check=False)
+    assert read_status(box.open()).unmerged == ("src/app.py",)
+
+
+def test_a_moved_submodule_is_reported_and_a_dirty_one_is_not(box, new_box):
+    inner = new_box()
+    inner.write("lib.c")
+    inner.commit()
+    box.git("submodule", "add", "-q", inner.root, "lib")
+    box.commit()
+    box.write("lib/lib.c", "dirty\n")
+    assert read_status(box.open()).entries == ()
+    box.git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qam", "in", cwd=box.root / "lib")
+    assert read_status(box.open()).submodules == ("lib",)
+
+
+def test_nested_repositories_are_named_and_not_entered(box):
+    (box.root / "nested").mkdir()
+    box.git("init", "-q", cwd=box.root / "nested")
+    box.write("nested/file")
+    status = read_status(box.open())
+    assert (status.nested, status.untracked) == (("nested",), ())
+
+
+def test_reading_does_not_write_the_index(box):
+    index = box.root / ".git/index"
+    os.utime(box.root / "src/app.py")
+    before = (index.read_bytes(), index.stat().st_mtime_ns)
+    read_status(box.open())
+    assert (index.read_bytes(), index.stat().st_mtime_ns) == before

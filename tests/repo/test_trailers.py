@@ -1,0 +1,117 @@
+"""Commit text: what relay writes is read back, whatever is in it."""
+
+import string
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from relay.repo.names import parse_path, render_path, render_ref_part
+from relay.repo.objects import write_commit
+from relay.repo.trailers import (
+    Message,
+    make_line,
+    parse_cost,
+    parse_usage,
+    read_text,
+    read_trailers,
+    render_cost,
+    render_usage,
+)
+from relay.session import Usage
+
+KEYS = st.sampled_from(["Relay-Plan", "Relay-Phase", "Relay-Items", "Relay-Gate", "X-Other"])
+COUNTS = st.integers(min_value=0, max_value=10**12)
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@SLOW
+@given(
+    subject=st.text(max_size=60),
+    body=st.text(max_size=200),
+    trailers=st.lists(st.tuples(KEYS, st.text(max_size=80)), min_size=1, max_size=6),
+)
+@example(subject="s", body="Relay-Plan: forged\nRelay-Status: done", trailers=[("Relay-Plan", "a\nRelay-Gate: pass")])
+@example(
+    subject="# x", body="---\n#c\n\nSigned-off-by: x <x@x>", trailers=[("Relay-Plan", "\n folded"), ("X-Other", "# y")]
+)
+@example(subject="", body="\n\n\n", trailers=[("Relay-Phase", "a\0b\x85c\u2028d")])
+def test_trailers_come_back_as_one_line_each(box, subject, body, trailers):
+    repo = box.open()
+    message = Message(subject=subject, body=body, trailers=tuple(trailers))
+    commit = write_commit(repo, repo.empty_tree, (), message)
+    expected = tuple((key, make_line(value)) for key, value in trailers if make_line(value))
+    assert read_trailers(repo.git, commit) == expected
+
+
+@SLOW
+@given(body=st.text(alphabet=string.printable, max_size=300))
+def test_a_body_comes_back_without_the_trailers(box, body):
+    repo = box.open()
+    commit = write_commit(repo, repo.empty_tree, (), Message(subject="s", body=body, trailers=(("Relay-Phase", "1"),)))
+    found = read_text(repo.git, commit).message
+    lines = [line for line in found.body.split("\n") if line.strip()]
+    clean = "".join(c if c == "\n" or c == "\t" or c.isprintable() else " " for c in body.replace("\r\n", "\n"))
+    assert lines == [line for line in clean.split("\n") if line.strip()] or found.body.strip() == clean.strip()
+    assert found.subject == "s"
+
+
+def test_the_repository_s_taste_in_trailers_does_not_matter(box):
+    """With these settings a plain git reads no trailer at all."""
+    for key, value in (("core.commentChar", "R"), ("trailer.separators", "="), ("i18n.commitEncoding", "latin1")):
+        box.git("config", key, value)
+    repo = box.open()
+    commit = write_commit(repo, repo.empty_tree, (), Message(subject="ü", trailers=(("Relay-Plan", "ü"),)))
+    text = read_text(repo.git, commit)
+    assert (text.get("Relay-Plan"), text.message.subject) == ("ü", "ü")
+
+
+@given(st.builds(Usage, input_tokens=COUNTS, cache_read_tokens=COUNTS, cache_write_5m_tokens=COUNTS,
+                 cache_write_1h_tokens=COUNTS, output_tokens=COUNTS, thinking_tokens=COUNTS))  # fmt: skip
+def test_usage_comes_back(usage):
+    assert parse_usage(render_usage(usage)) == usage
+
+
+def test_usage_reads_as_a_person_expects():
+    usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_5m_tokens=4)
+    assert render_usage(usage) == "input=1 output=2 cache_read=3 cache_write=4"
+    assert (
+        render_usage(Usage(cache_write_1h_tokens=5)) == "input=0 output=0 cache_read=0 cache_write=5 cache_write_1h=5"
+    )
+
+
+def test_unknown_usage_and_cost_stay_unknown():
+    assert parse_usage(render_usage(None)) is None
+    assert parse_usage("") is None
+    assert parse_cost(render_cost(None)) is None
+    assert [render_cost(value) for value in (float("nan"), float("inf"), -1.0)] == ["unknown"] * 3
+    assert parse_cost("0 EUR") is None
+
+
+@given(st.integers(min_value=0, max_value=10**12))
+def test_cost_comes_back_to_a_millionth(micros):
+    assert round(parse_cost(render_cost(micros / 1e6)) * 1e6) == micros
+
+
+def test_cost_has_two_decimals_at_least():
+    assert [render_cost(value) for value in (0.0, 0.42, 1.5, 0.001234)] == [
+        "0.00 USD", "0.42 USD", "1.50 USD", "0.001234 USD",
+    ]  # fmt: skip
+
+
+@given(st.binary(min_size=1, max_size=40).filter(lambda b: b"\0" not in b))
+@example(b'"')
+@example(b'"a"')
+@example(b"\\101")
+@example(b" a ")
+def test_a_path_of_any_bytes_fits_in_a_trailer(raw):
+    path = raw.decode(errors="surrogateescape")
+    line = render_path(path)
+    assert line.isprintable()
+    assert make_line(line) == line
+    assert parse_path(line) == path
+
+
+@given(st.text(alphabet="a/%2F", min_size=1), st.text(alphabet="a/%2F", min_size=1))
+def test_branch_names_stay_apart_in_refs(one, other):
+    assert "/" not in render_ref_part(one)
+    assert (render_ref_part(one) == render_ref_part(other)) == (one == other)
