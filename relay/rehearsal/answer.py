@@ -266,7 +266,7 @@ def _build_thinking(show: Performance, part: Think, bound: str) -> AnswerBlock:
     shown = config.get("display") or ("summarized" if "enabled" in show.card.thinking else "omitted")
     text = _number(part.text, show)
     tokens = part.tokens if part.tokens is not None else count_text(text)
-    text = text if shown == "summarized" or config.get("type") == "between_tools" else ""
+    text = text if shown != "omitted" or config.get("type") == "between_tools" else ""
     signature = Signature(model=show.card.id, prefix=bound, tokens=tokens, text=digest_text(text))
     body = {"type": "thinking", "thinking": text, "signature": signature.encode()}
     return AnswerBlock(body=body, tokens=tokens)

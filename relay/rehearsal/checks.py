@@ -53,6 +53,7 @@ def check_request(
         counting: Whether ``max_tokens`` is absent by right.
     """
     checks: tuple[Callable[[], ApiError | None], ...] = (
+        lambda: _check_shapes(body),
         lambda: None if counting else _check_limit(body, card),
         lambda: None if version < "2026" else _check_sampling(body),
         lambda: _check_tools(body, card),
@@ -73,7 +74,7 @@ def check_signatures(
         of another model is dropped without an error.
     """
     config = body.get("thinking") or {}
-    drops = (config.get("block_binding") or {}).get("prefix_mismatch_behavior") == "drop_block"
+    drops = _read_binding(config).get("prefix_mismatch_behavior") == "drop_block"
     dropped: list[Mapping[str, str]] = []
     for block in blocks:
         if block.body.get("type") != "thinking" or not block.where.startswith("messages"):
@@ -93,8 +94,25 @@ def check_signatures(
     return None, tuple(dropped)
 
 
+def _read_binding(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    binding = config.get("block_binding")
+    return binding if isinstance(binding, Mapping) else {}
+
+
 def _drop(where: str, reason: str) -> Mapping[str, str]:
     return {"type": "thinking_dropped", "path": where, "reason": reason}
+
+
+def _check_shapes(body: Body) -> ApiError | None:
+    """Check that the fields which later checks look into have their kind of value."""
+    for name in ("thinking", "output_config", "tool_choice", "cache_control", "metadata"):
+        if body.get(name) is not None and not isinstance(body[name], Mapping):
+            return refuse(f"{name}: Input should be an object")
+    if body.get("tools") is not None and not isinstance(body["tools"], list):
+        return refuse("tools: Input should be a valid list")
+    if body.get("system") is not None and not isinstance(body["system"], str | list):
+        return refuse("system: Input should be a string or a list")
+    return None
 
 
 def _check_limit(body: Body, card: ModelCard) -> ApiError | None:

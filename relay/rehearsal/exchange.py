@@ -82,16 +82,18 @@ class Exchange:
                 await self._refuse(ApiError(status=404, message=f"Not found: {method} {path}"))
 
     async def _read_body(self) -> ApiError | None:
-        raw = bytearray()
+        raw, size = bytearray(), 0
         while True:
             message = await self.connection.receive()
             if message["type"] == "http.disconnect":
                 raise ConnectionEnded
-            raw += message.get("body", b"")
-            if len(raw) > MAX_BODY_BYTES:
-                return ApiError(status=413, message="Request exceeds the maximum size")
+            size += len(message.get("body", b""))
+            if size <= MAX_BODY_BYTES:
+                raw += message.get("body", b"")
             if not message.get("more_body"):
                 break
+        if size > MAX_BODY_BYTES:
+            return ApiError(status=413, message="Request exceeds the maximum size")
         try:
             self.request.body = json.loads(raw) if raw else None
         except (ValueError, RecursionError):
@@ -100,7 +102,8 @@ class Exchange:
 
     def _check_credentials(self) -> ApiError | None:
         headers = self.request.headers
-        bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        bearer = scheme.lower() == "bearer" and token.strip()
         if not (bearer or headers.get("x-api-key", "").strip()):
             return ApiError(status=401, message="x-api-key header is required")
         return check_version(headers.get("anthropic-version"))
@@ -123,10 +126,9 @@ class Exchange:
             await self._refuse(refuse(f"rehearsal: {cue.words}"))
             return
         self.cue, self.fault = cue, cue.fault
-        prompt = self.state.pad(read, body, cue)
-        problem = prompt if isinstance(prompt, ApiError) else _check_window(prompt)
-        if problem is not None or isinstance(prompt, ApiError):
-            await self._refuse(problem or refuse("unreadable"))
+        prompt = _fit_window(self.state.pad(read, body, cue))
+        if isinstance(prompt, ApiError):
+            await self._refuse(prompt)
             return
         await self._perform(prompt, cue)
 
@@ -143,10 +145,7 @@ class Exchange:
         version = self.request.headers["anthropic-version"]
         paused = self.state.stage.has_paused(body)
         problem = check_request(body, card, version=version, paused=paused, counting=counting)
-        prompt = problem or self.state.read_prompt(body, card)
-        if isinstance(prompt, ApiError):
-            return prompt
-        return _check_window(prompt) or prompt
+        return problem or _fit_window(self.state.read_prompt(body, card))
 
     async def _perform(self, prompt: Prompt, cue: Cue) -> None:
         fault, body = cue.fault, self.request.body
@@ -211,7 +210,9 @@ class Exchange:
 
     async def _answer_endpoint(self, name: str, answer: Callable[[], Mapping[str, Any] | ApiError]) -> None:
         self.fault = self.state.find_endpoint_fault(name)
-        if self.fault is not None:
+        if self.fault is not None and self.fault.kind is FaultKind.STALL:
+            await self.connection.wait(self.fault.options.get("seconds"))
+        elif self.fault is not None:
             await self._play_before(self.fault, 0, 0)
             return
         result = answer()
@@ -239,8 +240,6 @@ class Exchange:
         if fault.kind is FaultKind.DROP:
             self._record(0)
             await self.connection.end(fault.options.get("how", "rst"))
-        if fault.kind is FaultKind.STALL:
-            await self.connection.wait(fault.options.get("seconds"))
         error = render_fault_error(fault, prompt_tokens=tokens, window_tokens=window)
         form = fault.options.get("body", "json")
         if form == "json":
@@ -281,7 +280,7 @@ class Exchange:
                 path=request.path,
                 query=request.query,
                 headers=headers,
-                body=request.body,
+                body=request.body if self.state.keeps_bodies else None,
                 status=status,
                 usage=usage,
                 stop_reason=stop_reason,
@@ -292,6 +291,7 @@ class Exchange:
         )
 
 
-def _check_window(prompt: Prompt) -> ApiError | None:
-    tokens, window = prompt.tokens, prompt.card.window_tokens
-    return refuse(f"prompt is too long: {tokens} tokens > {window} maximum") if tokens > window else None
+def _fit_window(prompt: Prompt | ApiError) -> Prompt | ApiError:
+    if isinstance(prompt, ApiError) or prompt.tokens <= prompt.card.window_tokens:
+        return prompt
+    return refuse(f"prompt is too long: {prompt.tokens} tokens > {prompt.card.window_tokens} maximum")

@@ -149,10 +149,17 @@ def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
     if name == "before_headers":
         return reader.flag(node, name)
     if name == "retry_after":
-        return str(reader.value(node))
+        return _parse_header(reader, node)
     if name == "headers":
-        return {key.lower(): str(reader.value(value)) for key, value in reader.mapping(node, name).items()}
+        return {key.lower(): _parse_header(reader, value) for key, value in reader.mapping(node, name).items()}
     return reader.text(node, name)
+
+
+def _parse_header(reader: NodeReader, node: yaml.Node) -> str:
+    value = str(reader.value(node))
+    if not value.isprintable() or not value.isascii():
+        raise reader.error(node, f"a header value is printable ASCII, found {value!r}")
+    return value
 
 
 def render_fault_error(fault: Fault, *, prompt_tokens: int, window_tokens: int) -> ApiError:

@@ -88,7 +88,7 @@ import yaml
 from relay.errors import ConfigError
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
 from relay.rehearsal.conditions import Conditions, parse_conditions
-from relay.rehearsal.faults import FaultKind, parse_faults
+from relay.rehearsal.faults import BEFORE, FaultKind, parse_faults
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, get_line, pick
 from relay.rehearsal.turns import (
     Call,
@@ -203,7 +203,10 @@ def _parse_endpoint_faults(reader: NodeReader, node: yaml.Node) -> tuple[Endpoin
         if len(fields) < 2:  # noqa: PLR2004  # both keys
             raise reader.error(item, "an entry of faults has the keys on and fault")
         on = reader.choice(fields["on"], "on", ("models", "count_tokens"))
-        found += [EndpointFault(on=on, fault=fault) for fault in parse_faults(reader, fields["fault"])]
+        faults = parse_faults(reader, fields["fault"])
+        if any(fault.kind not in {*BEFORE, FaultKind.STALL} for fault in faults):
+            raise reader.error(fields["fault"], f"on {on}, a fault is one of: {', '.join(sorted(BEFORE))}, stall")
+        found += [EndpointFault(on=on, fault=fault) for fault in faults]
     return tuple(found)
 
 

@@ -41,7 +41,12 @@ class Rehearsal:
 
 @contextlib.contextmanager
 def serve(
-    script: Script, *, host: str = "127.0.0.1", port: int = 0, clock: Callable[[], float] = time.monotonic
+    script: Script,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    keeps_bodies: bool = True,
 ) -> Iterator[Rehearsal]:
     """Serve a script until the block ends.
 
@@ -50,9 +55,11 @@ def serve(
         host: Address to listen on; stay on loopback, anybody who can connect may play.
         port: 0 takes a free one.
         clock: Seconds for the lifetime of prompt cache entries.
+        keeps_bodies: Whether `Rehearsal.requests` holds the bodies of requests.
 
     Raises:
         ConfigError: The address cannot be listened on.
+        RuntimeError: The server's thread died; its traceback is on stderr.
     """
     from relay.rehearsal.transport import build_server
 
@@ -61,13 +68,14 @@ def serve(
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
-    state = State(script, clock)
+    state = State(script, clock, keeps_bodies=keeps_bodies)
     server = build_server(App(state=state))
     thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)
     thread.start()
     shown = f"[{host}]" if family == socket.AF_INET6 else host
     try:
-        server.ready.wait(_START_S)
+        if not server.ready.wait(_START_S):
+            raise RuntimeError("the rehearsal server did not start")
         yield Rehearsal(base_url=f"http://{shown}:{listener.getsockname()[1]}", state=state)
     finally:
         server.stop()
@@ -86,6 +94,7 @@ def run_forever(
         port: 0 takes a free one.
         announce: Called once with the running server, to show its address.
     """
-    with serve(script, host=host, port=port) as rehearsal, contextlib.suppress(KeyboardInterrupt):
+    running = serve(script, host=host, port=port, keeps_bodies=False)
+    with running as rehearsal, contextlib.suppress(KeyboardInterrupt):
         announce(rehearsal)
         threading.Event().wait()

@@ -26,11 +26,11 @@ class Recorded:
     headers: Mapping[str, str]
     """Lower-case names; credentials are replaced by ``***``."""
     body: Any
-    """Parsed JSON; None when there was none or it did not parse."""
+    """Parsed JSON; None when there was none, it did not parse, or bodies are not kept."""
     status: int
     """0 when the connection was dropped before a response."""
     usage: Mapping[str, Any] | None = None
-    """The usage object of the reply, as it would be reported in full; None when there was none."""
+    """The usage object of the finished reply, as it was reported; None when there was none."""
     stop_reason: str = ""
     session: str = ""
     """Name of the session that answered; empty for none."""
@@ -65,10 +65,12 @@ class State:
     Args:
         script: What is played.
         clock: Seconds; the prompt cache ages by it.
+        keeps_bodies: Whether the record holds request bodies; a server that runs for days should not.
     """
 
-    def __init__(self, script: Script, clock: Callable[[], float]) -> None:
+    def __init__(self, script: Script, clock: Callable[[], float], *, keeps_bodies: bool = True) -> None:
         self.script = script
+        self.keeps_bodies = keeps_bodies
         self.stage = Stage(script=script)
         self.requests: list[Recorded] = []
         self.errors: list[str] = []

@@ -6,6 +6,7 @@ in mid-stream need; hypercorn hides the transport behind task groups.
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -16,6 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from relay.rehearsal.app import App
 from relay.rehearsal.delivery import TRANSPORT
 
+_PATIENCE_S = 0.5
+"""How long a client that does not read may hold up the shutdown."""
 _DATE_S = 1.0
 """How often uvicorn renews its Date header."""
 
@@ -49,6 +52,15 @@ class RehearsalServer(uvicorn.Server):
                 await asyncio.wait_for(stopping.wait(), _DATE_S)
             except TimeoutError:
                 continue
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let what is being sent end for a moment, then take the connections away."""
+        asyncio.get_running_loop().call_later(_PATIENCE_S, self._abort)
+        await super().shutdown(sockets)
+
+    def _abort(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     def stop(self) -> None:
         """Stop from another thread: stalls end, connections are closed."""
