@@ -221,9 +221,7 @@ def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  
             "must also hold a tool result and an answer"
         )
     if soft > asked:
-        words.append(
-            f"the reset line is {soft:,} instead of {asked:,} tokens, the lowest that leaves room for work"
-        )
+        words.append(f"the reset line is {soft:,} instead of {asked:,} tokens, the lowest that leaves room for work")
     if cramped:
         words.append("one large tool result can pass both lines at once")
     return "; ".join(words)

@@ -74,12 +74,8 @@ PRICES: tuple[Price, ...] = (
     _price("fable-5-2", date(2026, 11, 9), 8, 40, 10, 16, 0.20, source="third party; 1 h write inferred"),
     _price("fable-5-1", _API, 10, 50, 12.5, 20, 0.25),
     _price("opus-5-5", _API, 4, 20, 5, 8, 0.20, source="platform.claude.com models/opus-5-5"),
-    _price(
-        "sonnet-5-5", date(2026, 10, 7), 2, 10, 2.5, 4, 0.10, source="platform.claude.com models/sonnet-5-5"
-    ),
-    _price(
-        "sonnet-5-5", date(2026, 8, 22), 2, 10, 2.5, 4, 0.20, source="platform.claude.com models/sonnet-5-5"
-    ),
+    _price("sonnet-5-5", date(2026, 10, 7), 2, 10, 2.5, 4, 0.10, source="platform.claude.com models/sonnet-5-5"),
+    _price("sonnet-5-5", date(2026, 8, 22), 2, 10, 2.5, 4, 0.20, source="platform.claude.com models/sonnet-5-5"),
     Price(
         model="claude-haiku-5-5",
         effective=_API,
@@ -212,9 +208,7 @@ class Budget:
         """
         if self.token_cap is not None:
             if self.tokens is None:
-                return (
-                    f"how many tokens were used is unknown, so the cap of {self.token_cap:,} cannot be kept"
-                )
+                return f"how many tokens were used is unknown, so the cap of {self.token_cap:,} cannot be kept"
             if self.tokens + worst_tokens > self.token_cap:
                 return (
                     f"the next request may use {worst_tokens:,} tokens; {self.tokens:,} of the cap of "
@@ -224,9 +218,7 @@ class Budget:
             "phase", self.phase_cap_usd, self.phase_usd, worst_usd
         )
 
-    def _check_usd(
-        self, what: str, cap: float | None, spent: float | None, worst: float | None
-    ) -> str | None:
+    def _check_usd(self, what: str, cap: float | None, spent: float | None, worst: float | None) -> str | None:
         """Check one money cap; unknown money is let through only where a token cap bounds it."""
         if cap is None:
             return None
@@ -240,8 +232,7 @@ class Budget:
             )
         if spent + worst > cap:
             return (
-                f"the next request may cost {worst:.2f} USD; {spent:.2f} of the {what}'s cap of "
-                f"{cap:.2f} USD are spent"
+                f"the next request may cost {worst:.2f} USD; {spent:.2f} of the {what}'s cap of {cap:.2f} USD are spent"
             )
         return None
 
@@ -269,9 +260,7 @@ class ModelLimits:
     """What of this is not from the provider's own documentation."""
 
 
-def _limits(
-    min_cacheable: int, *, system: bool = False, effort: str | None = None, third: str = ""
-) -> ModelLimits:
+def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = None, third: str = "") -> ModelLimits:
     """Make a row for a model with a window of a million tokens."""
     return ModelLimits(
         window_tokens=1_000_000,
