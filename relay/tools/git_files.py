@@ -49,7 +49,7 @@ def run_git(workspace: Workspace, *args: str) -> CommandResult:
 
 def is_ignored(workspace: Workspace, path: str) -> bool:
     """Say whether git ignores a path that is not tracked."""
-    return path != "" and run_git(workspace, "check-ignore", "-q", "--", f":(top,literal){path}").exit_code == 0
+    return path != "" and run_git(workspace, "check-ignore", "-q", "--", f"./{path}").exit_code == 0
 
 
 def render_pathspecs(path: str, glob: str | None) -> tuple[str, ...]:

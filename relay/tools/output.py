@@ -69,8 +69,8 @@ def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int =
 
 
 def _split_lines(data: bytes) -> tuple[bytes, bytes]:
-    at = data.find(b"\n", len(data) // 2) + 1 or len(data)
-    return data[:at], data[at:]
+    at = data.find(b"\n", len(data) // 2)
+    return (data, b"") if at < 0 else (data[:at], data[at + 1 :])
 
 
 def _end_at_line(data: bytes) -> bytes:

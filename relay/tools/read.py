@@ -126,7 +126,7 @@ def _next_line(stream: BinaryIO) -> tuple[bytes, int] | None:
     left_out, part = 0, start
     while part and not part.endswith(b"\n"):
         part = stream.readline(1 << 20)
-        left_out += len(part)
+        left_out += len(part.removesuffix(b"\n"))
     return start, left_out
 
 

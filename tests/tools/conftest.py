@@ -1,0 +1,147 @@
+"""A real repository, a real sandbox, real tools."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.plan.model import Item, Phase, Plan
+from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.run import Sandbox, open_sandbox
+from relay.session import ToolCall, ToolResult
+from relay.tools.notes import LegNotes
+from relay.tools.toolbox import Toolbox, build_planner_tools, build_runner_tools
+from relay.tools.workspace import Workspace
+
+LIMITS = Limits(timeout_s=20.0)
+
+
+def git(root: Path, *args: str) -> None:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *args], cwd=root, env=env, check=True, capture_output=True)
+
+
+def _item(item_id: str, *, done: bool = False) -> Item:
+    return Item(id=item_id, text=f"do {item_id}", done=done, line=1, mark=0, depth=0, paths=())
+
+
+def _phase(phase_id: str, items: tuple[Item, ...]) -> Phase:
+    return Phase(
+        id=phase_id, title=f"phase {phase_id}", heading="", line=1, start=0, end=0, items=items, verify=(), after=()
+    )
+
+
+def make_notes() -> LegNotes:
+    """A plan with a finished phase 1, the current phase 2 and a later phase 3."""
+    current = _phase("2", (_item("2.1", done=True), _item("2.2"), _item("2.3")))
+    phases = (_phase("1", (_item("1.1", done=True),)), current, _phase("3", (_item("3.1"),)))
+    return LegNotes(plan=Plan(text="", title="", preamble="", phases=phases), phase=current)
+
+
+@dataclass
+class Bench:
+    """A repository with the tools of a session on it."""
+
+    root: Path
+    outside: Path
+    workspace: Workspace
+    notes: LegNotes
+    tools: Toolbox
+    calls: int = field(default=0)
+
+    def change(self, **changes: Any) -> "Bench":
+        """The same repository with another workspace."""
+        workspace = replace(self.workspace, **changes)
+        tools = build_runner_tools(workspace, self.notes)
+        return Bench(self.root, self.outside, workspace, self.notes, tools)
+
+    def plan(self, submit: Callable[[str], str | None], **changes: Any) -> "Bench":
+        """The same repository with a planner's tools."""
+        workspace = replace(self.workspace, **changes)
+        return Bench(self.root, self.outside, workspace, self.notes, build_planner_tools(workspace, submit))
+
+    def git(self, *args: str) -> None:
+        git(self.root, *args)
+
+    def call(self, name: str, **given: Any) -> ToolResult:
+        self.calls += 1
+        return self.tools.run(ToolCall(id=f"call_{self.calls}", name=name, input=given))
+
+    def ok(self, name: str, **given: Any) -> str:
+        result = self.call(name, **given)
+        assert not result.is_error, result.text
+        return result.text
+
+    def refused(self, name: str, **given: Any) -> str:
+        result = self.call(name, **given)
+        assert result.is_error, result.text
+        return result.text
+
+
+def make_repository(base: Path) -> Path:
+    root = base / "repo"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / ".gitignore").write_text("ignored/\n*.log\n")
+    (root / "PLAN.md").write_text("# Plan\n")
+    (root / "AGENTS.md").write_text("# Rules\n")
+    (root / "src").mkdir()
+    (root / "src" / "a.py").write_text("def a():\n    return 1\n")
+    return root
+
+
+@pytest.fixture(scope="session")
+def open_box() -> Iterator[Callable[[Path], Sandbox]]:
+    """Opens sandboxes that are closed at the end."""
+    opened: list[Sandbox] = []
+
+    def open_one(root: Path, level: Level = Level.WORKSPACE_WRITE) -> Sandbox:
+        policy = Policy(root=root, git_dirs=(root / ".git",), protected=(root / "PLAN.md",), env=dict(os.environ))
+        opened.append(open_sandbox(policy, level))
+        return opened[-1]
+
+    yield open_one
+    for sandbox in opened:
+        sandbox.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, open_box: Callable[[Path], Sandbox]) -> Bench:
+    base = tmp_path.resolve()
+    root = make_repository(base)
+    outside = base / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("TOP-SECRET\n")
+    workspace = Workspace(
+        root=root,
+        sandbox=open_box(root),
+        protected=("PLAN.md", "PLAN.ledger.yaml"),
+        outputs_dir=root / ".relay" / "outputs",
+        should_stop=lambda: False,
+        limits=LIMITS,
+    )
+    notes = make_notes()
+    return Bench(root, outside, workspace, notes, build_runner_tools(workspace, notes))
+
+
+@pytest.fixture(scope="session")
+def make_tools(tmp_path_factory, open_box) -> Callable[[Path], Toolbox]:
+    """Tools of a session on any directory; for file tools, which need no sandbox of their own."""
+    sandbox = open_box(tmp_path_factory.mktemp("unused").resolve())
+
+    def make(root: Path) -> Toolbox:
+        workspace = Workspace(
+            root=root,
+            sandbox=sandbox,
+            protected=("PLAN.md", "PLAN.ledger.yaml"),
+            outputs_dir=root / ".relay" / "outputs",
+            should_stop=lambda: False,
+            limits=LIMITS,
+        )
+        return build_runner_tools(workspace, make_notes())
+
+    return make

@@ -1,0 +1,104 @@
+"""What the model says about its work is noted, checked for form, and never believed."""
+
+import pytest
+
+from relay.tools.notes import Amendment, HandOff, Record
+
+
+def test_a_tick_is_a_claim(bench):
+    text = bench.ok("tick", item="2.2", evidence="pytest: 3 passed")
+    assert text == "2.2 is claimed; relay ticks it when the checks pass. Still open: 2.3."
+    assert bench.notes.claims == {"2.2": "pytest: 3 passed"}
+    assert (bench.root / "PLAN.md").read_text() == "# Plan\n"
+
+
+def test_the_last_tick_says_what_comes_next(bench):
+    bench.ok("tick", item="2.2", evidence="e")
+    assert "Nothing is open: stop, and relay runs the checks." in bench.ok("tick", item=" (2.3) ", evidence="e")
+
+
+def test_ticking_again_changes_nothing(bench):
+    bench.ok("tick", item="2.2", evidence="first")
+    assert bench.ok("tick", item="2.2", evidence="second") == "2.2 is already claimed; nothing changed."
+    assert bench.ok("tick", item="2.1", evidence="e") == "2.1 is already ticked; nothing changed."
+    assert bench.notes.claims == {"2.2": "first"}
+
+
+@pytest.mark.parametrize(
+    ("item", "evidence", "words"),
+    [
+        ("9.9", "e", "There is no item '9.9'. Open items of phase 2: 2.2, 2.3."),
+        ("3.1", "e", "3.1 belongs to phase 3, not to yours."),
+        ("1.1", "e", "1.1 belongs to phase 1"),
+        ("2.2", " \n", "evidence must not be empty"),
+        ("2.2", "x" * 5_000, "4,000 are allowed"),
+    ],
+)
+def test_ticks_that_cannot_be_are_refused(bench, item, evidence, words):
+    assert words in bench.refused("tick", item=item, evidence=evidence)
+    assert bench.notes.claims == {}
+
+
+def test_records_keep_sources_that_exist(bench):
+    bench.ok("record", claim="a returns 1", because="read it", sources=["./src/a.py:1-2", "src/a.py", "src/a.py:2"])
+    bench.ok("record", claim="a returns 1", because="read it", sources=["./src/a.py:1-2", "src/a.py", "src/a.py:2"])
+    bench.ok("record", claim="no source", because="asked", sources=[])
+    sources = ("src/a.py:1-2", "src/a.py", "src/a.py:2")
+    assert bench.notes.records == [
+        Record(claim="a returns 1", because="read it", sources=sources),
+        Record(claim="no source", because="asked", sources=()),
+    ]
+
+
+@pytest.mark.parametrize("source", ["none.py", "src/a.py:9-3", "", "../outside/secret.txt", "/etc/passwd:1"])
+def test_sources_that_are_not_there_are_refused(bench, source):
+    bench.refused("record", claim="c", because="b", sources=[source])
+    assert bench.notes.records == []
+
+
+def test_an_amendment_with_boxes_is_new_items(bench):
+    change = "- [ ] first  thing — a.py\n* [ ] second\n1. [ ] third"
+    assert "3 new items for phase 3" in bench.ok("amend", phase="3", change=change, why="missing")
+    items = ("first thing — a.py", "second", "third")
+    assert bench.notes.amendments == [Amendment(phase_id="3", items=items, note="", why="missing")]
+
+
+def test_an_amendment_without_boxes_is_a_note(bench):
+    assert "a note for phase 2" in bench.ok("amend", phase="2", change="Use the\nnew API.", why="old one is gone")
+    assert bench.notes.amendments == [Amendment(phase_id="2", items=(), note="Use the new API.", why="old one is gone")]
+
+
+@pytest.mark.parametrize(
+    ("phase", "change", "words"),
+    [
+        ("1", "x", "Phase 1 is done and cannot change. Open phases: 2, 3."),
+        ("7", "x", "There is no phase '7'."),
+        ("2", "- [x] already done", "begin unticked"),
+        ("2", " ", "change must not be empty"),
+    ],
+)
+def test_amendments_that_cannot_be_are_refused(bench, phase, change, words):
+    assert words in bench.refused("amend", phase=phase, change=change, why="w")
+    assert bench.notes.amendments == []
+
+
+def test_a_hand_off_ends_the_session(bench):
+    result = bench.call("hand_off", next_step="write tests", learned=["a", " "], dead_ends=[])
+    assert result.ends_session
+    assert bench.notes.hand_off == HandOff(next_step="write tests", learned=("a",), dead_ends=())
+
+
+def test_a_block_ends_the_session(bench):
+    result = bench.call("block", reason="no password\x1b[31m")
+    assert result.ends_session
+    assert not result.is_error
+    assert bench.notes.blocked == "no password"
+    assert "must not be empty" in bench.refused("block", reason="")
+
+
+def test_calls_and_failures_are_counted(bench):
+    bench.ok("read", path="src/a.py")
+    bench.refused("read", path="none")
+    bench.refused("bash", command="exit 1")
+    assert bench.notes.counts == {"read": 2, "bash": 1}
+    assert bench.notes.last_errors["read"].startswith("No such file: none.")

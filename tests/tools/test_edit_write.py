@@ -1,0 +1,159 @@
+"""`edit` and `write` change what they were told to and not one byte more."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from relay.session import ToolCall
+
+text_parts = st.text(
+    alphabet=st.sampled_from("abc \t\né\r") | st.characters(codec="utf-8", exclude_characters="\0"), max_size=30
+)
+byte_parts = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b""))
+
+
+def run(tools, name, **given_input):
+    return tools.run(ToolCall(id="1", name=name, input=given_input))
+
+
+@given(before=byte_parts, old=text_parts, new=text_parts, after=byte_parts, crlf=st.booleans(), bom=st.booleans())
+def test_only_the_replaced_bytes_change(make_tools, before, old, new, after, crlf, bom):
+    old, new = old.replace("\r", ""), new.replace("\r", "").removeprefix("\ufeff")
+    assume(old and old != new and not old.startswith("\ufeff"))
+    ending = b"\r\n" if crlf else b"\n"
+    core = b"<<" + old.encode().replace(b"\n", ending) + b">>"
+    head = (b"\xef\xbb\xbf" if bom else b"") + before + ending
+    data = head + core + ending + after
+    assume(data.replace(b"\r\n", b"\n").count(b"<<" + old.encode() + b">>") == 1)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        (root / "f.txt").write_bytes(data)
+        result = run(make_tools(root), "edit", path="f.txt", old=f"<<{old}>>", new=f"[{new}]")
+        assert not result.is_error, result.text
+        got = (root / "f.txt").read_bytes()
+    assert got.startswith(head)
+    assert got.endswith(ending + after)
+    middle = got[len(head) : len(got) - len(ending + after)]
+    assert middle.replace(b"\r\n", b"\n") == b"[" + new.encode() + b"]"
+
+
+@given(content=text_parts)
+def test_what_is_written_is_read_back_byte_for_byte(make_tools, content):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        assert not run(make_tools(root), "write", path="deep/down/f.txt", content=content).is_error
+        assert (root / "deep/down/f.txt").read_bytes() == content.encode()
+        assert [path.name for path in (root / "deep/down").iterdir()] == ["f.txt"]
+
+
+def test_line_feeds_in_new_become_what_the_file_has(bench):
+    (bench.root / "crlf.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
+    bench.ok("edit", path="crlf.txt", old="two\nthree", new="2\n2.5\n3")
+    assert (bench.root / "crlf.txt").read_bytes() == b"\xef\xbb\xbfone\r\n2\r\n2.5\r\n3\r\n"
+    bench.ok("edit", path="crlf.txt", old="one", new="a\nb")
+    assert (bench.root / "crlf.txt").read_bytes().startswith(b"\xef\xbb\xbfa\r\nb\r\n")
+
+
+def test_a_file_with_both_endings_keeps_each(bench):
+    (bench.root / "mixed.txt").write_bytes(b"a\nb\r\nc\nd\r\n")
+    bench.ok("edit", path="mixed.txt", old="b\nc", new="B\nC")
+    assert (bench.root / "mixed.txt").read_bytes() == b"a\nB\r\nC\nd\r\n"
+
+
+def test_bytes_that_are_not_utf8_stay(bench):
+    (bench.root / "latin.txt").write_bytes(b"caf\xe9 one\ncaf\xe9 two\n")
+    bench.ok("edit", path="latin.txt", old="two", new="drei")
+    assert (bench.root / "latin.txt").read_bytes() == b"caf\xe9 one\ncaf\xe9 drei\n"
+
+
+def test_more_than_one_place_is_refused_with_the_lines(bench):
+    (bench.root / "f.txt").write_text("x = 1\ny\nx = 1\nx = 1\n")
+    assert "old occurs 3 times, at lines 1, 3, 4." in bench.refused("edit", path="f.txt", old="x = 1", new="z")
+    (bench.root / "f.txt").write_text("aaa\n")
+    assert "2 times" in bench.refused("edit", path="f.txt", old="aa", new="b")
+    (bench.root / "f.txt").write_text("a" * 100_000)
+    assert "1,000 times or more" in bench.refused("edit", path="f.txt", old="a", new="b")
+
+
+def test_no_place_is_refused_with_the_nearest(bench):
+    (bench.root / "f.py").write_text("def one():\n    return compute(1, 2)\n")
+    assert "Nearest is line 2: return compute(1, 2)" in bench.refused(
+        "edit", path="f.py", old="return compute(1,2)", new=""
+    )
+    words = bench.refused("edit", path="f.py", old="  return compute(1, 2)\n  x", new="")
+    assert "stands at line 2" in words
+    assert "Nothing resembles it" in bench.refused("edit", path="f.py", old="zzzzqqq", new="")
+
+
+def test_hostile_old_is_answered_soon(bench):
+    """Near misses over and over must not cost the square of the file."""
+    (bench.root / "f.txt").write_text("a\n" * 500_000)
+    bench.refused("edit", path="f.txt", old="a\n" * 200_000 + "b", new="")
+
+
+@pytest.mark.parametrize(
+    ("given_input", "words"),
+    [
+        ({"path": "src/a.py", "old": "", "new": "x"}, "use write"),
+        ({"path": "src/a.py", "old": "return", "new": "return"}, "the same"),
+        ({"path": "src/none.py", "old": "a", "new": "x"}, "No such file"),
+        ({"path": "none/none.py", "old": "a", "new": "x"}, "No such file"),
+        ({"path": "binary", "old": "a", "new": "x"}, "binary"),
+        ({"path": "locked", "old": "a", "new": "x"}, "read-only"),
+    ],
+)
+def test_edits_that_make_no_sense_are_refused(bench, given_input, words):
+    (bench.root / "binary").write_bytes(b"a\0b")
+    (bench.root / "locked").write_text("a")
+    (bench.root / "locked").chmod(0o444)
+    assert words in bench.refused("edit", **given_input)
+
+
+def test_mode_is_kept_without_setuid(bench):
+    script = bench.root / "run.sh"
+    script.write_text("echo 1\n")
+    script.chmod(0o4755)
+    bench.ok("edit", path="run.sh", old="1", new="2")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o755
+    bench.ok("write", path="run.sh", content="echo 3\n")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_owner_is_kept(bench):
+    os.chown(bench.root / "src/a.py", 1234, 1235)
+    bench.ok("edit", path="src/a.py", old="1", new="2")
+    status = (bench.root / "src/a.py").stat()
+    assert (status.st_uid, status.st_gid) == (1234, 1235)
+
+
+def test_results_name_the_changed_path_and_notes_keep_it(bench):
+    assert bench.call("edit", path="./src//a.py", old="1", new="2").changed_paths == ("src/a.py",)
+    assert bench.call("write", path="b.txt", content="x").changed_paths == ("b.txt",)
+    assert bench.call("write", path="b.txt", content="x").changed_paths == ()
+    assert bench.call("edit", path="src/a.py", old="nope", new="2").changed_paths == ()
+    assert list(bench.notes.touched_paths) == ["src/a.py", "b.txt"]
+
+
+def test_replacing_an_unread_file_is_said(bench):
+    assert "had not read it" in bench.ok("write", path="src/a.py", content="x\n")
+    assert bench.ok("write", path="src/a.py", content="y\n") == "Replaced 1 lines of src/a.py."
+    (bench.root / "c.txt").write_text("1\n2\n3")
+    bench.ok("read", path="c.txt")
+    assert bench.ok("write", path="c.txt", content="") == "Replaced 3 lines of c.txt."
+
+
+def test_a_full_or_closed_directory_is_a_result_and_leaves_nothing(bench):
+    huge = bench.refused("write", path="big.txt", content="x" * (4 * 1024 * 1024 + 1))
+    assert "more than" in huge
+    (bench.root / "d").mkdir()
+    (bench.root / "d" / "f").write_text("1")
+    (bench.root / "d").chmod(0o555)
+    if os.geteuid() != 0:
+        assert "Permission denied" in bench.refused("write", path="d/f", content="2")
+    assert [path.name for path in (bench.root / "d").iterdir()] == ["f"]

@@ -1,0 +1,125 @@
+"""Long outputs are cut in the middle, counted, and kept in full where the model can read them."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.sandbox.text import render_output
+from relay.tools.output import OUTPUT_CAP_TOKENS, cut_middle, estimate_tokens, sweep_outputs
+
+texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)
+
+
+@given(text=texts, cap=st.integers(60, 120), lost=st.integers(0, 10**9))
+def test_what_is_cut_fits_and_keeps_both_ends(text, cap, lost):
+    cut = cut_middle(text, "full output: x", lost_tokens=lost, cap_tokens=cap)
+    assert estimate_tokens(cut) <= max(cap, estimate_tokens(text) + 45)
+    head, mark, tail = re.split(r"(\n… [\d,]+ tokens cut; full output: x …\n)", cut)[:3]
+    assert mark
+    assert text.startswith(head)
+    assert text.endswith(tail)
+
+
+@given(words=st.lists(st.text(alphabet="abcé€😀 ", min_size=1, max_size=30), min_size=100, max_size=200))
+def test_whole_lines_are_kept_where_there_are_lines(words):
+    text = "\n".join(words)
+    head, _, tail = re.split(r"\n(… [\d,]+ tokens cut; w …)\n", cut_middle(text, "w", cap_tokens=100))
+    assert words[: head.count("\n") + 1] == head.split("\n")
+    assert words[-tail.count("\n") - 1 :] == tail.split("\n")
+
+
+@given(text=st.text(max_size=200), copies=st.integers(1, 400))
+def test_the_cut_never_exceeds_the_cap_for_long_texts(text, copies):
+    long = (text or "x") * copies * 50
+    assert estimate_tokens(cut_middle(long, "w", cap_tokens=200)) <= 200 or estimate_tokens(long) <= 200
+
+
+def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench):
+    text = bench.ok("bash", command="seq 1 100000")
+    assert estimate_tokens(text) <= OUTPUT_CAP_TOKENS
+    assert text.startswith("exit 0\n1\n2\n")
+    assert text.endswith("\n99999\n100000")
+    handle = re.search(r"tokens cut; full output: (\S+) \(use read\)", text)[1]
+    assert handle.startswith(".relay/outputs/")
+    assert bench.ok("read", path=handle, offset=50_000, limit=2).startswith("50000\n50001")
+    assert bench.ok("search", pattern="^77777$", path=handle) == f"{handle}\n77777: 77777"
+    assert len(list(bench.workspace.outputs_dir.iterdir())) == 2
+
+
+def test_more_than_the_raw_buffer_is_in_the_spool(bench):
+    text = bench.ok("bash", command="seq 1 400000")
+    handle = re.search(r"full output: (\S+)", text)[1]
+    assert bench.ok("read", path=handle, offset=200_000, limit=1).startswith("200000")
+    cut = int(re.search(r"… ([\d,]+) tokens cut", text)[1].replace(",", ""))
+    whole = sum(len(str(number)) + 1 for number in range(1, 400_001)) // 4
+    assert abs(cut - (whole - OUTPUT_CAP_TOKENS)) < 300
+
+
+def test_a_short_output_leaves_no_file(bench):
+    bench.ok("bash", command="echo hi")
+    assert [path.name for path in bench.workspace.outputs_dir.iterdir()] == [".gitignore"]
+
+
+def test_outputs_are_ignored_by_git(bench):
+    bench.ok("bash", command="seq 1 100000")
+    status = subprocess.run(["git", "status", "--porcelain", "-uall"], cwd=bench.root, capture_output=True, check=True)
+    assert b".relay" not in status.stdout
+
+
+def test_a_repository_that_ships_the_output_directory_as_a_link_gets_nothing_through_it(bench):
+    (bench.root / ".relay").symlink_to("../outside")
+    text = bench.ok("bash", command="seq 1 100000")
+    assert "could not be kept" in text
+    assert [path.name for path in bench.outside.iterdir()] == ["secret.txt"]
+
+
+def test_same_call_id_in_another_session_does_not_overwrite(bench):
+    bench.ok("bash", command="seq 1 100000")
+    bench.calls = 0
+    bench.ok("bash", command="seq 2 100001")
+    assert len(list(bench.workspace.outputs_dir.glob("*.txt"))) == 2
+
+
+def test_the_sweep_removes_old_outputs_only(tmp_path):
+    for name, age in (("old.txt", 10.0), ("new.txt", 100.0), ("other.md", 10.0)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (age, age))
+    assert sweep_outputs(tmp_path, now=120.0, keep_s=50.0) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.txt", "other.md"]
+    assert sweep_outputs(tmp_path / "none") == 0
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"\x1b[1;31mred\x1b[0m", "red"),
+        (b"\x1b]0;title\x07x\x1b]8;;http://a\x1b\\link", "xlink"),
+        (b"10%\r50%\r100%\ndone\r\n", "100%\ndone\n"),
+        (b"a\x00b\x07c\x08d\x7f", "abcd"),
+        (b"caf\xe9\xff", "caf��"),
+        ("tab\tné\u009b31mx".encode(), "tab\tnéx"),
+        (b"\x1bP1;2|secret\x1b\\y\x1b(B", "y"),
+        (b"cut \x1b[", "cut "),
+    ],
+)
+def test_printed_bytes_become_safe_text(raw, shown):
+    assert render_output(raw) == shown
+
+
+@given(
+    raw=st.binary(max_size=300)
+    | st.lists(st.sampled_from([b"\x1b", b"]", b"[", b"\r", b"\n", b"a", b"\x07"])).map(b"".join)
+)
+def test_no_control_character_survives(raw):
+    assert not [
+        char for char in render_output(raw) if (ord(char) < 32 and char not in "\n\t") or 127 <= ord(char) < 160
+    ]
+
+
+@pytest.mark.parametrize("unit", [b"\x1b]", b"\x1b[", b"\r", b"\x1bP", b"a\r", b"\x1b"])
+def test_hostile_output_is_cleaned_in_linear_time(unit):
+    render_output(unit * 1_000_000)

@@ -1,0 +1,93 @@
+"""`read` shows text as `edit` needs it, in windows."""
+
+import os
+
+import pytest
+
+from relay.tools.output import OUTPUT_CAP_TOKENS, estimate_tokens
+
+
+def test_text_comes_as_it_is_without_numbers(bench):
+    assert bench.ok("read", path="src/a.py") == "def a():\n    return 1"
+    assert "src/a.py" in bench.notes.read_paths
+
+
+def test_carriage_returns_and_byte_order_marks_are_not_shown(bench):
+    (bench.root / "f.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert bench.ok("read", path="f.txt") == "one\ntwo"
+
+
+def test_what_read_shows_can_be_edited(bench):
+    (bench.root / "f.txt").write_bytes(b"\xef\xbb\xbfone\r\n\ttwo\r\nthree")
+    bench.ok("edit", path="f.txt", old=bench.ok("read", path="f.txt"), new="1\n2")
+    assert (bench.root / "f.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2"
+
+
+def test_a_long_file_comes_in_windows_that_tile_it(bench):
+    lines = [f"line {number}" for number in range(1, 5_001)]
+    (bench.root / "f.txt").write_text("\n".join(lines) + "\n")
+    shown, offset, reads = [], 1, 0
+    while offset:
+        text = bench.ok("read", path="f.txt", offset=offset)
+        *body, last = text.split("\n")
+        reads += 1
+        more = last.startswith("[lines ")
+        shown += body if more else [*body, last]
+        offset = int(last.rpartition("offset=")[2].split()[0]) if more else 0
+    assert shown == lines
+    assert reads == 3
+
+
+def test_offset_and_limit(bench):
+    (bench.root / "f.txt").write_text("1\n2\n3\n4\n")
+    assert bench.ok("read", path="f.txt", offset=2, limit=2) == "2\n3\n[lines 2-3. Use offset=4 to continue]"
+    assert bench.ok("read", path="f.txt", offset=3, limit=2) == "3\n4"
+    assert "has 4 lines; offset 9 is past its end" in bench.refused("read", path="f.txt", offset=9)
+
+
+def test_long_lines_are_cut_with_a_mark(bench):
+    (bench.root / "f.txt").write_text("x" * 5_000_000 + "\nend\n")
+    first, second = bench.ok("read", path="f.txt").split("\n")
+    assert first == "x" * 2_000 + "… [+4,998,000 characters]"
+    assert len(first) < 2_100
+    assert second == "end"
+
+
+def test_a_window_never_needs_the_cap(bench):
+    (bench.root / "f.txt").write_text(("é" * 1_500 + "\n") * 3_000)
+    text = bench.ok("read", path="f.txt")
+    assert estimate_tokens(text) <= OUTPUT_CAP_TOKENS
+    assert "Use offset=" in text
+    assert "tokens cut" not in text
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "10 bytes, PNG image"),
+        (b"\x7fELF\0", "ELF program"),
+        (b"\xff\xfeh\0i\0", "UTF-16 text"),
+        (b"a\0b", "unknown kind"),
+    ],
+)
+def test_binary_files_are_said_to_be_binary(bench, data, words):
+    (bench.root / "f").write_bytes(data)
+    assert words in bench.refused("read", path="f")
+
+
+def test_other_encodings_are_said(bench):
+    (bench.root / "f.txt").write_bytes(b"caf\xe9\n")
+    assert bench.ok("read", path="f.txt") == "caf�\n[not all of this is UTF-8: � stands for other bytes]"
+    (bench.root / "g.txt").write_text("a real �\n")
+    assert bench.ok("read", path="g.txt") == "a real �"
+
+
+def test_empty_files_are_said(bench):
+    (bench.root / "f.txt").write_bytes(b"")
+    assert bench.ok("read", path="f.txt") == "(f.txt is empty)"
+
+
+def test_huge_sparse_files_are_refused_at_once(bench):
+    with (bench.root / "f").open("wb") as stream:
+        os.truncate(stream.fileno(), 300 * 1024 * 1024)
+    assert "sed -n" in bench.refused("read", path="f")

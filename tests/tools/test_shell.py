@@ -1,0 +1,76 @@
+"""`bash` runs in the sandbox and says first how it ended."""
+
+import dataclasses
+import time
+
+import pytest
+
+from relay.sandbox.policy import Level
+
+
+def test_the_exit_code_comes_first(bench):
+    assert bench.ok("bash", command="echo hi") == "exit 0\nhi"
+    failed = bench.call("bash", command="echo err >&2; exit 3")
+    assert (failed.text, failed.is_error, failed.changed_paths) == ("exit 3\nerr", True, None)
+    assert bench.ok("bash", command="true") == "exit 0\n(no output)"
+
+
+def test_the_same_command_gives_the_same_text(bench):
+    assert len({bench.ok("bash", command="sleep 0.05; echo x") for _ in range(3)}) == 1
+
+
+def test_it_runs_at_the_root_afresh_without_input(bench):
+    assert bench.ok("bash", command="cd src; X=1; pwd").endswith("/repo/src")
+    assert bench.ok("bash", command="pwd; echo ${X-unset}; cat").endswith("/repo\nunset")
+
+
+def test_protected_files_outside_and_git_are_read_only(bench):
+    for target in ("PLAN.md", ".git/config", "../outside/x", "AGENTS.md"):
+        assert bench.call("bash", command=f"echo EVIL >> {target}").is_error
+    assert (bench.root / "PLAN.md").read_text() == "# Plan\n"
+    assert not (bench.outside / "x").exists()
+    bench.ok("bash", command="echo fine > new.txt")
+    assert (bench.root / "new.txt").read_text() == "fine\n"
+
+
+def test_a_time_limit_kills_and_keeps_what_was_said(bench):
+    begin = time.monotonic()
+    text = bench.refused("bash", command="echo before; sleep 30; echo after", timeout_s=1)
+    assert time.monotonic() - begin < 5
+    assert text == "killed after 1 s (timeout_s); output so far:\nbefore"
+
+
+def test_the_longest_time_is_the_workspace_limit(bench):
+    limits = dataclasses.replace(bench.workspace.limits, timeout_s=0.5)
+    assert bench.change(limits=limits).refused("bash", command="sleep 20", timeout_s=600).startswith("killed after 0 s")
+
+
+def test_a_stop_kills_the_command(bench):
+    asked = []
+
+    def should_stop():
+        asked.append(True)
+        return len(asked) > 3
+
+    other = bench.change(should_stop=should_stop)
+    assert "the run is being stopped" in other.refused("bash", command="sleep 20")
+
+
+@pytest.mark.parametrize("command", ["", "  \n", "a\0b", "x" * 100_001])
+def test_commands_that_cannot_run_are_refused(bench, command):
+    assert "command must be" in bench.refused("bash", command=command)
+
+
+def test_the_planner_can_look_but_not_write(bench, open_box):
+    answers = {"x": "line 3: no phase", "# x": None}
+    planner = bench.plan(answers.__getitem__, sandbox=open_box(bench.root, Level.READ_ONLY))
+    assert planner.ok("read", path="src/a.py").startswith("def a")
+    assert planner.ok("search", pattern="def")
+    assert planner.ok("list")
+    assert planner.call("bash", command="echo x > new.txt").is_error
+    assert not (bench.root / "new.txt").exists()
+    assert "There is no tool 'write'" in planner.refused("write", path="a", content="b")
+    assert planner.refused("submit_plan", markdown="x") == "line 3: no phase"
+    accepted = planner.call("submit_plan", markdown="# x")
+    assert accepted.ends_session
+    assert not accepted.is_error

@@ -1,0 +1,92 @@
+"""The tools as the model sees them, and the check of what it sends."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
+from relay.tools.validate import check_input
+
+BUDGET_TOKENS = 1_250
+
+
+def render(specs) -> str:
+    tools = [{"name": s.name, "description": s.description, "input_schema": s.input_schema} for s in specs]
+    return json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
+
+
+def test_all_tools_of_a_runner_fit_their_token_budget():
+    assert -(-len(render(RUNNER_SPECS).encode()) // 4) <= BUDGET_TOKENS
+
+
+def test_order_and_names_are_fixed_because_the_cache_hangs_on_them():
+    names = "read search list edit write bash tick record amend hand_off block"
+    assert [spec.name for spec in RUNNER_SPECS] == names.split()
+    assert [spec.name for spec in PLANNER_SPECS] == ["read", "search", "list", "bash", "submit_plan"]
+
+
+@pytest.mark.parametrize(
+    "spec", [*RUNNER_SPECS, *PLANNER_SPECS[3:]], ids=lambda spec: f"{spec.name}-{len(spec.description)}"
+)
+def test_schemas_are_closed(spec):
+    assert spec.input_schema["type"] == "object"
+    assert spec.input_schema["additionalProperties"] is False
+    assert set(spec.input_schema["required"]) <= set(spec.input_schema["properties"])
+
+
+def spec_of(name):
+    return next(spec for spec in RUNNER_SPECS if spec.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "given_input", "found"),
+    [
+        ("edit", {"path": "a", "old": "x"}, '"new" is missing'),
+        ("edit", {"path": "a", "old_text": "x", "new": "y"}, '"old_text" is not known'),
+        ("read", {"path": 3}, '"path" must be a string'),
+        ("read", {"path": "a", "offset": "3"}, '"offset" must be an integer'),
+        ("read", {"path": "a", "offset": True}, '"offset" must be an integer'),
+        ("read", {"path": "a", "offset": 0}, '"offset" must be at least 1'),
+        ("record", {"claim": "c", "because": "b", "sources": "a.py"}, '"sources" must be a list of strings'),
+        ("record", {"claim": "c", "because": "b", "sources": ["a", 1]}, '"sources" must be a list of strings'),
+        ("write", {"path": "a", "content": "\ud800"}, "surrogate"),
+        ("hand_off", {"next_step": "n", "learned": ["\udfff"], "dead_ends": []}, "surrogate"),
+        ("tick", {"item": None, "evidence": "e"}, '"item" must be a string'),
+    ],
+)
+def test_wrong_input_is_named_with_what_is_allowed(name, given_input, found):
+    fault = check_input(spec_of(name), given_input)
+    assert fault is not None
+    assert found in fault
+    assert "Allowed:" in fault
+
+
+def test_optional_properties_may_be_left_out():
+    assert check_input(spec_of("list"), {}) is None
+    assert check_input(spec_of("read"), {"path": "a"}) is None
+    assert check_input(spec_of("read"), {"path": "a", "offset": 1, "limit": 2}) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(spec=st.sampled_from(RUNNER_SPECS), value=st.dictionaries(st.text() | st.sampled_from(["path", "item"]), JSON))
+def test_any_json_object_is_answered_in_words_or_accepted(spec, value):
+    fault = check_input(spec, value)
+    assert fault is None or fault.startswith(spec.name)
+
+
+def test_unknown_tools_are_answered_with_the_names(bench):
+    assert "There is no tool 'str_replace'. Tools: read, search," in bench.refused("str_replace", path="a")
+    assert bench.notes.counts["str_replace"] == 1
+
+
+def test_wrong_input_runs_nothing(bench):
+    bench.refused("write", path="x.txt", content="x", mode="w")
+    assert not (bench.root / "x.txt").exists()
+    assert "write" in bench.notes.last_errors
