@@ -155,17 +155,15 @@ def _ask_endpoint(settings: "Settings", environ: Mapping[str, str]) -> Finding:
 
 
 def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping[str, str]) -> Iterator[Finding]:
+    from relay.config import Settings as Defaults
+    from relay.preflight import find_ledger_path, find_protected, make_policy
     from relay.sandbox.install import find_install_command
-    from relay.sandbox.policy import Policy
     from relay.sandbox.probe import probe
 
-    policy = Policy(
-        root=repo.root,
-        git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
-        protected=(repo.root / (settings.plan if settings else "PLAN.md"),),
-        env=dict(environ),
-    )
-    if settings and settings.sandbox == "off":
+    chosen = settings or Defaults()
+    protected = find_protected(chosen.plan, find_ledger_path(chosen.plan))
+    policy = make_policy(repo, chosen, protected, environ)
+    if chosen.sandbox == "off":
         yield Finding(name="sandbox", state=State.WARNING, words="switched off by your settings")
         return
     try:

@@ -101,10 +101,13 @@ def _read_text(place: Place) -> str:
             f"{place.plan_name}: there is no such plan",
             hint='`relay plan "what you want"` writes one; `relay init` puts an example there',
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise PlanError(f"{place.plan_name} is not a regular file")
-        content = file.read(MAX_PLAN_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_PLAN_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_PLAN_BYTES:
         raise PlanError(f"{place.plan_name} is larger than {MAX_PLAN_BYTES:,} bytes")
     try:

@@ -1,11 +1,15 @@
 """Where a plan stands, from git and the work tree alone: what `relay status` shows."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.cli.place import Place
+from relay.cli.place import Place, load_plan
+from relay.errors import RepoError
 from relay.plan.model import Plan
-from relay.resume import ResumePoint, find_resume_point
+from relay.resume import ResumePoint, Row, find_resume_point
 from relay.session import Spent, Usage
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ class PhaseStanding:
     """Commit ids, oldest first."""
     claimed: tuple[str, ...] = ()
     """Items that the open leg claims and no commit has."""
+    is_open: bool = False
+    """Whether it has an open leg."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,36 +45,66 @@ class Standing:
     """One for each phase of the plan, in its order."""
     spent: Spent
     """Of everything, planning included."""
-    point: ResumePoint
+    point: ResumePoint | None
+    """None while another relay is at work here."""
+    running: str = ""
+    """Who is at work here; empty when nobody is."""
 
 
-def read_standing(place: Place, repo: "Repo") -> Standing:
+def gather_standing(place: Place, repo: "Repo") -> Standing:
     """Gather where the plan stands.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    from relay.facts import read_facts
     from relay.repo.history import read_relay_commits
-    from relay.repo.legs import find_boot_id
-    from relay.repo.planning import read_plan_usage
+    from relay.repo.legs import read_leg
 
-    facts, plan, leg = read_facts(repo, place.plan_name, boot_id=find_boot_id())
+    leg = read_leg(repo)
+    plan, point, running = _find_point(place, repo, is_open=leg is not None)
     commits = read_relay_commits(repo, place.plan_name)
-    planning = read_plan_usage(repo)
-    spends = [_count_commit(commit) for commit in commits]
-    if leg is not None:
-        spends.append(_count_leg(leg))
-    if planning is not None and planning.plan_path == place.plan_name:
-        spends.append(Spent(usage=planning.spend.usage or Usage(), cost_usd=planning.spend.cost_usd))
     return Standing(
         plan_name=place.plan_name,
         branch=repo.branch,
         plan=plan,
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
-        spent=sum(spends, start=Spent()),
-        point=find_resume_point(facts),
+        spent=sum((*map(_count_commit, commits), *_count_rest(place, repo, leg)), start=Spent()),
+        point=point,
+        running=running,
     )
+
+
+def _find_point(place: Place, repo: "Repo", *, is_open: bool) -> tuple[Plan, ResumePoint | None, str]:
+    """Ask what a run would do.
+
+    Comparing the work tree with an open leg goes through the private index, which belongs to whoever holds the lock.
+    """
+    from relay.repo.lock import lock_worktree
+
+    shown = load_plan(place)
+    with ExitStack() as stack:
+        if is_open:
+            try:
+                stack.enter_context(lock_worktree(repo))
+            except RepoError as error:
+                return shown, None, error.message
+        return _read_point(place, repo, shown)
+
+
+def _read_point(place: Place, repo: "Repo", shown: Plan) -> tuple[Plan, ResumePoint, str]:
+    from relay.facts import read_plan_bytes, read_standing
+    from relay.plan.parse import parse_plan
+    from relay.repo.legs import find_boot_id
+
+    ledger = str(Path(place.plan_name).with_suffix(".ledger.yaml"))  # relay.preflight costs the start-up budget
+    facts = read_standing(repo, shown, place.plan_name, ledger, boot_id=find_boot_id()).facts
+    point = find_resume_point(facts)
+    if point.row is not Row.AFTER_COMMIT:
+        return shown, point, ""
+    # The commit's ticks are on the branch and not yet in the file: the branch is right.
+    committed = read_plan_bytes(repo, place.plan_name) or b""
+    plan = parse_plan(committed.decode("utf-8", "surrogateescape"))
+    return plan, find_resume_point(replace(facts, plan=plan)), ""
 
 
 def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None") -> PhaseStanding:
@@ -82,7 +118,19 @@ def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | No
         spent=sum(spends, start=Spent()),
         commits=tuple(commit.commit for commit in reversed(own)),
         claimed=leg.items if leg is not None and is_open else (),
+        is_open=is_open,
     )
+
+
+def _count_rest(place: Place, repo: "Repo", leg: "OpenLeg | None") -> Iterator[Spent]:
+    """Yield what no commit records yet: the open leg and a plan that was written and is not committed."""
+    from relay.repo.planning import read_plan_usage
+
+    if leg is not None:
+        yield _count_leg(leg)
+    planning = read_plan_usage(repo)
+    if planning is not None and planning.plan_path == place.plan_name:
+        yield Spent(usage=planning.spend.usage or Usage(), cost_usd=planning.spend.cost_usd)
 
 
 def _count_commit(commit: "RelayCommit") -> Spent:

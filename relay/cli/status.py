@@ -9,11 +9,11 @@ import click
 from relay.cli.narrate import count_plan
 from relay.cli.place import find_place
 from relay.cli.screen import say, say_json
-from relay.cli.standing import PhaseStanding, Standing, read_standing
+from relay.cli.standing import PhaseStanding, Standing, gather_standing
 from relay.cli.words import BOXES, render_tokens, render_usd
 from relay.errors import RepoError
 from relay.plan.model import Item, Phase
-from relay.resume import Row
+from relay.resume import ResumePoint, Row
 from relay.session import Spent
 
 _TITLE_CHARS = 56
@@ -31,7 +31,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     place = find_place(plan=plan, environ=os.environ)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
-    standing = read_standing(place, place.repo)
+    standing = gather_standing(place, place.repo)
     if as_json:
         say_json(render_json(standing))
     else:
@@ -45,13 +45,23 @@ def show_standing(standing: Standing, *, why: bool) -> None:
     say(f"{where}: {count_plan(states)}", style="bold")
     say()
     for phase, known in _pair(standing):
-        _show_phase(phase, known, is_next=phase.id == standing.point.phase_id)
+        _show_phase(phase, known, is_next=phase.id == find_next(standing))
     say()
     say(f"spent  {render_spent(standing.spent)}")
+    if standing.point is None:
+        say(f"now    {standing.running}", style="bold")
+        return
     if why:
         say(f"found  {standing.point.row}: {standing.point.why}")
     nothing_left = standing.plan.done and standing.point.row is Row.NOTHING_OPEN
     say(f"next   {'nothing is left' if nothing_left else f'relay run {standing.point.then}'}", style="bold")
+
+
+def find_next(standing: Standing) -> str | None:
+    """Return the phase that is worked on now or next; None when there is none."""
+    if standing.point is not None:
+        return standing.point.phase_id or None
+    return next((known.phase_id for known in standing.phases if known.is_open), None)
 
 
 def _pair(standing: Standing) -> "list[tuple[Phase, PhaseStanding]]":
@@ -100,14 +110,14 @@ def render_json(standing: Standing) -> str:
         "done": standing.plan.done,
         "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
         "spent": _render_spent(standing.spent),
-        "next": {
-            "phase": standing.point.phase_id or None,
-            "row": standing.point.row.value,
-            "why": standing.point.why,
-            "then": standing.point.then,
-        },
+        "running": standing.running or None,
+        "next": None if standing.point is None else _render_point(standing.point),
     }
     return json.dumps(body, ensure_ascii=True)
+
+
+def _render_point(point: ResumePoint) -> dict[str, object]:
+    return {"phase": point.phase_id or None, "row": point.row.value, "why": point.why, "then": point.then}
 
 
 def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:

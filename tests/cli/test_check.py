@@ -1,0 +1,163 @@
+"""`relay check` from outside."""
+
+import json
+
+PLAN = """\
+# Add keys
+
+## Phase 1 — Schema
+Verify: `python -m unittest tests.test_schema`
+- [x] Add `api_keys` table — db/schema.py
+- [ ] Generate migration — db/migrations/
+
+## Phase 2 — Endpoint
+Verify: `python -m unittest`
+- [ ] POST /keys — api/keys.py
+"""
+
+
+def write(project, text, name="PLAN.md"):
+    data = text if isinstance(text, bytes) else text.encode()
+    (project / name).write_bytes(data)
+
+
+def test_a_good_plan_is_sized(relay, project):
+    write(project, PLAN)
+    ran = relay("check")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == "phase         open  context at its end, of 100k; rough cost"
+    assert lines[1].startswith("1  Schema     1/2   about 5.8k, $0.0")
+    assert lines[2].startswith("2  Endpoint   1/1   about 5.7k, $0.0")
+    assert lines[-1] == "PLAN.md is a plan: 2 phases, 3 items"
+
+
+def test_the_json_document(relay, project):
+    """Phases and items with lines and paths; an empty list of violations."""
+    write(project, PLAN)
+    ran = relay("check", "--json")
+    assert ran.code == 0
+    body = json.loads(ran.out)
+    assert list(body) == ["phases", "violations"]
+    assert body["violations"] == []
+    assert body["phases"][0] == {
+        "id": "1",
+        "title": "Schema",
+        "line": 3,
+        "verify": ["python -m unittest tests.test_schema"],
+        "after": [],
+        "items": [
+            {
+                "id": "1.1",
+                "text": "Add `api_keys` table — db/schema.py",
+                "done": True,
+                "line": 5,
+                "paths": ["db/schema.py"],
+            },
+            {
+                "id": "1.2",
+                "text": "Generate migration — db/migrations/",
+                "done": False,
+                "line": 6,
+                "paths": ["db/migrations/"],
+            },
+        ],
+    }
+    assert body["phases"][1]["after"] == ["1"]
+
+
+def test_errors_are_exit_1_and_warnings_are_not(relay, project):
+    write(project, PLAN.replace("Verify: `python -m unittest`\n", ""))
+    ran = relay("check")
+    assert ran.code == 0
+    assert "PLAN.md:8: warning: " in ran.out
+    assert ran.out.splitlines()[-1].endswith(", 1 warning")
+    write(project, PLAN + "After: 9\n\n- [ ] x — a.py\n")
+    ran = relay("check")
+    assert ran.code == 1
+    assert "PLAN.md:" in ran.out
+    assert ran.out.splitlines()[-1].startswith("PLAN.md: 1 error")
+
+
+def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
+    write(project, "just words\n")
+    ran = relay("check")
+    assert ran.code == 1
+    assert ran.out.startswith("PLAN.md")
+    body = json.loads(relay("check", "--json").out)
+    assert body["phases"] == []
+    assert len(body["violations"]) == 1
+
+
+def test_no_plan_at_all(relay):
+    ran = relay("check", "nope.md")
+    assert (ran.code, ran.out) == (1, "")
+    assert (
+        ran.err
+        == (
+            "Error: nope.md: there is no such plan\n"
+            "Caused by: [Errno 2] No such file or directory: '%s'\n"
+            'Hint: `relay plan "what you want"` writes one; `relay init` puts an example there\n'
+        )
+        % ran.err.split("'")[1]
+    )
+
+
+def test_bytes_that_are_not_utf_8_are_named_by_line(relay, project):
+    write(project, PLAN.encode() + b"\nbad \xff byte\n")
+    ran = relay("check")
+    assert ran.code == 1
+    assert "PLAN.md:12: this byte is not UTF-8" in ran.out
+
+
+def test_a_pipe_or_a_directory_as_plan_does_not_hang(relay, project):
+    import os
+
+    os.mkfifo(project / "fifo.md")
+    (project / "dir.md").mkdir()
+    for name in ("fifo.md", "dir.md"):
+        ran = relay("check", name)
+        assert ran.code == 1, name
+        assert "is not a regular file" in ran.out + ran.err
+
+
+def test_a_hostile_plan_is_shown_harmless(relay, project):
+    """Escape sequences and overrides in titles never reach the terminal."""
+    write(project, PLAN.replace("Endpoint", "End\x1b[2Jpo\u202eint\x1b]0;t\x07"))
+    ran = relay("check")
+    assert all(line.isprintable() for line in ran.out.splitlines())
+    ran = relay("check", "--json")
+    assert ran.out.strip().isprintable()
+    assert ran.out.isascii()
+
+
+def test_settings_in_the_front_matter_are_checked_too(relay, project):
+    """A front matter that asks for what is not the repository's to say is an error of the plan."""
+    write(project, "---\nrelay: {sandbox: 'off'}\n---\n" + PLAN)
+    ran = relay("check")
+    assert ran.code == 1
+    assert "is not the repository's to say" in ran.out
+
+
+def test_a_phase_past_the_reset_line_is_named_with_the_command_that_splits_it(relay, project):
+    items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 31))
+    write(project, PLAN + "\n## Phase 3 — Everything\nVerify: `true`\n" + items)
+    ran = relay("check")
+    line = next(line for line in ran.out.splitlines() if line.startswith("3  Everything"))
+    assert "too big for one session: relay plan --split 3 (into 2)" in line
+    assert ran.code == 0
+
+
+def test_the_shipped_plan_template_checks_clean(relay):
+    relay("init")
+    ran = relay("check")
+    assert ran.code == 0
+    assert ran.out.splitlines()[-1] == "PLAN.md is a plan: 2 phases, 4 items"
+    assert "warning" not in ran.out
+
+
+def test_outside_a_repository_a_plan_can_be_checked(relay, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    write(folder, PLAN)
+    assert relay("check", cwd=folder).code == 0
