@@ -15,12 +15,10 @@ from relay.sandbox.confinement import supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.places import find_hidden, find_home, find_secrets, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private import DEVICE_NAMES, PrivateDir
 from relay.sandbox.process import Launch
-from relay.sandbox.scan import Found, scan_repository
+from relay.sandbox.scan import scan_repository
 from relay.sandbox.seccomp import Filter, assemble
-
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +27,16 @@ class Landlock:
 
     policy: Policy
     private: PrivateDir
-    found: Found
+    closed: frozenset[Path]
+    """Places whose content stays out of reach, in the repository and elsewhere."""
+    granted: tuple[str, ...]
+    """Rules that do not depend on the repository's content."""
 
     mechanism = Mechanism.LANDLOCK
     counts_user = True
     gaps = (
         "Landlock cannot hide the names of files, only their content",
         "before Linux 6.12 commands can send signals to other processes of the user",
-        "commands of uid 0 can read the environment of other processes of uid 0",
     )
 
     @property
@@ -49,32 +49,17 @@ class Landlock:
         policy = self.policy
         env = build_env(policy.env, pass_env=policy.pass_env, home=self.private.home, tmp=self.tmp)
         env = {**find_toolchain_env(find_home(policy.env)), **env, **extra_env}
-        rules = b"".join(os.fsencode(f"{kind} {path}") + b"\0" for kind, path in self._grant())
+        inside = [f"r {place}" for place in _grant_around(policy.root, self.closed)]
+        rules = b"".join(os.fsencode(rule) + b"\0" for rule in (*self.granted, *inside))
         program = assemble(Filter(metadata=True, sockets=not policy.network, unix_sockets=True))
         return supervise(command, cwd=cwd, env=env, rules=write_memfd(rules), seccomp=write_memfd(program))
 
-    def _grant(self) -> Iterator[tuple[str, Path]]:
-        policy = self.policy
-        home = find_home(policy.env)
-        hidden = {*find_hidden(home), Path("/dev"), self.private.path}
-        secrets = {*find_secrets(home), *self.found.secrets, *(place.resolve() for place in policy.unreadable)}
-        prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
-        shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
-        shown = [place for place in shown if not any(other.is_relative_to(place) for other in hidden)]
-        for place in (Path("/"), policy.root, *policy.git_dirs, *shown):
-            closed = secrets | (hidden if place == Path("/") else set())
-            yield from (("r", path) for path in _grant_around(place, closed) if not is_below(path, secrets))
-        yield from (("w", path) for path in (self.private.tmp, self.private.home))
-        yield from (("d", Path("/dev", name)) for name in _DEVICES)
-        if policy.network:
-            yield "n", Path("/")
 
-
-def _grant_around(place: Path, closed: set[Path]) -> Iterator[Path]:
+def _grant_around(place: Path, closed: frozenset[Path]) -> Iterator[Path]:
     """Yield the largest places at or below `place` that contain nothing closed."""
     if place in closed:
         return
-    if not any(other.is_relative_to(place) for other in closed):
+    if not any(place in other.parents for other in closed):
         yield place
         return
     try:
@@ -87,7 +72,36 @@ def _grant_around(place: Path, closed: set[Path]) -> Iterator[Path]:
 
 
 def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock | None:
-    """Return the confinement, or None for a level that it cannot hold."""
+    """Return the confinement, or None for a level that it cannot hold.
+
+    Raises:
+        SandboxError: The repository cannot be protected (see `scan_repository`).
+    """
     if level is not Level.READ_ONLY or sys.platform != "linux":
         return None
-    return Landlock(policy=policy, private=private, found=scan_repository(policy))
+    home = find_home(policy.env)
+    secrets = (*find_secrets(home), *scan_repository(policy).secrets, *(place.resolve() for place in policy.unreadable))
+    closed = frozenset(secrets)
+    return Landlock(policy=policy, private=private, closed=closed, granted=_grant(policy, home, private, closed))
+
+
+def _grant(policy: Policy, home: Path | None, private: PrivateDir, closed: frozenset[Path]) -> tuple[str, ...]:
+    hidden = {*find_hidden(home), Path("/dev"), private.path}
+    prefixes = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent))
+    shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
+    shown = [place for place in shown if not any(other.is_relative_to(place) for other in hidden)]
+    readable = [
+        *_grant_around(Path("/"), closed | hidden),
+        *(
+            inner
+            for place in (*policy.git_dirs, *shown)
+            if not is_below(place, closed)
+            for inner in _grant_around(place, closed)
+        ),
+    ]
+    return (
+        *(f"r {place}" for place in readable),
+        *(f"w {place}" for place in (private.tmp, private.home)),
+        *(f"d /dev/{name}" for name in DEVICE_NAMES),
+        *(["n /"] if policy.network else []),
+    )

@@ -19,13 +19,15 @@ FAILED = 125
 """Exit code when the command could not be confined; it did not run."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 36, 38, 22
+_PR_CAPBSET_DROP = 24
 _SECCOMP_MODE_FILTER = 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1
 _VERSION_FLAG = 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_REFER, _TRUNCATE, _IOCTL = 1 << 13, 1 << 14, 1 << 15
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _TCP = 0b11  # bind, connect
@@ -122,7 +124,8 @@ def _reap() -> bool:
 def _apply_landlock(rules: bytes) -> None:
     """Deny every file access but those of the rules: records `KIND PATH` ended by NUL.
 
-    Kinds: `r` read and execute below, `w` everything below, `d` read and write one device, `n` TCP stays allowed.
+    Kinds: `r` read and execute below, `w` everything below but making devices, `d` read and write one device,
+    `n` TCP stays allowed.
     """
     import ctypes
 
@@ -141,9 +144,10 @@ def _apply_landlock(rules: bytes) -> None:
     everything = (_IOCTL - 1) | (_IOCTL if abi > 4 else 0)  # noqa: PLR2004  # ABI 5: ioctl on devices
     net = _TCP if abi > 3 and b"n " not in records else 0  # noqa: PLR2004  # ABI 4: TCP
     scopes = _SCOPES if abi > 5 else 0  # noqa: PLR2004  # ABI 6: scopes
-    attribute = struct.pack("=QQQ", everything, net, scopes)[: 8 if abi < 4 else 16 if abi < 6 else 24]  # noqa: PLR2004
+    size = 8 if abi < 4 else 16 if abi < 6 else 24  # noqa: PLR2004  # the structure grew with the ABI
+    attribute = struct.pack("=QQQ", everything, net, scopes)[:size]
     ruleset = call(_CREATE_RULESET, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint(0))
-    grants = {b"r": _READ, b"w": everything, b"d": _READ_FILE | _WRITE_FILE | _IOCTL}
+    grants = {b"r": _READ, b"w": everything & ~(_MAKE_CHAR | _MAKE_BLOCK), b"d": _READ_FILE | _WRITE_FILE | _IOCTL}
     for record in records:
         kind, _, path = record.partition(b" ")
         if kind not in grants:
@@ -161,6 +165,16 @@ def _apply_landlock(rules: bytes) -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     os.close(ruleset)
+
+
+def _drop_capabilities() -> None:
+    """Empty the bounding set, so that uid 0 has no capability after the exec; nothing to do for other users."""
+    if os.geteuid() == 0:
+        for capability in range(64):
+            try:
+                _prctl(_PR_CAPBSET_DROP, capability)
+            except OSError:
+                return  # beyond the last one of this kernel
 
 
 def _apply_seccomp(program: bytes) -> None:
@@ -188,6 +202,7 @@ def _become(rules: str, seccomp: str, cwd: str, command: list[str]) -> None:
     os.chdir(cwd)
     program = b"" if seccomp == "-" else _read_all(seccomp)
     if rules != "-":
+        _drop_capabilities()
         _apply_landlock(_read_all(rules))
     if program:
         _apply_seccomp(program)

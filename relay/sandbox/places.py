@@ -147,7 +147,7 @@ _SSH_HOST_KEYS = Path("/etc/ssh")
 def find_home(env: Mapping[str, str]) -> Path | None:
     """Return the resolved home directory, or None when there is none that could be hidden."""
     home = Path(env.get("HOME", ""))
-    if not home.is_absolute() or not home.is_dir():
+    if not home.is_absolute() or not is_dir(home):
         return None
     home = home.resolve()
     return None if home in _NO_HOME else home
@@ -156,7 +156,7 @@ def find_home(env: Mapping[str, str]) -> Path | None:
 def find_hidden(home: Path | None) -> tuple[Path, ...]:
     """Return the directories that a command sees empty, resolved, parents before what is below them."""
     candidates = [Path(place) for place in SHARED_HIDDEN] + list(_find_homes_of_others())
-    real = {place.resolve() for place in candidates if place.is_dir()} - _NO_HOME
+    real = {place.resolve() for place in candidates if is_dir(place)} - _NO_HOME
     outer = {place for place in real if not any(place != other and is_below(place, real - {place}) for other in real)}
     return tuple(sorted(outer | ({home} if home else set())))
 
@@ -186,7 +186,7 @@ def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[
     places += [Path(part) for part in env.get("PATH", "").split(os.pathsep) if part.startswith("/")]
     places += [Path(prefix) for prefix in (*python, env.get("VIRTUAL_ENV", "")) if prefix.startswith("/")]
     places.append(Path("/home/linuxbrew/.linuxbrew"))
-    return tuple(dict.fromkeys(place for place in places if place.is_dir() or place.is_file()))
+    return tuple(dict.fromkeys(place for place in places if is_there(place)))
 
 
 def find_secrets(home: Path | None) -> tuple[Path, ...]:
@@ -205,7 +205,17 @@ def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
     except OSError:
         return ()
     names = {fields[7] for fields in (line.split(maxsplit=7) for line in lines) if len(fields) == 8}  # noqa: PLR2004
-    return tuple(sorted(Path(name) for name in names if name.startswith("/") and Path(name).is_socket()))
+    return tuple(sorted(Path(name) for name in names if name.startswith("/") and is_there(Path(name))))
+
+
+def is_there(place: Path) -> bool:
+    """Say whether a path can be reached; False also where a directory above it is closed to this user."""
+    return os.access(place, os.F_OK)
+
+
+def is_dir(place: Path) -> bool:
+    """Say whether a directory can be reached; pathlib raises where a directory above it is closed."""
+    return is_there(place) and place.is_dir()
 
 
 def is_below(path: Path, places: Iterable[Path]) -> bool:

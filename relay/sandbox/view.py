@@ -19,6 +19,8 @@ from relay.sandbox.places import (
     find_toolchains,
     find_unix_sockets,
     is_below,
+    is_dir,
+    is_there,
 )
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private import PrivateDir, ensure_device_nodes
@@ -27,7 +29,7 @@ from relay.sandbox.scan import Found
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
 
-_KERNEL_FILES = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
+_KERNEL_FILES = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
 """Entries of /proc that act on the host. bwrap covers four of them, but tests only the directory for write access,
 and the kernel lets uid 0 write the files in it without any capability."""
 
@@ -80,7 +82,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
     shared = any(place.is_relative_to(temp) for place in (policy.root, inner_home, *(mount.dest for mount in shown)))
     tmp = temp / "relay" if shared else temp
     devices, gaps = _find_devices(private)
-    writable = [place.resolve() for place in policy.writable if place.is_dir() and level is Level.WORKSPACE_WRITE]
+    writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return View(
         fixed=(
             *(Mount(op=Op.EMPTY, dest=place) for place in dict.fromkeys((*hidden, inner_home))),
@@ -118,7 +120,7 @@ def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> 
     mounts: list[Mount] = []
     for place in sorted(set(map(_settle, places))):
         wanted = is_below(place, hidden) and not any(other.is_relative_to(place) for other in above)
-        if wanted and place.exists() and not is_below(place, [mount.dest for mount in mounts]):
+        if wanted and is_there(place) and not is_below(place, [mount.dest for mount in mounts]):
             mounts.append(Mount(op=Op.READ, source=place.resolve(), dest=place))
     return mounts
 
@@ -211,8 +213,6 @@ def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
 
 def is_visible(place: Path, mounts: list[Mount]) -> bool:
     """Say whether a host path can be reached at its own name after these mounts."""
-    seen = True
-    for mount in mounts:
-        if mount.op is not Op.FREEZE and place.is_relative_to(mount.dest):
-            seen = mount.op is not Op.EMPTY and mount.source == mount.dest
-    return seen
+    name = f"{place}/"  # compared as text: this runs for every secret before every command
+    covering = [mount for mount in mounts if mount.op is not Op.FREEZE and name.startswith(f"{mount.dest}/")]
+    return not covering or (covering[-1].op is not Op.EMPTY and covering[-1].source == covering[-1].dest)
