@@ -1,8 +1,8 @@
 """PLAN.md as a value.
 
 Offsets are character offsets into `Plan.text`, which is the file's text with its byte-order mark and line
-endings as they are on disk. Line numbers are 1-based and count the lines that CommonMark counts
-(``\\r\\n``, ``\\r`` and ``\\n``; nothing else ends a line).
+endings as they are on disk. Line numbers are 1-based and count the lines that CommonMark counts: a line feed, a
+carriage return or the two as a pair end a line, and nothing else does.
 """
 
 from collections.abc import Mapping
@@ -36,17 +36,19 @@ class Phase:
     id: str
     """The number in the headings where every phase has a distinct one, else the ordinal from 1."""
     title: str
-    """The heading's text without its markup and without the leading ``Phase 1 —``."""
+    """The heading's text without its markup and without the leading ``Phase 1 —``; all of it when nothing is left."""
     heading: str
-    """The heading's text as written."""
+    """The heading's text as written, without ``##``; a setext heading of several lines keeps its line ends."""
     line: int
     start: int
-    """Offset of the heading's first character."""
+    """Offset of the heading's line."""
     end: int
     """Offset just past the phase: its section and its sub-sections without items of their own (Notes)."""
     items: tuple[Item, ...]
     verify: tuple[str, ...]
     """Gate commands of this phase: the document's first, then inherited ones, then its own; no repeats."""
+    own_verify: tuple[str, ...]
+    """Those of `verify` that stand in the phase itself: they must be green at its end, whatever was red before."""
     after: tuple[str, ...]
     """Ids of the phases that must be done first; the phase above by default."""
 

@@ -1,0 +1,252 @@
+"""Change a plan file and nothing in it but what was asked for.
+
+Every function reads its own result back and lets the guard judge it before returning; what cannot be done without
+touching something else is refused, never done by halves.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
+from itertools import product
+
+from relay.errors import PlanError
+from relay.plan.guard import check_transition
+from relay.plan.lines import BOM, Lines
+from relay.plan.model import Phase, Plan
+from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents, read_outline
+from relay.plan.parse import build_plan, parse_plan
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
+_BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
+_ORDERED = re.compile(r"(\d{1,9})(?=[.)][ \t]+\Z)")
+_BLOCK_START = re.compile(
+    r"(?:[-+*]|\#{1,6})(?:[ \t]|\Z)|(?:[-*_=][ \t]*)+\Z|>|<|`{3}|~{3}|\[[ xX]\]|\[[^\]]*\]:"
+    r"|(?P<digits>\d{1,9})[.)](?:[ \t]|\Z)"
+)
+_REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_MAX_LEVEL = 6
+_MAX_NUMBER = 999_999_999
+
+
+def tick_items(text: str, item_ids: Collection[str]) -> str:
+    """Tick items: one character of the text becomes ``x`` for each that is open; a ticked one stays as it is.
+
+    Raises:
+        PlanError: There is no such item, or the text is not a plan.
+    """
+    plan = parse_plan(text)
+    marks = []
+    for item_id in item_ids:
+        item = plan.find_item(item_id)
+        if item is None:
+            raise PlanError(f"line 1: there is no item {item_id}; there are {_render_ids(_item_ids(plan))}")
+        if not item.done:
+            marks.append(item.mark)
+    ticked = text
+    for mark in set(marks):
+        ticked = f"{ticked[:mark]}x{ticked[mark + 1 :]}"
+    _refuse_illegal(text, ticked, may_tick=item_ids)
+    return ticked
+
+
+def append_note(text: str, phase_id: str, note: str) -> str:
+    """Append ``- note`` to a phase's Notes, one level below its heading; they are made at its end when there are none.
+
+    Args:
+        text: The plan file's text; its line ending is kept.
+        phase_id: The phase, done or not.
+        note: Any text. It becomes one line, and what Markdown would take for a block is escaped.
+
+    Raises:
+        PlanError: There is no such phase, the note is empty, or the note would not be read as one there.
+    """
+    outline = read_outline(text)
+    plan = build_plan(outline)
+    phase, extent = _get_phase(plan, outline, phase_id)
+    words = _render_inert(_clean(note))
+    if not words:
+        raise PlanError(f"line {phase.line}: an empty note for phase {phase_id}; a note has text")
+    inside = outline.sections[extent.head + 1 : extent.stop]
+    notes = next((section for section in inside if section.is_notes), None)
+    place = notes or outline.sections[extent.stop - 1]
+    added = [f"- {words}"]
+    if notes is None:
+        level = min(outline.sections[extent.head].level + 1, _MAX_LEVEL)
+        added.insert(0, f"{'#' * level} Notes")
+    at = _last_line(outline.lines, place) + 1
+    for above, below in product((0, 1), repeat=2):
+        noted = _insert(outline.lines, at, ["" for _ in range(above)] + added + ["" for _ in range(below)])
+        if not check_transition(text, noted, may_tick=()) and _holds_note(noted, phase_id, words):
+            return noted
+    raise PlanError(
+        f"line {phase.line}: a note at the end of phase {phase_id} would not be read as one; "
+        "close the code fence or HTML that it ends with"
+    )
+
+
+def append_items(text: str, phase_id: str, lines: Sequence[str]) -> str:
+    """Append open items to a phase, below its last one and with the same bullet, indentation and quote marks.
+
+    Args:
+        text: The plan file's text.
+        phase_id: A phase that is not done.
+        lines: One item each, with or without ``- [ ]``. White space inside becomes single blanks.
+
+    Raises:
+        PlanError: There is no such phase, it is done, an item is empty or ticked, or it would not be read as an item.
+    """
+    outline = read_outline(text)
+    plan = build_plan(outline)
+    phase, extent = _get_phase(plan, outline, phase_id)
+    _refuse_done(phase)
+    texts = [_read_item(phase, line) for line in lines]
+    if not texts:
+        return text
+    last = [box for box in outline.sections[extent.head].boxes if not box.depth][-1]
+    at = last.stop
+    while not outline.lines.at(at - 1).strip(" \t>"):
+        at -= 1
+    prefix = outline.lines.at(last.line - 1).partition("[")[0]
+    longer = _insert(outline.lines, at, list(_render_items(prefix, texts)))
+    _refuse_illegal(text, longer, amendable=(phase_id,))
+    if not _is_longer(phase, parse_plan(longer).find_phase(phase_id), texts):
+        raise PlanError(f"line {phase.line}: items appended to phase {phase_id} would not be read as its items")
+    return longer
+
+
+def replace_phase(text: str, phase_id: str, markdown: str) -> str:
+    """Put new phases in the place of an open one.
+
+    Args:
+        text: The plan file's text; its line ending is used.
+        phase_id: A phase that is not done.
+        markdown: One or more headings with items. Items that are ticked in the old phase stand there with the same
+            text, ticked, in the same order. Notes of the old phase are kept at the end.
+
+    Raises:
+        PlanError: There is no such phase, it is done, the new text has no phase, a ticked item is missing, or other
+            phases would change their meaning.
+    """
+    outline = read_outline(text)
+    plan = build_plan(outline)
+    phase, extent = _get_phase(plan, outline, phase_id)
+    _refuse_done(phase)
+    ending = _find_ending(outline.lines, phase.line)
+    written = _LINE_END.sub(ending.replace("\\", r"\\"), markdown.removeprefix(BOM)).strip(" \t\r\n")
+    notes = _join_notes(text, outline, extent)
+    tail = text[phase.start : phase.end]
+    tail = tail[len(tail.rstrip(" \t\r\n")) :]
+    replaced = "".join(
+        (text[: phase.start], written, f"{ending}{ending}{notes}" if notes else "", tail, text[phase.end :])
+    )
+    parse_plan(written)
+    _refuse_illegal(text, replaced, amendable=(phase_id,))
+    return replaced
+
+
+def _get_phase(plan: Plan, outline: Outline, phase_id: str) -> tuple[Phase, Extent]:
+    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
+        if phase.id == phase_id:
+            return phase, extent
+    raise PlanError(f"line 1: there is no phase {phase_id}; there are {_render_ids([p.id for p in plan.phases])}")
+
+
+def _refuse_done(phase: Phase) -> None:
+    if phase.done:
+        raise PlanError(f"line {phase.line}: phase {phase.id} is done; only open phases change, write a new one")
+
+
+def _refuse_illegal(
+    before: str, after: str, *, may_tick: Collection[str] = (), amendable: Collection[str] = ()
+) -> None:
+    for violation in check_transition(before, after, may_tick=may_tick, amendable=amendable):
+        raise PlanError(f"line {violation.line}: {violation.message}")
+
+
+def _item_ids(plan: Plan) -> list[str]:
+    return [item.id for phase in plan.phases for item in phase.items]
+
+
+def _render_ids(ids: Sequence[str]) -> str:
+    shown = 20
+    return ", ".join(ids[:shown]) + (", …" if len(ids) > shown else "")
+
+
+def _find_ending(lines: Lines, near: int) -> str:
+    """Return the line ending in use at a line, else at the first line, else a line feed."""
+    return lines.ending(min(near, lines.count) - 1) or lines.ending(0) or "\n"
+
+
+def _last_line(lines: Lines, section: Section) -> int:
+    """Return the 0-based index of a section's last line that is not blank; its heading is one."""
+    at = lines.index_at(max(section.end - 1, section.start))
+    while at > section.line - 1 and lines.is_blank(at):
+        at -= 1
+    return at
+
+
+def _insert(lines: Lines, at: int, added: Sequence[str]) -> str:
+    """Put lines in before the 0-based line `at`; everything else stays as it is."""
+    ending = _find_ending(lines, at)
+    offset = lines.offset(at)
+    missing = "" if lines.ending(at - 1) else ending
+    return "".join((lines.text[:offset], missing, *(f"{line}{ending}" for line in added), lines.text[offset:]))
+
+
+def _clean(text: str) -> str:
+    """Return a text as one line, without the characters that make a screen show something else than what is there."""
+    visible = "".join("\ufffd" if _is_deceptive(char) else char for char in text)
+    return " ".join(visible.split())
+
+
+def _is_deceptive(char: str) -> bool:
+    return (unicodedata.category(char) == "Cc" and not char.isspace()) or char in _REORDERING
+
+
+def _render_inert(text: str) -> str:
+    found = _BLOCK_START.match(text)
+    if not found:
+        return text
+    at = len(found["digits"] or "")
+    return f"{text[:at]}\\{text[at:]}"
+
+
+def _holds_note(text: str, phase_id: str, words: str) -> bool:
+    outline = read_outline(text)
+    _, extent = _get_phase(build_plan(outline), outline, phase_id)
+    inside = outline.sections[extent.head + 1 : extent.stop]
+    bullets = (e for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
+    return any(entry.text == words for entry in bullets)
+
+
+def _read_item(phase: Phase, line: str) -> str:
+    text = _clean(line)
+    text = _BULLET.sub("", text, count=1) if _BULLET.match(text) else text
+    box = _BOX.match(text)
+    if box and box[1] != " ":
+        raise PlanError(f"line {phase.line}: a new item for phase {phase.id} is ticked; new items are open")
+    text = text[box.end() :] if box else text
+    if not text:
+        raise PlanError(f"line {phase.line}: an empty item for phase {phase.id}; an item has text")
+    return text
+
+
+def _render_items(prefix: str, texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        prefix = _ORDERED.sub(lambda number: str(min(int(number[1]) + 1, _MAX_NUMBER)), prefix)
+        yield f"{prefix}[ ] {text}"
+
+
+def _is_longer(before: Phase, after: Phase | None, texts: Sequence[str]) -> bool:
+    if after is None:
+        return False
+    said = [(item.text, item.done) for item in after.items]
+    meant = [*((item.text, item.done) for item in before.items), *((text, False) for text in texts)]
+    same = (before.title, before.verify, before.after) == (after.title, after.verify, after.after)
+    return same and said == meant
+
+
+def _join_notes(text: str, outline: Outline, extent: Extent) -> str:
+    inside = outline.sections[extent.head + 1 : extent.stop]
+    return "".join(text[s.start : s.end] for s in inside if s.is_notes).rstrip(" \t\r\n")

@@ -1,0 +1,151 @@
+"""The YAML block at the top of a plan file; only its ``relay`` mapping is kept.
+
+PyYAML's pure Python loader, after a look at the events: aliases, tags and depth are refused there, so that neither an
+alias bomb nor a recursion limit is ever met. Other tools keep keys of their own in front matter; they are left alone.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay.errors import PlanError
+from relay.plan.lines import Lines
+
+MAX_CHARS = 64 * 1024
+_MAX_DEPTH = 50
+_FENCE = re.compile(r"---[ \t]*")
+_KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
+_RULE_HINT = "if this is a thematic break and not front matter, put a blank line above it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontMatter:
+    """What the block said, and where Markdown begins."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    verify: tuple[str, ...] = ()
+    body: int = 0
+    """0-based index of the first line that is Markdown."""
+
+
+def parse_front_matter(lines: Lines) -> FrontMatter:
+    """Read the front matter; a text without any gives an empty value.
+
+    Raises:
+        PlanError: It is not closed, too long, not YAML, or its ``relay`` part is not usable.
+    """
+    if not _FENCE.fullmatch(lines.at(0)):
+        return FrontMatter()
+    close = _find_close(lines)
+    if close is None:
+        return FrontMatter()
+    document = _load(lines, close)
+    if document is not None and not isinstance(document, dict):
+        return FrontMatter()
+    settings = _find_settings(document or {}, lines, close)
+    line = _find_line(lines, close, "verify")
+    return FrontMatter(settings=settings, verify=_read_verify(settings.get("verify"), line), body=close + 1)
+
+
+def _find_close(lines: Lines) -> int | None:
+    limit = lines.starts[0] + MAX_CHARS
+    for index in range(1, lines.count):
+        if lines.starts[index] > limit:
+            break
+        if _FENCE.fullmatch(lines.at(index)):
+            return index
+    if lines.count > 1 and _KEY.match(lines.at(1)):
+        raise PlanError(
+            f"line 1: the front matter that starts here is not closed by a line `---` within {MAX_CHARS // 1024} KiB",
+            hint=_RULE_HINT,
+        )
+    return None
+
+
+def _load(lines: Lines, close: int) -> Any:
+    import yaml
+
+    start = lines.starts[1]
+    source = lines.text[start : lines.starts[close]]
+    try:
+        _check_events(source, lines, start)
+        node = yaml.compose(source, Loader=yaml.SafeLoader)
+        _check_repeats(node, lines, start)
+        return yaml.SafeLoader("").construct_document(node) if node else None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = _line_at(lines, start + mark.index) if mark else 2
+        raise _refusal(line, f"is not valid YAML: {error.problem or error.context}") from error
+    except yaml.reader.ReaderError as error:
+        raise _refusal(_line_at(lines, start + error.position), "holds a character that YAML forbids") from error
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise _refusal(2, f"holds a value that YAML cannot read: {error}") from error
+
+
+def _check_events(source: str, lines: Lines, start: int) -> None:
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(source, Loader=yaml.SafeLoader):
+        line = _line_at(lines, start + (event.start_mark.index if event.start_mark else 0))
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal(line, "uses an alias (`*name`); write the value out")
+        if isinstance(event, yaml.NodeEvent) and getattr(event, "tag", None) not in {None, "!"}:
+            raise _refusal(line, "uses a tag (`!name`); plain values are allowed")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            raise _refusal(line, f"is nested more than {_MAX_DEPTH} levels deep")
+
+
+def _check_repeats(node: Any, lines: Lines, start: int) -> None:
+    """Refuse a key that stands twice in the document or under ``relay``: YAML would drop the first silently."""
+    import yaml
+
+    seen: set[str] = set()
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if str(key.value) in seen:
+            line = _line_at(lines, start + key.start_mark.index)
+            raise _refusal(line, f"has the key `{key.value}` twice; each key may stand once")
+        seen.add(str(key.value))
+        if key.value == "relay":
+            _check_repeats(value, lines, start)
+
+
+def _find_settings(document: Mapping[Any, Any], lines: Lines, close: int) -> Mapping[str, Any]:
+    settings = document.get("relay")
+    line = _find_line(lines, close, "relay")
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise _refusal(line, f"has `relay: {settings!r}`; `relay` must be a mapping such as `relay: {{model: …}}`")
+    wrong = next((key for key in settings if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise _refusal(line, f"has the key {wrong!r} under `relay`; keys must be words (quote `on`, `yes`, `no`)")
+    return settings
+
+
+def _read_verify(value: Any, line: int) -> tuple[str, ...]:
+    commands = [value] if isinstance(value, str) else value
+    if commands is None:
+        return ()
+    if not isinstance(commands, list) or not all(isinstance(c, str) and c.strip() for c in commands):
+        raise _refusal(line, 'has a `verify` that is not a list of commands such as ["pytest -q"] (quote each one)')
+    return tuple(command.strip() for command in commands)
+
+
+def _find_line(lines: Lines, close: int, key: str) -> int:
+    pattern = re.compile(rf"(?:.*[\s{{,])?[\"']?{key}[\"']?[ \t]*:")
+    return next((index + 1 for index in range(1, close) if pattern.match(lines.at(index))), 1)
+
+
+def _line_at(lines: Lines, offset: int) -> int:
+    return lines.index_at(offset) + 1
+
+
+def _refusal(line: int, what: str) -> PlanError:
+    words = " ".join(what.split())
+    return PlanError(f"line {line}: the front matter {words}", hint=_RULE_HINT)

@@ -1,0 +1,330 @@
+"""Which changes to a plan file are legal while relay runs.
+
+Both texts are cut into phases and what stands between them. What is not amendable must be the same byte for byte,
+apart from boxes that may be ticked and lines that were appended to a phase's ``Notes``. What is amendable may change
+freely around the items that are ticked. Whatever cannot be explained so is refused: the guard fails closed.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile, zip_longest
+
+from relay.errors import PlanError
+from relay.plan.align import Alignment, align
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.outline import Box, Outline, Section, find_extents, read_outline
+from relay.plan.parse import build_plan
+
+_BLANK = " \t\r\n"
+_REST_OF_LINE = re.compile(r"[ \t]*(?:\r\n|\r|\n)?")
+_ERROR = re.compile(r"line (\d+): (.*)", re.DOTALL)
+_SHOWN_CHARS = 60
+_SHOWN_IDS = 8
+
+
+def check_transition(
+    before: str, after: str, *, may_tick: Collection[str], amendable: Collection[str] = ()
+) -> tuple[Violation, ...]:
+    """Return what makes a change illegal; empty means that it is legal.
+
+    Args:
+        before: The plan file's text as it was.
+        after: Its text as it would be; lines in violations are lines of this text.
+        may_tick: Ids, in `before`, of items whose box may go from ``[ ]`` to ``[x]``.
+        amendable: Ids, in `before`, of phases that may be rewritten, split or dropped; a phase that is done never is.
+
+    Raises:
+        PlanError: `before` is not a plan.
+    """
+    old = _read(before)
+    if before == after:
+        return ()
+    try:
+        new = _read(after)
+    except PlanError as error:
+        return (_from_error(error),)
+    return tuple(_check_sides(old, new, frozenset(may_tick), frozenset(amendable)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A phase, or the text between two."""
+
+    phase: Phase | None
+    sections: tuple[Section, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One of the two texts."""
+
+    outline: Outline
+    plan: Plan
+    masked: str
+    """The text with every box open."""
+    parts: tuple[_Part, ...]
+
+    def cut(self, part: _Part | Section) -> str:
+        return self.masked[part.start : part.end]
+
+
+def _read(text: str) -> _Side:
+    outline = read_outline(text)
+    plan = build_plan(outline)
+    masked = _mask(text, [box for section in outline.sections for box in section.boxes])
+    return _Side(outline=outline, plan=plan, masked=masked, parts=tuple(_cut(outline, plan)))
+
+
+def _mask(text: str, boxes: Sequence[Box]) -> str:
+    pieces = []
+    done = 0
+    for box in boxes:
+        pieces += [text[done : box.mark], " "]
+        done = box.mark + 1
+    return "".join((*pieces, text[done:]))
+
+
+def _cut(outline: Outline, plan: Plan) -> Iterator[_Part]:
+    done = 0
+    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
+        if phase.start > done:
+            yield _Part(phase=None, sections=(), start=done, end=phase.start)
+        sections = outline.sections[extent.head : extent.stop]
+        yield _Part(phase=phase, sections=sections, start=phase.start, end=phase.end)
+        done = phase.end
+    if done < len(outline.text):
+        yield _Part(phase=None, sections=(), start=done, end=len(outline.text))
+
+
+def _find_key(side: _Side, part: _Part) -> tuple[str, ...]:
+    """Return what a part is recognised by; what of it may change is left out and checked later."""
+    if part.phase is None:
+        return ("text", side.cut(part))
+    lasting = (section for at, section in enumerate(part.sections) if not at or not section.is_notes)
+    return ("phase", str(len(part.phase.items)), *(side.cut(section).rstrip(_BLANK) for section in lasting))
+
+
+def _check_sides(old: _Side, new: _Side, may_tick: frozenset[str], amendable: frozenset[str]) -> Iterator[Violation]:
+    if _front(old) != _front(new):
+        yield _violation(1, "the front matter was changed; only the user changes it")
+        return
+    free = [part.phase is not None and part.phase.id in amendable and not part.phase.done for part in old.parts]
+    keys = [_find_key(side, part) for side in (old, new) for part in side.parts]
+    alignment = align(keys[: len(old.parts)], keys[len(old.parts) :], free=free)
+    if alignment.broken:
+        yield _find_difference(old, new, *alignment.broken)
+        return
+    for was, now in alignment.pairs:
+        yield from _check_pair(old, new, old.parts[was], new.parts[now], may_tick)
+    for run in alignment.runs:
+        yield from _check_amended(_phases(old, run.before), _phases(new, run.after), may_tick, new)
+    yield from _check_meaning(old, new, alignment)
+
+
+def _front(side: _Side) -> str:
+    return side.outline.text[: side.outline.lines.offset(side.outline.front.body)]
+
+
+def _phases(side: _Side, parts: range) -> list[Phase]:
+    return [phase for at in parts if (phase := side.parts[at].phase)]
+
+
+def _check_pair(old: _Side, new: _Side, was: _Part, now: _Part, may_tick: frozenset[str]) -> Iterator[Violation]:
+    if was.phase is None or now.phase is None:
+        if old.outline.text[was.start : was.end] != new.outline.text[now.start : now.end]:
+            yield _violation(_line(new, now.start), "a box above the first phase was changed; it is no item")
+        return
+    yield from _check_boxes(old, new, was.phase, now.phase, may_tick)
+    yield from _check_sections(old, new, was, now)
+
+
+def _check_boxes(old: _Side, new: _Side, was: Phase, now: Phase, may_tick: frozenset[str]) -> Iterator[Violation]:
+    for before, after in zip(was.items, now.items, strict=True):
+        marks = old.outline.text[before.mark], new.outline.text[after.mark]
+        if marks[0] == marks[1]:
+            continue
+        if before.done:
+            yield _violation(after.line, f"the box of item {before.id} was changed; a tick stays as it is")
+        elif before.id not in may_tick:
+            yield _violation(after.line, f"item {before.id} was ticked; {_render_allowed(may_tick)}")
+        elif marks[1] != "x":
+            yield _violation(after.line, f"item {before.id} was ticked with `{marks[1]}`; a tick is `[x]`")
+
+
+def _check_sections(old: _Side, new: _Side, was: _Part, now: _Part) -> Iterator[Violation]:
+    """Compare two phases that are known to be alike but for blank lines and Notes."""
+    before, after = was.sections, now.sections
+    if len(after) == len(before) + 1 and after[-1].is_notes and not any(s.is_notes for s in before[1:]):
+        if not _is_appended(old.cut(was), new.cut(now)):
+            yield _violation(after[-1].line, "more than a Notes section was added; notes go at the end of the phase")
+        return
+    if len(after) != len(before):
+        yield _violation(after[0].line, "a Notes section came or went; a phase has one, and notes are appended to it")
+        return
+    for at, (one, other) in enumerate(zip(before, after, strict=True)):
+        texts = old.cut(one), new.cut(other)
+        if at and one.is_notes and not (other.is_notes and _is_appended(*texts)):
+            yield _violation(other.line, "Notes were changed; lines may only be appended to them")
+        elif not (at and one.is_notes) and texts[0] != texts[1]:
+            yield _violation(
+                other.line, f"blank lines were changed in `{_shorten(other.heading)}`; nothing else may change"
+            )
+
+
+def _is_appended(before: str, after: str) -> bool:
+    """Whether `after` is `before` with whole lines put in below its last line that is not blank."""
+    content = before.rstrip(_BLANK)
+    if not after.startswith(content):
+        return False
+    tail, rest = before[len(content) :], after[len(content) :]
+    if rest == tail:
+        return True
+    was, now = _rest_of_line(tail), _rest_of_line(rest)
+    # The last line of a file may have no ending; it gets one before anything can be put below it.
+    if now != was and (was != tail or now.rstrip("\r\n") != was):
+        return False
+    return _count_equal(tail, rest) + _count_equal(tail[::-1], rest[::-1]) >= len(tail)
+
+
+def _count_equal(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _rest_of_line(text: str) -> str:
+    found = _REST_OF_LINE.match(text)
+    return found[0] if found else ""
+
+
+def _check_amended(
+    was: Sequence[Phase], now: Sequence[Phase], may_tick: frozenset[str], new: _Side
+) -> Iterator[Violation]:
+    """Check that the ticked items of rewritten phases are those of before, in order, and those that may be ticked.
+
+    Items may have moved, so they are matched by their text. Texts can repeat, so all ways of matching are followed:
+    `reached` holds how many ticks of the new text can be explained by the items of the old one so far.
+    """
+    ticks = [item for phase in now for item in phase.items if item.done]
+    reached = {0}
+    for item in (item for phase in was for item in phase.items):
+        if item.done or item.id in may_tick:
+            taken = {at + 1 for at in reached if at < len(ticks) and ticks[at].text == item.text}
+            reached = taken if item.done else reached | taken
+        if not reached:
+            line = now[0].line if now else len(new.outline.lines.starts) - 1
+            yield _violation(
+                line, f"the ticked item {item.id} `{_shorten(item.text)}` is gone or has moved; ticked items stay"
+            )
+            return
+    if len(ticks) not in reached:
+        extra = ticks[min(max(reached), len(ticks) - 1)]
+        yield _violation(extra.line, f"`{_shorten(extra.text)}` is ticked; {_render_allowed(may_tick)}")
+
+
+def _check_meaning(old: _Side, new: _Side, alignment: Alignment) -> Iterator[Violation]:
+    """Check that what was rewritten left the gates, the order and the ids of the other phases alone."""
+    now_called = _find_names(old, new, alignment)
+    for was, now in alignment.pairs:
+        before, after = old.parts[was].phase, new.parts[now].phase
+        if before is None or after is None:
+            continue
+        if before.verify != after.verify:
+            yield _violation(after.line, f"the gate of phase {before.id} was changed; only the user changes it")
+        if before.id != after.id and any(item.done for item in before.items):
+            yield _violation(
+                after.line, f"phase {before.id} became phase {after.id}; a phase with ticked items keeps its id"
+            )
+        if not _is_same_order(old.plan, before, after, now_called):
+            yield _violation(
+                after.line, f"what phase {before.id} comes after was changed; write its number in `After:`"
+            )
+
+
+def _find_names(old: _Side, new: _Side, alignment: Alignment) -> Mapping[str, frozenset[str]]:
+    """Return for each phase of the old plan what it is called in the new one; a split phase has several names."""
+    names: dict[str, frozenset[str]] = {}
+    for was, now in alignment.pairs:
+        names |= {
+            phase.id: frozenset(p.id for p in _phases(new, range(now, now + 1)))
+            for phase in _phases(old, range(was, was + 1))
+        }
+    for run in alignment.runs:
+        names |= {phase.id: frozenset(p.id for p in _phases(new, run.after)) for phase in _phases(old, run.before)}
+    return names
+
+
+def _is_same_order(plan: Plan, before: Phase, after: Phase, names: Mapping[str, frozenset[str]]) -> bool:
+    wanted = [_follow(plan, target, names, frozenset()) for target in before.after]
+    allowed = frozenset().union(*wanted)
+    return allowed >= set(after.after) and all(not some or some & set(after.after) for some in wanted)
+
+
+def _follow(plan: Plan, target: str, names: Mapping[str, frozenset[str]], seen: frozenset[str]) -> frozenset[str]:
+    """Return the phases that stand for a target now; for one that was dropped, those that it came after."""
+    phase = plan.find_phase(target)
+    if phase is None or target in seen or names[target]:
+        return names.get(target, frozenset({target}))
+    return frozenset().union(*(_follow(plan, above, names, seen | {target}) for above in phase.after))
+
+
+def _find_difference(old: _Side, new: _Side, was: int, now: int) -> Violation:
+    """Name the first line that cannot be explained."""
+    for before, after in zip_longest(_iter_lines(old, was), _iter_lines(new, now)):
+        if after is None:
+            line, text = before
+            last = new.outline.lines.count
+            return _violation(last, f"`{_shorten(text)}` (line {line} before) is gone; nothing is removed")
+        if before is None:
+            return _violation(after[0], f"`{_shorten(after[1])}` was added; notes are appended to a phase's Notes")
+        if before[1] != after[1]:
+            return _violation(after[0], _render_change(before[1], after[1]))
+    return _violation(0, "the plan's structure was changed; only boxes and Notes change")
+
+
+def _render_change(before: str, after: str) -> str:
+    if not before.strip():
+        return f"`{_shorten(after)}` was added; notes are appended to a phase's Notes"
+    if not after.strip():
+        return f"`{_shorten(before)}` is gone; nothing is removed"
+    if before.strip() == after.strip():
+        return "only the blanks or the line ending of this line were changed; only boxes and Notes change"
+    return f"found `{_shorten(after)}` where `{_shorten(before)}` stood; only boxes and Notes change"
+
+
+def _iter_lines(side: _Side, first: int) -> Iterator[tuple[int, str]]:
+    """Return the lines from one part on, with their numbers, boxes open, without Notes."""
+    lines = side.outline.lines
+    for part in side.parts[first:]:
+        pieces: list[_Part | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]
+        for piece in pieces or [part]:
+            for index in range(lines.index_at(piece.start), lines.count):
+                if lines.starts[index] >= piece.end:
+                    break
+                yield index + 1, side.masked[lines.starts[index] : lines.starts[index + 1]]
+
+
+def _line(side: _Side, offset: int) -> int:
+    return side.outline.lines.index_at(offset) + 1
+
+
+def _render_allowed(may_tick: frozenset[str]) -> str:
+    if not may_tick:
+        return "nothing may be ticked"
+    ids = sorted(may_tick)
+    return f"only {', '.join(ids[:_SHOWN_IDS])}{', …' if len(ids) > _SHOWN_IDS else ''} may be ticked"
+
+
+def _shorten(text: str) -> str:
+    words = text.strip()
+    return words if len(words) <= _SHOWN_CHARS else f"{words[: _SHOWN_CHARS - 1]}…"
+
+
+def _violation(line: int, message: str) -> Violation:
+    return Violation(line=line, message=message)
+
+
+def _from_error(error: PlanError) -> Violation:
+    found = _ERROR.match(error.message)
+    return _violation(int(found[1]), found[2]) if found else _violation(0, error.message)

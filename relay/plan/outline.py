@@ -1,0 +1,270 @@
+"""The skeleton of a plan file: headings, boxes, and the lines that may say `Verify:` or `After:`.
+
+Everything that needs to know what Markdown is stands here; the modules above read values and offsets.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from relay.errors import PlanError
+from relay.plan.front_matter import FrontMatter, parse_front_matter
+from relay.plan.lines import Lines
+from relay.plan.spans import render_plain
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+MAX_CHARS = 4 * 1024 * 1024
+"""A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
+_BOX = re.compile(r"\[([ xX])\][ \t]+(?=[^ \t\n])")
+_TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
+_OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
+
+
+class EntryKind(Enum):
+    """What a line of a section is."""
+
+    PROSE = auto()
+    BULLET = auto()
+    """First line of a list item that is no task."""
+    TASK = auto()
+    CODE = auto()
+    """A fenced or indented block, all its lines."""
+    HTML = auto()
+    """A block of HTML, all its lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A line of a section, or a block that is taken whole."""
+
+    kind: EntryKind
+    line: int
+    text: str
+    """Without container markup (quotes, bullets, indentation)."""
+    depth: int
+    """How many list items it stands in, its own included."""
+    unclosed: bool = False
+    """A fence that nothing closes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A checkbox that is followed by text and stands first in a list item."""
+
+    line: int
+    mark: int
+    """Offset of the character between the brackets."""
+    done: bool
+    text: str
+    prose: str
+    """The item's whole first paragraph, line ends as ``\\n``."""
+    depth: int
+    """How many task items it is nested in."""
+    stop: int
+    """0-based line just past the list item with all that is nested in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading and what follows up to the next heading; the first one of an outline has no heading."""
+
+    level: int
+    """1 to 6; 0 for what stands above the first heading."""
+    heading: str
+    title: str
+    """The heading without markup."""
+    line: int
+    start: int
+    end: int
+    underlined: bool = False
+    """A setext heading."""
+    entries: tuple[Entry, ...] = ()
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def is_notes(self) -> bool:
+        """Whether this is where relay appends amendments and decisions."""
+        return self.title.strip(" :").casefold() == "notes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A plan file cut into sections; together they are all of its Markdown."""
+
+    lines: Lines
+    front: FrontMatter
+    sections: tuple[Section, ...]
+
+    @property
+    def text(self) -> str:
+        """The file's text."""
+        return self.lines.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The sections of one phase, as indexes: ``sections[head:stop]``."""
+
+    head: int
+    stop: int
+
+
+def read_outline(text: str) -> Outline:
+    """Read the skeleton of a plan file.
+
+    Raises:
+        PlanError: The text is too long or too tangled to be read, or its front matter is not usable.
+    """
+    if len(text) > MAX_CHARS:
+        raise PlanError(f"line 1: a plan of {len(text):,} characters; at most {MAX_CHARS:,} are read")
+    from relay.plan.markdown import parse_blocks
+
+    lines = Lines.of(text)
+    front = parse_front_matter(lines)
+    reader = _Reader(lines=lines, first=front.body)
+    reader.read(parse_blocks(text[lines.offset(front.body) :], line=front.body))
+    return Outline(lines=lines, front=front, sections=reader.finish())
+
+
+def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
+    """Return the phases: sections with boxes, each with the deeper sections after it that have none."""
+    return tuple(
+        Extent(head=index, stop=_find_stop(sections, index))
+        for index, section in enumerate(sections)
+        if section.boxes and section.level
+    )
+
+
+def _find_stop(sections: Sequence[Section], head: int) -> int:
+    level = sections[head].level
+    stop = head + 1
+    while stop < len(sections) and not sections[stop].boxes and _belongs(sections[stop], level):
+        stop += 1
+    return stop
+
+
+def _belongs(section: Section, level: int) -> bool:
+    # There is no seventh level for the notes of a phase on the sixth.
+    return section.level > level or (level == section.level == 6 and section.is_notes)  # noqa: PLR2004  # h6
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Walks the block tokens once."""
+
+    lines: Lines
+    first: int
+    """0-based line of the file that token line 0 is."""
+    sections: list[Section] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    items: list[bool] = field(default_factory=list)
+    """The open list items, outermost first: whether each is a task."""
+
+    def read(self, tokens: "Sequence[Token]") -> None:
+        self._open(level=0, heading="", index=self.first)
+        for at, token in enumerate(tokens):
+            match token.type:
+                case "list_item_open":
+                    self._open_item(token, tokens[at + 1 : at + 3])
+                case "list_item_close":
+                    self.items.pop()
+                case "heading_open" if not self.items:
+                    self._open_section(token, tokens[at + 1].content)
+                case "paragraph_open":
+                    self._add_paragraph(token, tokens[at - 1] if at else None, tokens[at + 1].content)
+                case "fence" | "code_block" | "html_block":
+                    self._add_block(token)
+                case _:
+                    pass
+
+    def finish(self) -> tuple[Section, ...]:
+        self._close(len(self.lines.text))
+        return tuple(self.sections)
+
+    def _open_section(self, token: "Token", heading: str) -> None:
+        index = self._index(token)
+        self._close(self.lines.offset(index))
+        self._open(level=int(token.tag[1]), heading=heading, index=index, underlined=token.markup in {"=", "-"})
+
+    def _open(self, *, level: int, heading: str, index: int, underlined: bool = False) -> None:
+        start = self.lines.offset(index)
+        self.sections.append(
+            Section(
+                level=level,
+                heading=heading,
+                title=render_plain(heading),
+                line=index + 1,
+                start=start,
+                end=start,
+                underlined=underlined,
+            )
+        )
+
+    def _close(self, end: int) -> None:
+        entries, boxes = tuple(self.entries), tuple(self.boxes)
+        self.sections[-1] = replace(self.sections[-1], end=end, entries=entries, boxes=boxes)
+        self.entries.clear()
+        self.boxes.clear()
+
+    def _open_item(self, token: "Token", following: "Sequence[Token]") -> None:
+        box = self._find_box(token, following)
+        if box is not None:
+            self.boxes.append(box)
+        self.items.append(box is not None)
+
+    def _find_box(self, item: "Token", following: "Sequence[Token]") -> Box | None:
+        """Return the item's box; it must open the text on the item's own first line."""
+        if len(following) < 2 or following[0].type not in _TEXT_OPENERS:  # noqa: PLR2004  # opener and its text
+            return None
+        found = _BOX.match(following[1].content)
+        index = self._index(item)
+        if found is None or self._index(following[0]) != index:
+            return None
+        # Only container markup stands before the text of an item, and none of it holds a bracket.
+        line = self.lines.at(index)
+        bracket = line.index("[")
+        return Box(
+            line=index + 1,
+            mark=self.lines.offset(index) + bracket + 1,
+            done=found[1] != " ",
+            text=line[bracket + 3 :].strip(" \t"),
+            prose=following[1].content[found.end() :],
+            depth=sum(self.items),
+            stop=self.first + (item.map[1] if item.map else index + 1),
+        )
+
+    def _add_paragraph(self, token: "Token", before: "Token | None", content: str) -> None:
+        index = self._index(token)
+        opens = before is not None and before.type == "list_item_open"
+        for offset, text in enumerate(content.split("\n")):
+            kind = EntryKind.PROSE
+            if opens and not offset:
+                kind = EntryKind.TASK if self.items[-1] else EntryKind.BULLET
+            self.entries.append(
+                Entry(kind=kind, line=index + offset + 1, text=text.strip(" \t"), depth=len(self.items))
+            )
+
+    def _add_block(self, token: "Token") -> None:
+        index = self._index(token)
+        kind = EntryKind.HTML if token.type == "html_block" else EntryKind.CODE
+        unclosed = token.type == "fence" and not self._is_closed(token)
+        self.entries.append(
+            Entry(kind=kind, line=index + 1, text=token.content, depth=len(self.items), unclosed=unclosed)
+        )
+
+    def _is_closed(self, token: "Token") -> bool:
+        start, stop = token.map or (0, 0)
+        return stop - start > 1 and _OPEN_FENCE.fullmatch(self.lines.at(self.first + stop - 1)) is not None
+
+    def _index(self, token: "Token") -> int:
+        return self.first + (token.map[0] if token.map else 0)
+
+
+def iter_entries(sections: Sequence[Section]) -> Iterator[tuple[Section, Entry]]:
+    """Return every entry with its section, in order."""
+    return ((section, entry) for section in sections for entry in section.entries)

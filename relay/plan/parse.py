@@ -1,0 +1,171 @@
+"""Text → `Plan`."""
+
+from collections.abc import Sequence
+
+from relay.errors import PlanError
+from relay.plan.model import Item, Phase, Plan
+from relay.plan.outline import Box, Extent, Outline, Section, find_extents, read_outline
+from relay.plan.paths import find_paths
+from relay.plan.spans import Numbered, parse_number
+from relay.plan.statements import read_after_lines, read_validation_commands, read_verify_lines
+
+_EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
+
+
+def parse_plan(text: str) -> Plan:
+    """Read a plan file.
+
+    Linear in the length of the text; 10,000 items take well under a second (``benchmarks/parse_plan.py``).
+
+    Raises:
+        PlanError: There is no phase in it, its front matter is not usable, or it is nested or quoted so that it cannot
+            be read safely. The message starts with ``line N: ``; callers put the path before it.
+    """
+    return build_plan(read_outline(text))
+
+
+def build_plan(outline: Outline) -> Plan:
+    """Read the phases off an outline.
+
+    Raises:
+        PlanError: There is no phase in it.
+    """
+    sections = outline.sections
+    extents = find_extents(sections)
+    if not extents:
+        raise _no_phase(outline)
+    heads = [parse_number(sections[extent.head].title) for extent in extents]
+    ids = number_phases(heads)
+    gates = _Gates(outline, extents)
+    phases: list[Phase] = []
+    for extent, head, phase_id in zip(extents, heads, ids, strict=True):
+        section = sections[extent.head]
+        phases.append(
+            Phase(
+                id=phase_id,
+                title=head.title,
+                heading=section.heading,
+                line=section.line,
+                start=section.start,
+                end=sections[extent.stop - 1].end,
+                items=_read_items(phase_id, section.boxes),
+                verify=gates.find(extent),
+                own_verify=gates.find_own(extent),
+                after=_find_after(section, ids, phases[-1].id if phases else None),
+            )
+        )
+    first = extents[0].head
+    return Plan(
+        text=outline.text,
+        title=sections[1].title if first > 1 else "",
+        preamble=outline.text[sections[0].start : sections[first].start],
+        phases=tuple(phases),
+        settings=outline.front.settings,
+    )
+
+
+def number_phases(heads: Sequence[Numbered]) -> tuple[str, ...]:
+    """Return the phases' ids: the numbers in the headings, or ordinals where those cannot tell phases and items apart.
+
+    ``2`` and ``2.1`` as phases would give two things the id ``2.1``, so such numbers are not used; whether they collide
+    today is not asked, because appending an item must never change an id.
+    """
+    numbers = [head.number for head in heads]
+    folded = {number.casefold() for number in numbers}
+    unique = len(folded) == len(numbers) and "" not in folded
+    if unique and not any(number.rpartition(".")[0] in folded for number in folded):
+        return tuple(numbers)
+    return tuple(str(ordinal) for ordinal in range(1, len(heads) + 1))
+
+
+def _read_items(phase_id: str, boxes: Sequence[Box]) -> tuple[Item, ...]:
+    return tuple(
+        Item(
+            id=f"{phase_id}.{ordinal}",
+            text=box.text,
+            done=box.done,
+            line=box.line,
+            mark=box.mark,
+            depth=box.depth,
+            paths=find_paths(box.prose).named,
+        )
+        for ordinal, box in enumerate(boxes, start=1)
+    )
+
+
+def _find_after(section: Section, ids: Sequence[str], above: str | None) -> tuple[str, ...]:
+    stated = [line for line in read_after_lines(section) if not line.prose]
+    if not stated:
+        return () if above is None else (above,)
+    known = {_fold(phase_id): phase_id for phase_id in ids}
+    named = (known.get(_fold(number), number) for line in stated for number in line.numbers)
+    return tuple(dict.fromkeys(named))
+
+
+def _fold(number: str) -> str:
+    return ".".join(part.lstrip("0") or "0" for part in number.casefold().split("."))
+
+
+class _Gates:
+    """The gate commands that each phase has, inherits, or shares with the document."""
+
+    def __init__(self, outline: Outline, extents: Sequence[Extent]) -> None:
+        self._sections = outline.sections
+        self._ancestors = _find_ancestors(outline.sections)
+        self._phase_of = {at: extent.head for extent in extents for at in range(extent.head, extent.stop)}
+        self._own = {0: [*outline.front.verify]}
+        self._collect_validation()
+        title = 1 if extents[0].head > 1 else 0
+        self._shared = (0, title) if title else (0,)
+
+    def find(self, extent: Extent) -> tuple[str, ...]:
+        """Return a phase's commands, the widest scope first."""
+        above = [at for at in self._ancestors[extent.head] if not self._sections[at].is_notes]
+        commands = []
+        for at in dict.fromkeys((*self._shared, *above)):
+            commands += [*self._own.get(at, ()), *_read_commands(self._sections[at])]
+        return tuple(dict.fromkeys((*commands, *self.find_own(extent))))
+
+    def find_own(self, extent: Extent) -> tuple[str, ...]:
+        """Return the commands that stand in the phase itself."""
+        commands = [*self._own.get(extent.head, ())]
+        for at in range(extent.head, extent.stop):
+            if not self._is_in_notes(at, extent.head):
+                commands += _read_commands(self._sections[at])
+        return tuple(dict.fromkeys(commands))
+
+    def _collect_validation(self) -> None:
+        """Give ``Validation Commands`` to the phase it stands in, else to the heading it stands under."""
+        for at, section in enumerate(self._sections):
+            commands = read_validation_commands(section)
+            if commands:
+                scope = self._phase_of.get(at, self._ancestors[at][-1])
+                self._own.setdefault(scope, []).extend(commands)
+
+    def _is_in_notes(self, at: int, head: int) -> bool:
+        inside = (*(a for a in self._ancestors[at] if a > head), *((at,) if at > head else ()))
+        return any(self._sections[a].is_notes for a in inside)
+
+
+def _read_commands(section: Section) -> list[str]:
+    return [command for line in read_verify_lines(section) for command in line.commands]
+
+
+def _find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
+    """Return for each section the indexes of the headings it stands under, outermost first; 0 is above them all."""
+    stack: list[int] = []
+    found = []
+    for at, section in enumerate(sections):
+        while stack and sections[stack[-1]].level >= section.level:
+            stack.pop()
+        found.append(tuple(stack) or (0,))
+        stack.append(at)
+    return tuple(found)
+
+
+def _no_phase(outline: Outline) -> PlanError:
+    loose = outline.sections[0].boxes
+    if loose:
+        return PlanError(f"line {loose[0].line}: an item above any heading, and no phase; {_EXAMPLE}")
+    line = outline.front.body + 1
+    return PlanError(f"line {line}: no phase found; {_EXAMPLE}", hint="`relay init` puts an example PLAN.md there")

@@ -1,0 +1,134 @@
+"""The files and folders that an item names.
+
+Three ways of naming one are read: a code span that looks like a path, the tail after `` — ``, and a bare word with a
+slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the repository are never returned.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+
+from relay.plan.spans import CodeSpan, find_code_spans
+
+_KNOWN_EXTENSIONS = """
+    adoc asm astro awk bash bat bazel bib bzl c cc cfg cjs clj cljs cmake cmd conf config cpp cs csproj
+    css csv cts cu cxx d dart db diff dockerfile ejs el elm env erb erl ex exs f90 fish fs fsx gemspec
+    go gql gradle graphql groovy h haml hbs hcl hh hpp hrl hs htm html http hxx ico ini ipynb j2 jade
+    java jinja jinja2 jl jpg js json json5 jsonc jsonl jsx kt kts less liquid lisp lock log lua m m4 mak
+    makefile md mdc mdx mjs mk ml mli mm mod mts mustache nim nix odin org patch pdf php pl plist pm png
+    po prisma properties proto ps1 pug pxd py pyi pyx r rake rb rego rkt rs rst sass sbt scala scm scss
+    sh sln sol sql sqlite styl sum sv svelte svg swift tcl tex tf tfvars thrift tmpl toml tpl ts tsv tsx
+    twig txt typ v vb vhd vim vue wasm wat xml xsd xsl yaml yml zig zsh
+"""
+_KNOWN_NAMES = """
+    .babelrc .dockerignore .editorconfig .env .envrc .eslintrc .gitattributes .gitignore .gitmodules
+    .npmrc .nvmrc .prettierrc BUILD Brewfile CHANGELOG CODEOWNERS Caddyfile Containerfile Dockerfile
+    GNUmakefile Gemfile Jenkinsfile Justfile LICENSE Makefile NOTICE Pipfile Procfile README Rakefile
+    Tiltfile Vagrantfile WORKSPACE justfile makefile
+"""
+_EXTENSIONS = frozenset(_KNOWN_EXTENSIONS.split())
+_NAMES = frozenset(_KNOWN_NAMES.split())
+_WORD = re.compile(r"[^\s\x00-\x1f\x7f`\"'<>|;&$\\?!=,\ufffd]+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_LINE_SUFFIX = re.compile(r":\d+(?:-\d+|:\d+)?$")
+_EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,9}")
+_BARE = re.compile(r"(?<![^\s`])[^\s`/]*+/[^\s`]*+")
+_DASH = re.compile(r"[ \t\n](?:—|–|--?)[ \t\n]")
+_PIECE = re.compile(r"[^,;]+")
+_AND = re.compile(r"[ \t\n](?:and|&|\+)[ \t\n]")
+_REMARK = re.compile(r"\([^()]*\)\.?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPaths:
+    """The paths of one item, in the order they stand there."""
+
+    named: tuple[str, ...]
+    refused: tuple[str, ...]
+    """Paths that are absolute or climb out with ``..``; relay works inside the repository only."""
+
+
+_NONE = NamedPaths(named=(), refused=())
+
+
+def find_paths(prose: str) -> NamedPaths:
+    """Return the paths named in an item's text (its lines joined)."""
+    spans = find_code_spans(prose)
+    found = [*_from_spans(spans), *_from_tail(prose), *_from_words(prose, spans)]
+    if not found:
+        return _NONE
+    found.sort(key=itemgetter(0))
+    words = dict.fromkeys(_clean(word) for _, word in found)
+    return NamedPaths(
+        named=tuple(word for word in words if not _leaves(word)),
+        refused=tuple(word for word in words if _leaves(word) and _is_surely_file(word)),
+    )
+
+
+def _from_spans(spans: tuple[CodeSpan, ...]) -> Iterator[tuple[int, str]]:
+    return ((span.start, span.content) for span in spans if _looks_like_path(span.content))
+
+
+def _from_tail(prose: str) -> Iterator[tuple[int, str]]:
+    dashes = [(m.start(), m.end()) for m in _DASH.finditer(prose)]
+    for index, (_, start) in enumerate(dashes):
+        end = dashes[index + 1][0] if index + 1 < len(dashes) else len(prose)
+        pieces = _split_pieces(prose[start:end])
+        if all(_looks_like_path(piece) for piece in pieces):
+            yield from ((start, piece) for piece in pieces)
+
+
+def _split_pieces(tail: str) -> list[str]:
+    words = (word for piece in _PIECE.findall(tail) for word in _AND.split(piece))
+    cleaned = (_REMARK.sub("", word.strip()).replace("`", "").strip(" \t\n*").removesuffix(".") for word in words)
+    return [word for word in cleaned if word]
+
+
+def _from_words(prose: str, spans: tuple[CodeSpan, ...]) -> Iterator[tuple[int, str]]:
+    done = 0
+    for start, end in (*((span.start, span.end) for span in spans), (len(prose), len(prose))):
+        for found in _BARE.finditer(prose, done, start):
+            word = found[0].lstrip("([{*\"'").rstrip(".,;:)]}*\"'!?")
+            if _find_extension(_strip_line(word)) and _looks_like_path(word):
+                yield found.start(), word
+        done = end
+
+
+def _looks_like_path(word: str) -> bool:
+    if word.startswith("-") or word.endswith("()") or not _WORD.fullmatch(word):
+        return False
+    word = _strip_line(word)
+    if word.startswith("//") or (":" in word and _SCHEME.match(word)):
+        return False
+    return ("/" in word and word.strip("/.") != "") or _is_file_name(word)
+
+
+def _is_file_name(word: str) -> bool:
+    return word.rpartition("/")[2] in _NAMES or _find_extension(word) in _EXTENSIONS
+
+
+def _find_extension(word: str) -> str | None:
+    """Return the extension in lower case; None where there is none or it does not look like one."""
+    stem, _, extension = word.rpartition("/")[2].rpartition(".")
+    return extension.lower() if stem and _EXTENSION.fullmatch(extension) else None
+
+
+def _is_surely_file(word: str) -> bool:
+    """Tell a file from a route: ``/v1/keys`` names no file that leaves the repository."""
+    return ".." in word.split("/") or _is_file_name(word)
+
+
+def _strip_line(word: str) -> str:
+    return _LINE_SUFFIX.sub("", word) if ":" in word else word
+
+
+def _clean(word: str) -> str:
+    word = _strip_line(word)
+    while word.startswith("./"):
+        word = word[2:].lstrip("/")
+    return word
+
+
+def _leaves(word: str) -> bool:
+    return word.startswith(("/", "~")) or ".." in word.split("/")

@@ -1,0 +1,108 @@
+"""What stands inside one line of Markdown: code spans, plain words, paths, a leading number.
+
+All of it is linear in the length of the line: a plan may hold a line of a megabyte.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TICKS = re.compile(r"`+")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_MARKUP = re.compile(
+    r"<!--[^<]*?-->"  # comment
+    r"|!?\[(?P<link>[^\[\]]*)\]\([^()\s]*\)"  # link or image
+    r"|(?<![\s*])\*++|(?<!\*)\*++(?!\s)|~~"  # emphasis and strike-through; a star between blanks is a star
+    r"|(?<!\w)_++(?=\w)|(?<=[^\W_])_++(?!\w)",
+)
+_KEYWORDS = "phase|task|step|iteration|milestone|stage|part|sprint|wave"
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})*[a-z]?"
+_NUMBERED = re.compile(
+    rf"(?:\W*(?:{_KEYWORDS})\s+\#?(?P<word>{_NUMBER})(?=$|[\s—–:.)]|-(?!\d))"
+    rf"|(?P<bare>{_NUMBER})(?=[.):](?:\s|$)|\s+[—–-](?:\s|$))"
+    r"|(?P<dotted>\d{1,9}(?:\.\d{1,9})+)(?=\s))"
+    r"\s*[—–:.)-]{0,3}\s*",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSpan:
+    """One code span; offsets include the backticks."""
+
+    start: int
+    end: int
+    content: str
+    """Without the one blank that may pad each side."""
+
+
+def find_code_spans(text: str) -> tuple[CodeSpan, ...]:
+    """Return the code spans of a line: backtick runs of equal length pair up, as in CommonMark."""
+    runs = [m.span() for m in _TICKS.finditer(text)]
+    if not runs:
+        return ()
+    partner: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        length = runs[index][1] - runs[index][0]
+        if length in seen:
+            partner[index] = seen[length]
+        seen[length] = index
+    return tuple(_pair_up(text, runs, partner))
+
+
+def _pair_up(text: str, runs: list[tuple[int, int]], partner: dict[int, int]) -> Iterator[CodeSpan]:
+    index = 0
+    while index < len(runs):
+        start, end = runs[index]
+        if index not in partner or _is_escaped(text, start):
+            index += 1
+            continue
+        close = runs[partner[index]]
+        content = text[end : close[0]]
+        if content.startswith(" ") and content.endswith(" ") and content.strip(" "):
+            content = content[1:-1]
+        yield CodeSpan(start=start, end=close[1], content=content)
+        index = partner[index] + 1
+
+
+def _is_escaped(text: str, offset: int) -> bool:
+    start = offset
+    while start > 0 and text[start - 1] == "\\":
+        start -= 1
+    return (offset - start) % 2 == 1
+
+
+def render_plain(text: str) -> str:
+    """Return a heading's words without their markup, on one line."""
+    parts = []
+    done = 0
+    for span in find_code_spans(text):
+        parts += [_strip_markup(text[done : span.start]), span.content]
+        done = span.end
+    parts.append(_strip_markup(text[done:]))
+    return " ".join("".join(parts).split())
+
+
+def _strip_markup(text: str) -> str:
+    escaped = _ESCAPE.split(text)
+    plain = [part if at % 2 else _MARKUP.sub(r"\g<link>", part) for at, part in enumerate(escaped)]
+    return "".join(plain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """A heading's words in two parts."""
+
+    number: str
+    """``1``, ``2a``, ``2.1``; empty when the heading carries none."""
+    title: str
+
+
+def parse_number(plain: str) -> Numbered:
+    """Split ``Phase 2a — Keys`` into number and title; a title that is only a number is kept whole."""
+    found = _NUMBERED.match(plain)
+    if not found:
+        return Numbered(number="", title=plain)
+    number = found["word"] or found["bare"] or found["dotted"]
+    return Numbered(number=number, title=plain[found.end() :] or plain)

@@ -1,0 +1,126 @@
+"""The lines of a plan that relay acts on: ``Verify:``, ``After:``, and ralphex's ``## Validation Commands``."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from relay.plan.outline import Entry, EntryKind, Section
+from relay.plan.spans import find_code_spans
+
+_STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
+_VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
+_NOTHING = frozenset({"none", "nothing", "n/a", "-", "—", "–"})
+_TARGET = re.compile(
+    r"(?:(?:phase|task|step|iteration|milestone|stage|part|sprint|wave)s?\s*)?\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)",
+    re.IGNORECASE,
+)
+_SEPARATOR = re.compile(r"\s*(?:,|;|&|\band\b)\s*|\s+(?=\#?\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyLine:
+    """What one ``Verify:`` line says."""
+
+    line: int
+    commands: tuple[str, ...]
+    plain: bool
+    """The command is the rest of the line as it is, not a code span."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AfterLine:
+    """What one ``After:`` line says."""
+
+    line: int
+    numbers: tuple[str, ...]
+    """The phases named; empty for ``After: none``."""
+    prose: str
+    """The words, when they name no phase by number; such a line is not acted on."""
+
+
+def find_statement(text: str) -> str | None:
+    """Return ``verify`` or ``after`` when a line starts with that word and a colon."""
+    found = _STATEMENT.match(text)
+    return None if found is None else ("after" if found[1].lower() == "after" else "verify")
+
+
+def read_verify_lines(section: Section) -> tuple[VerifyLine, ...]:
+    """Return the ``Verify:`` lines of one section."""
+    return tuple(
+        _read_verify(section.entries, at)
+        for at, entry in enumerate(section.entries)
+        if _is_line(entry) and find_statement(entry.text) == "verify"
+    )
+
+
+def read_after_lines(section: Section) -> tuple[AfterLine, ...]:
+    """Return the ``After:`` lines of one section; ``After:`` above an example is not one."""
+    found = (entry for entry in section.entries if _is_line(entry) and find_statement(entry.text) == "after")
+    return tuple(_read_after(entry) for entry in found if _rest(entry.text))
+
+
+def read_validation_commands(section: Section) -> tuple[str, ...]:
+    """Return the commands of a section titled ``Validation Commands``; of any other section, none."""
+    if section.boxes or not _VALIDATION.fullmatch(section.title.strip()):
+        return ()
+    return tuple(command for entry in section.entries for command in _read_listed(entry))
+
+
+def _read_listed(entry: Entry) -> Iterator[str]:
+    if entry.kind is EntryKind.BULLET:
+        yield from _spans(entry.text)
+    elif entry.kind is EntryKind.CODE:
+        yield from _read_script(entry.text)
+
+
+def _is_line(entry: Entry) -> bool:
+    return entry.kind in {EntryKind.PROSE, EntryKind.BULLET}
+
+
+def _rest(text: str) -> str:
+    found = _STATEMENT.match(text)
+    rest = text[found.end() :] if found else text
+    return rest.strip() if text[:1] not in {"*", "_"} else rest.strip().rstrip("*_").rstrip()
+
+
+def _read_verify(entries: Sequence[Entry], at: int) -> VerifyLine:
+    entry = entries[at]
+    rest = _rest(entry.text)
+    spans = _spans(rest)
+    if spans or not rest:
+        return VerifyLine(line=entry.line, commands=spans or _read_below(entries, at), plain=False)
+    commands = () if rest.casefold() in _NOTHING else (rest,)
+    return VerifyLine(line=entry.line, commands=commands, plain=True)
+
+
+def _read_below(entries: Sequence[Entry], at: int) -> tuple[str, ...]:
+    """Return the commands of the code block or the list of code spans that follows a bare ``Verify:``."""
+    below = entries[at + 1 :] if at + 1 < len(entries) else ()
+    if below and below[0].kind is EntryKind.CODE:
+        return tuple(_read_script(below[0].text))
+    depth = entries[at].depth
+    bullets = takewhile(lambda entry: entry.kind is EntryKind.BULLET and entry.depth > depth, below)
+    return tuple(command for entry in bullets if entry.text.startswith("`") for command in _spans(entry.text))
+
+
+def _read_script(block: str) -> Iterator[str]:
+    joined = re.sub(r"\\\n[ \t]*", "", block)
+    for line in joined.split("\n"):
+        command = line.strip().removeprefix("$ ").strip()
+        if command and not command.startswith("#"):
+            yield command
+
+
+def _spans(text: str) -> tuple[str, ...]:
+    return tuple(span.content.strip() for span in find_code_spans(text) if span.content.strip())
+
+
+def _read_after(entry: Entry) -> AfterLine:
+    rest = _rest(entry.text).rstrip(".")
+    if rest.casefold() in _NOTHING:
+        return AfterLine(line=entry.line, numbers=(), prose="")
+    targets = [_TARGET.fullmatch(part) for part in _SEPARATOR.split(rest) if part]
+    if not targets or None in targets:
+        return AfterLine(line=entry.line, numbers=(), prose=rest)
+    return AfterLine(line=entry.line, numbers=tuple(t[1] for t in targets if t), prose="")
