@@ -1,7 +1,7 @@
 """What a run has used and cost, counted from its events.
 
-Three sums are kept, because they answer three questions: the plan's (does the cap hold?), the open phase's (does its
-cap hold?) and what no commit records yet (what goes into the next commit's trailers).
+Each sum answers a question: the plan's (does the cap hold?), the open phase's (does its cap hold?), what no commit
+records yet (what goes into the next commit's trailers?) and the session's (what did this leg cost?).
 """
 
 from relay.events import Event, ResponseReceived
@@ -22,6 +22,7 @@ class Meter:
         self._budget = budget.charge(before.cost_usd, before.tokens)
         self._price = price
         self._unrecorded = Spent()
+        self._session = Spent()
         self.total = before
 
     @property
@@ -29,12 +30,19 @@ class Meter:
         """What no commit on the branch records yet."""
         return self._unrecorded
 
+    @property
+    def session(self) -> Spent:
+        """What the session that is open, or was last, used."""
+        return self._session
+
     def observe(self, event: Event) -> None:
         """Count a response; every other event is none of its business."""
         if isinstance(event, ResponseReceived):
             usage = event.usage or Usage()
             known = event.usage is not None
-            self._charge(Spent(usage=usage, cost_usd=event.cost_usd if known else None))
+            spent = Spent(usage=usage, cost_usd=event.cost_usd if known else None)
+            self._session += spent
+            self._charge(spent)
 
     def restore(self, spent: Spent) -> None:
         """Count what an earlier process used for the open phase without having committed it."""
@@ -43,6 +51,10 @@ class Meter:
     def open_phase(self) -> None:
         """Start the phase's own cap; what is unrecorded belongs to it."""
         self._budget = self._budget.open_phase(self._unrecorded.cost_usd)
+
+    def open_session(self) -> None:
+        """Start counting a session."""
+        self._session = Spent()
 
     def record(self) -> None:
         """Note that a commit now carries what was unrecorded."""

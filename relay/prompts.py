@@ -25,7 +25,8 @@ class PhaseBriefing:
     """One fact per line: sandbox, network, branch."""
     claimed: tuple[str, ...]
     """Items that earlier legs of this phase ticked but that are not committed yet."""
-    baton: Baton | None
+    baton: str
+    """What the session before wrote down, as `render_baton` wrote it; empty for the first."""
     interruption: str
     """What an interrupted leg left behind; empty when there was none."""
     baseline: str
@@ -56,6 +57,12 @@ def render_soft_notice(fill_tokens: int, line_tokens: int) -> str:
     return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
 
 
+def render_planner_notice(fill_tokens: int, line_tokens: int) -> str:
+    """Return what a planner is told when the fill passes the soft line: it cannot hand over."""
+    text = Template(_load("planner_notice"))
+    return text.substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+
+
 def render_reminder(items: Sequence[str]) -> str:
     """Return the one reminder a session gets when it stops with open items."""
     return Template(_load("reminder")).substitute(items=", ".join(items)).strip()
@@ -77,11 +84,32 @@ def render_phase_message(briefing: PhaseBriefing) -> str:
         ("Red before this phase", briefing.baseline),
         ("Changed since the plan was made", "\n".join(briefing.stale)),
         ("What is known (ledger)", briefing.ledger),
-        ("From the session before you", _render_baton(briefing.baton) if briefing.baton else ""),
+        ("From the session before you", briefing.baton),
         ("Interrupted work", briefing.interruption),
     ]
     body = "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
     return f"{body}\n\nCarry out phase {phase.id} now."
+
+
+def render_feature_message(feature: str) -> str:
+    """Return the planner's first message for a new plan."""
+    return f"Plan this feature:\n\n{feature.strip()}"
+
+
+def render_revise_message(request: str, plan_text: str) -> str:
+    """Return the planner's first message for a change to a plan."""
+    return Template(_load("revise")).substitute(request=request.strip(), plan=plan_text.strip())
+
+
+def render_split_message(plan: Plan, phase: Phase) -> str:
+    """Return the planner's first message for splitting one phase."""
+    text = plan.text[phase.start : phase.end].strip()
+    return Template(_load("split")).substitute(phase_id=phase.id, phase=text, plan=plan.text.strip())
+
+
+def render_no_plan_reminder() -> str:
+    """Return the one reminder of a planner that stops without a plan."""
+    return _load("no_plan").strip()
 
 
 def _with_rules(text: str, rules: str) -> str:
@@ -108,7 +136,8 @@ def _render_item_ids(phase: Phase, claimed: Sequence[str]) -> list[str]:
     ]
 
 
-def _render_baton(baton: Baton) -> str:
+def render_baton(baton: Baton) -> str:
+    """Return a baton as one paragraph of lines, for a commit's body and for the next session."""
     parts = [
         ("Ticked", baton.done),
         ("Still open", baton.open),
@@ -121,5 +150,5 @@ def _render_baton(baton: Baton) -> str:
     lines = [f"(written by {'the session itself' if baton.author == 'model' else 'relay from its own log'})"]
     for title, entries in parts:
         if entries:
-            lines += [f"{title}:", *(f"- {entry}" for entry in entries)]
+            lines += [f"{title}:", *(f"- {' '.join(entry.split())}" for entry in entries)]
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from relay.repo.open import Repo
 from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.status import PathChange
 from relay.repo.trailers import CommitText, Message
-from relay.session import Usage
+from relay.session import Spent, Usage
 
 BASE = "Relay-Base"
 BOOT = "Relay-Boot"
@@ -30,16 +30,6 @@ WIP = "Relay-Wip"
 SKIPPED = "Relay-Skipped"
 REPLACED = "Relay-Replaced"
 _UNBORN = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
-    """What sessions used up."""
-
-    usage: Usage | None = None
-    """None when unknown."""
-    cost_usd: float | None = None
-    """None when unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,7 @@ class OpenLeg:
     wip_ref: str
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
-    spend: Spend = Spend()
+    spend: Spent = Spent()
     """As of the newest snapshot."""
     items: tuple[str, ...] = ()
     """Ids of items that the session has claimed, as of the newest snapshot."""
@@ -164,7 +154,7 @@ def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
         plan_path=parse_path(text.get(trailers.PLAN)),
         boot_id=text.get(BOOT),
         wip_ref=text.get(WIP),
-        spend=Spend(usage=Usage(), cost_usd=0.0),
+        spend=Spent(),
         skipped=_parse_skipped(text),
         trailers=text.found,
     )
@@ -179,6 +169,31 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
     wip = _parse_wip(leg.wip_ref, text)
     snapshot = Snapshot(commit=wip.commit, tree=wip.tree, skipped=wip.skipped, replaced=wip.replaced)
     return replace(leg, last_wip=snapshot, spend=wip.spend, items=wip.items, baton=wip.baton)
+
+
+def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
+    """Put another session on an open leg: base and snapshots stay, session, boot id and further trailers are new.
+
+    Raises:
+        RepoError: Somebody else opened or closed the branch's leg meanwhile.
+    """
+    kept = (
+        (trailers.PLAN, render_path(start.plan_path)),
+        (trailers.PHASE, start.phase_id),
+        (trailers.SESSION, start.session_id),
+        (BASE, leg.base_head or _UNBORN),
+        (BOOT, find_boot_id()),
+        (WIP, leg.wip_ref),
+        *((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in leg.skipped),
+        *start.trailers,
+    )
+    message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
+    parents = (leg.base_head,) if leg.base_head else ()
+    commit = objects.write_commit(repo, leg.base_tree, parents, message)
+    if not objects.move_ref(repo, _leg_ref(leg.branch), commit, leg.commit):
+        raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
+    opened = _parse_leg(leg.branch, trailers.read_text(repo.git, commit))
+    return replace(opened, last_wip=leg.last_wip, spend=leg.spend, items=leg.items, baton=leg.baton)
 
 
 def close_leg(repo: Repo, leg: OpenLeg) -> bool:
@@ -202,7 +217,7 @@ class Wip:
     phase_id: str
     plan_path: str
     items: tuple[str, ...]
-    spend: Spend
+    spend: Spent
     baton: str
     skipped: tuple[Skipped, ...]
     replaced: tuple[str, ...]
@@ -212,7 +227,7 @@ class Wip:
 class WipRecord:
     """What goes into a snapshot beside the files."""
 
-    spend: Spend
+    spend: Spent
     items: tuple[str, ...] = ()
     baton: str = ""
     replace: Mapping[str, bytes] | None = None
@@ -280,8 +295,8 @@ def _parse_wip(ref: str, text: CommitText) -> Wip:
         phase_id=text.get(trailers.PHASE),
         plan_path=parse_path(text.get(trailers.PLAN)),
         items=tuple(text.get(trailers.ITEMS).split()),
-        spend=Spend(
-            usage=trailers.parse_usage(text.get(trailers.USAGE)),
+        spend=Spent(
+            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
             cost_usd=trailers.parse_cost(text.get(trailers.COST)),
         ),
         baton=text.message.body,

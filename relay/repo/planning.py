@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from relay.repo import objects, trailers
 from relay.repo.git import GitError
-from relay.repo.legs import Spend, get_branch, next_ref
+from relay.repo.legs import get_branch, next_ref
 from relay.repo.names import parse_path, render_path, render_ref_part
 from relay.repo.open import Repo
 from relay.repo.trailers import CommitText, Message
+from relay.session import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class PlanningRecord:
 
     plan_path: str
     session_id: str
-    spend: Spend
+    spend: Spent
     trailers: tuple[tuple[str, str], ...] = ()
     """Further ones, kept and handed back."""
 
@@ -90,8 +91,8 @@ def _parse(text: CommitText) -> PlanningRecord:
     return PlanningRecord(
         plan_path=parse_path(text.get(trailers.PLAN)),
         session_id=text.get(trailers.SESSION),
-        spend=Spend(
-            usage=trailers.parse_usage(text.get(trailers.USAGE)),
+        spend=Spent(
+            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
             cost_usd=trailers.parse_cost(text.get(trailers.COST)),
         ),
         trailers=tuple(pair for pair in text.found if pair[0] not in _OWN),

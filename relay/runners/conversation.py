@@ -5,7 +5,7 @@ what a model or an endpoint does.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,10 +35,12 @@ class ApiRunner:
     """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`."""
 
     line: Line
+    known: Mapping[str, ModelInfo]
+    """What has been asked already, with the user's own limits in it."""
 
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model."""
-        return self.line.api.get_model(model)
+        return self.known[model] if model in self.known else self.line.api.get_model(model)
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:

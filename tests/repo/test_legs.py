@@ -6,7 +6,6 @@ from relay.errors import RepoError
 from relay.repo import snapshot
 from relay.repo.legs import (
     LegStart,
-    Spend,
     WipRecord,
     close_leg,
     find_leg_changes,
@@ -26,13 +25,13 @@ from relay.repo.planning import (
     save_rejected_plan,
 )
 from relay.repo.snapshot import write_snapshot_tree
-from relay.session import Usage
+from relay.session import Spent, Usage
 
 START = LegStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", trailers=(("Relay-Model", "m"),))
 
 
 def spend(tokens=10, cost=0.25):
-    return Spend(usage=Usage(input_tokens=tokens, output_tokens=1), cost_usd=cost)
+    return Spent(usage=Usage(input_tokens=tokens, output_tokens=1), cost_usd=cost)
 
 
 def test_a_leg_is_read_as_it_was_opened(box):
@@ -41,7 +40,7 @@ def test_a_leg_is_read_as_it_was_opened(box):
     leg = open_leg(repo, START)
     assert read_leg(repo) == leg
     assert (leg.base_head, leg.phase_id, leg.session_id, leg.plan_path) == (repo.head(), "2", "s-1", "docs/PLAN.md")
-    assert leg.spend == Spend(usage=Usage(), cost_usd=0.0)
+    assert leg.spend == Spent(usage=Usage(), cost_usd=0.0)
     assert ("Relay-Model", "m") in leg.trailers
     assert box.tree(leg.base_tree)["user.txt"] == b"the user's"
     assert box.text("rev-parse", "refs/relay/leg/main^") == repo.head()
@@ -76,9 +75,9 @@ def test_snapshots_form_one_chain_for_each_leg(box):
     assert box.text("rev-parse", f"{leg.wip_ref}~1", f"{leg.wip_ref}~2").split() == [first.last_wip.commit, leg.commit]
     assert box.tree(leg.wip_ref)["src/app.py"] == b"2\n"
     close_leg(repo, second)
-    other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spend()))
+    other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spent(cost_usd=None)))
     assert [wip.ref for wip in list_wip(repo)] == [other.wip_ref, leg.wip_ref]
-    assert other.spend == Spend(usage=None, cost_usd=None)
+    assert other.spend == Spent(cost_usd=None)
 
 
 def test_the_last_snapshot_of_a_phase_is_found(box):
@@ -207,7 +206,7 @@ def test_rejected_plans_are_kept(box):
     repo = box.open()
     assert list_rejected_plans(repo) == ()
     one = PlanningRecord(plan_path="PLAN.md", session_id="p-1", spend=spend())
-    two = PlanningRecord(plan_path="PLAN.md", session_id="p-2", spend=Spend())
+    two = PlanningRecord(plan_path="PLAN.md", session_id="p-2", spend=Spent())
     assert save_rejected_plan(repo, one, b"bad") == "refs/relay/rejected/main/000001"
     save_rejected_plan(repo, two, b"worse")
     assert list_rejected_plans(repo) == (two, one)

@@ -1,0 +1,73 @@
+"""Reading from git what decides where a run stands: the facts that `relay.resume` turns into a deed."""
+
+from dataclasses import dataclass
+
+from relay.plan.model import Plan
+from relay.repo.history import read_relay_commit
+from relay.repo.legs import OpenLeg, read_leg
+from relay.repo.objects import diff_trees, read_blob
+from relay.repo.open import Repo
+from relay.repo.snapshot import write_snapshot_tree
+from relay.resume import Facts, LegFacts
+
+LEG = "Relay-Leg"
+"""Trailer with the number of the session within its phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The facts, and the leg they were read from."""
+
+    facts: Facts
+    leg: OpenLeg | None
+
+
+def read_standing(repo: Repo, plan: Plan, plan_path: str, ledger_path: str, *, boot_id: str) -> Standing:
+    """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock.
+
+    Args:
+        repo: The repository.
+        plan: As HEAD has it.
+        plan_path: Relative to the root.
+        ledger_path: Relative to the root.
+        boot_id: Of the running system.
+    """
+    head = repo.head()
+    commit = read_relay_commit(repo, head) if head else None
+    leg = read_leg(repo)
+    facts = Facts(
+        plan=plan,
+        head=head,
+        head_session=commit.session if commit and commit.status in {"done", "handoff"} else "",
+        boot_id=boot_id,
+        leg=_read_leg_facts(repo, leg, (plan_path, ledger_path)) if leg else None,
+    )
+    return Standing(facts=facts, leg=leg)
+
+
+def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
+    """Compare the work tree with how the leg began and with its newest snapshot, but for the files relay drafts."""
+    now = write_snapshot_tree(repo).tree
+    saved = leg.last_wip.tree if leg.last_wip else leg.base_tree
+    since_start = _differs(repo, leg.base_tree, now, own)
+    return LegFacts(
+        session_id=leg.session_id,
+        phase_id=leg.phase_id,
+        base_head=leg.base_head,
+        boot_id=leg.boot_id,
+        sessions=int(dict(leg.trailers).get(LEG, "1")),
+        claims=leg.items,
+        handed_over=bool(leg.baton),
+        touched=since_start or leg.last_wip is not None,
+        saved=not _differs(repo, saved, now, own),
+    )
+
+
+def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:
+    return any(change.path not in own for change in diff_trees(repo, a, b))
+
+
+def read_plan_bytes(repo: Repo, plan_path: str) -> bytes | None:
+    """Return the plan as HEAD has it; None when it is not committed."""
+    head = repo.head()
+    return read_blob(repo, head, plan_path) if head else None

@@ -1,0 +1,203 @@
+"""What a session of a phase starts from: plan, draft, baton, baseline. Nothing else reaches it from the session before.
+
+A phase has at most one open leg ref, from its first session (or its last commit) to its next commit; the sessions in
+between share its base, so that what is committed in the end is what they did together and nothing of the user's.
+"""
+
+import json
+from dataclasses import dataclass
+
+from relay.draft import Draft
+from relay.gate.model import CommandCheck, GateResult, Status
+from relay.landing import BATON_TITLE, LEG, run_phase_gate
+from relay.ledger import parse_ledger, render_snapshot
+from relay.plan.model import Phase, Plan
+from relay.plan.parse import parse_plan
+from relay.prompts import PhaseBriefing
+from relay.repo.history import read_relay_commits
+from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_wip
+from relay.repo.objects import read_blob
+from relay.run_context import RunContext
+
+BARREN = "Relay-Barren"
+BASELINE = "Relay-Baseline"
+CLAIMED = "Relay-Claimed"
+"""How many items were claimed when a session began."""
+LEDGER_TOKENS = 1_500
+"""Budget of the ledger's snapshot in the first message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """What one session starts from."""
+
+    leg: OpenLeg
+    phase_id: str
+    number: int
+    """1 for the first session of the phase."""
+    barren: int
+    """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
+    reason: str
+    """Why this session starts, for the user."""
+    head_plan: str
+    """The plan's text at HEAD."""
+    draft: Draft
+    """Plan and ledger as the phase's earlier sessions would leave them."""
+    commands: tuple[str, ...]
+    """The gate."""
+    baseline: GateResult | None
+    """The gate as it was before the phase; None when that is not known any more."""
+    briefing: PhaseBriefing
+
+
+def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover:
+    """Open a leg on a phase that has none: the gate runs first, so that its leftovers are not the leg's."""
+    number, baton = _read_earlier_sessions(ctx, phase.id)
+    commands = find_commands(ctx, phase)
+    baseline = run_phase_gate(ctx, phase.id, commands, baseline=True)
+    head = ctx.repo.head()
+    ledger = _read_text(ctx, head, ctx.ledger_path)
+    marks = (*_render_marks(number, 0), (BASELINE, _render_baseline(baseline)))
+    start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
+    leg = open_leg(ctx.repo, start)
+    draft = Draft(plan_text=plan.text, ledger_text=ledger)
+    return _make_handover(ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline)
+
+
+def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
+    """Put a fresh session on an open leg, with what its newest snapshot holds."""
+    found = dict(leg.trailers)
+    number = _read_count(found.get(LEG, ""), 1) + 1
+    ticked = len(leg.items) > _read_count(found.get(CLAIMED, ""), 0)
+    # An interrupted session says nothing about the size of the phase.
+    barren = 0 if ticked else _read_count(found.get(BARREN, ""), 0) + bool(leg.baton)
+    baseline = _parse_baseline(found.get(BASELINE, ""))
+    interruption = "" if leg.baton else _describe_interruption(leg)
+    marks = (*_render_marks(number, barren), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
+    start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
+    leg = continue_leg(ctx.repo, leg, start)
+    tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
+    plan_text = _read_text(ctx, tip, ctx.plan_path) or plan.text
+    draft = Draft(plan_text=plan_text, ledger_text=_read_text(ctx, tip, ctx.ledger_path))
+    return _make_handover(
+        ctx, leg, plan, draft, reason=reason, baton=leg.baton, baseline=baseline, interruption=interruption
+    )
+
+
+def find_commands(ctx: RunContext, phase: Phase) -> tuple[str, ...]:
+    """Return the gate of a phase: the settings' commands, then the document's, then its own."""
+    return tuple(dict.fromkeys((*ctx.settings.verify, *phase.verify)))
+
+
+def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
+    """Snapshot what an interrupted session left in the work tree, on top of what it had saved."""
+    draft = {}
+    if leg.last_wip is not None:
+        paths = (ctx.plan_path, ctx.ledger_path)
+        draft = {path: blob for path in paths if (blob := read_blob(ctx.repo, leg.last_wip.commit, path)) is not None}
+    return save_wip(ctx.repo, leg, WipRecord(spend=leg.spend, items=leg.items, replace=draft))
+
+
+def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
+    ctx: RunContext,
+    leg: OpenLeg,
+    plan: Plan,
+    draft: Draft,
+    *,
+    reason: str,
+    baton: str,
+    baseline: GateResult | None,
+    interruption: str = "",
+) -> Handover:
+    drafted = parse_plan(draft.plan_text)
+    phase = drafted.find_phase(leg.phase_id) or plan.find_phase(leg.phase_id)
+    if phase is None:
+        raise LookupError(leg.phase_id)  # the resume point named it a moment ago
+    found = dict(leg.trailers)
+    return Handover(
+        leg=leg,
+        phase_id=leg.phase_id,
+        number=_read_count(found.get(LEG, ""), 1),
+        barren=_read_count(found.get(BARREN, ""), 0),
+        reason=reason,
+        head_plan=plan.text,
+        draft=draft,
+        commands=find_commands(ctx, phase),
+        baseline=baseline,
+        briefing=PhaseBriefing(
+            plan=drafted,
+            phase=phase,
+            plan_path=ctx.plan_path,
+            environment=_describe_environment(ctx, leg.branch),
+            claimed=tuple(i.id for i in phase.items if i.done and not _is_done(plan, i.id)),
+            baton=baton,
+            interruption=interruption,
+            baseline=_describe_red(baseline),
+            ledger=render_snapshot(parse_ledger(draft.ledger_text), LEDGER_TOKENS) if draft.ledger_text else "",
+        ),
+    )
+
+
+def _is_done(plan: Plan, item_id: str) -> bool:
+    item = plan.find_item(item_id)
+    return item is not None and item.done
+
+
+def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:
+    """Return the number of the next session of a phase and the baton in its last hand-off commit."""
+    commits = read_relay_commits(ctx.repo, ctx.plan_path)
+    if not commits or (commits[0].phase, commits[0].status) != (phase_id, "handoff"):
+        return 1, ""
+    number = _read_count(dict(commits[0].found).get(LEG, ""), 1)
+    _, _, baton = commits[0].body.partition(f"{BATON_TITLE}\n")
+    return number + 1, baton
+
+
+def _read_text(ctx: RunContext, commit: str | None, path: str) -> str:
+    blob = None if commit is None else read_blob(ctx.repo, commit, path)
+    return "" if blob is None else blob.decode("utf-8", "surrogateescape")
+
+
+def _render_marks(number: int, barren: int) -> tuple[tuple[str, str], ...]:
+    return (LEG, str(number)), (BARREN, str(barren))
+
+
+def _read_count(text: str, default: int) -> int:
+    return int(text) if text.isdecimal() and len(text) < 9 else default  # noqa: PLR2004  # a sane counter
+
+
+def _render_baseline(result: GateResult) -> str:
+    return json.dumps([[check.command, check.status, check.exit_code] for check in result.commands])
+
+
+def _parse_baseline(text: str) -> GateResult | None:
+    try:
+        rows = json.loads(text)
+        checks = tuple(
+            CommandCheck(command=str(command), status=Status(status), exit_code=code, duration_s=0.0, output_tail="")
+            for command, status, code in rows
+        )
+    except (ValueError, TypeError):
+        return None
+    return GateResult(commands=checks)
+
+
+def _describe_red(baseline: GateResult | None) -> str:
+    red = [check for check in baseline.commands if check.status is not Status.PASSED] if baseline else []
+    return "\n".join(f"- `{check.command}` ({check.status})" for check in red)
+
+
+def _describe_environment(ctx: RunContext, branch: str) -> tuple[str, ...]:
+    network = "with network" if ctx.settings.network else "without network"
+    return (
+        f"Branch {branch}; your working directory is the repository's root.",
+        f"Commands run in a sandbox ({ctx.sandbox.mechanism}), {network}, without a terminal and without input.",
+    )
+
+
+def _describe_interruption(leg: OpenLeg) -> str:
+    ticked = f" It had ticked: {', '.join(leg.items)}." if leg.items else ""
+    return (
+        f"The session before you ({leg.session_id}) was interrupted at an unknown point; its files are in the work "
+        f"tree as it left them.{ticked} Look at what is there before you go on."
+    )

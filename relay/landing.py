@@ -1,0 +1,299 @@
+"""Landing a leg: guard, gate, one commit. What the session claims becomes true here or nowhere.
+
+The order is fixed: what does the leg own, do the checks pass, is the change to the plan legal, then one commit with
+code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from relay.draft import Draft
+from relay.events import Committed, GateFinished, GateStarted, Noticed
+from relay.gate.model import GateResult, Verdict
+from relay.gate.run import run_gate
+from relay.gate.verdict import compare_gate
+from relay.plan.guard import check_transition
+from relay.plan.model import Phase, Plan
+from relay.plan.parse import parse_plan
+from relay.repo import trailers
+from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
+from relay.repo.hooks import HookResult, HookRun, Hooks
+from relay.repo.legs import OpenLeg, close_leg
+from relay.repo.objects import diff_trees
+from relay.repo.snapshot import TreeSnapshot, make_filter, write_snapshot_tree
+from relay.repo.trailers import Message
+from relay.run_context import RunContext
+from relay.sandbox.policy import Limits
+
+SUBJECT_CHARS = 72
+"""Longest subject taken from a session. Source: git's own convention, DESIGN § 4.2."""
+BATON_TITLE = "Baton:"
+"""Line of a hand-off commit's body after which the baton stands."""
+LEG = "Relay-Leg"
+"""Trailer with the number of the session within its phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a leg wants to have committed."""
+
+    phase: Phase
+    leg: OpenLeg
+    number: int
+    """Of the session within the phase."""
+    head_plan: str
+    """The plan's text at HEAD."""
+    draft: Draft
+    evidence: Mapping[str, str]
+    """Item id → what the session gave as evidence; goes into the commit's body."""
+    commands: tuple[str, ...]
+    """The gate: those of the settings, the document and the phase."""
+    baseline: GateResult | None
+    """None when it was not run, or is not known any more: then nothing red is excused."""
+    subject: str
+    """Proposed by the session; may be anything."""
+    status: str
+    """``done`` or ``handoff``."""
+    baton: str
+    """Goes into the body of a hand-off; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The commit was made and the leg is closed."""
+
+    commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing was committed."""
+
+    for_user: str
+    for_model: str = ""
+    """Empty when no session can repair it."""
+
+
+def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
+    """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
+    user = find_user_paths(ctx, leg)
+    own = {ctx.plan_path, ctx.ledger_path}
+    is_left_out = make_filter(leg.skipped, now.skipped)
+    changes = diff_trees(ctx.repo, leg.base_tree, now.tree)
+    return tuple(c.path for c in changes if c.path not in user | own and not c.is_submodule and not is_left_out(c.path))
+
+
+def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
+    """Return what differed from HEAD when the leg began: the user's, and never committed."""
+    base = leg.base_head or ctx.repo.empty_tree
+    return frozenset(change.path for change in diff_trees(ctx.repo, base, leg.base_tree))
+
+
+def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
+    """Check a leg's work and commit it."""
+    before = write_snapshot_tree(ctx.repo)
+    owned = find_owned_paths(ctx, candidate.leg, before)
+    gate = _run_gate(ctx, candidate)
+    verdict = _judge(candidate, gate)
+    if not verdict.green:
+        return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+    claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
+    if refusal := _check_plan(candidate, claims):
+        return refusal
+    after = write_snapshot_tree(ctx.repo)
+    _report_left_out(ctx, candidate, owned, before, after)
+    outcome = _commit(ctx, candidate, owned, after, _render_message(ctx, candidate, claims, gate))
+    if outcome.commit is None:
+        return _explain(outcome)
+    _finish(ctx, candidate, claims, outcome)
+    return Landed(commit=outcome.commit)
+
+
+def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:
+    """Return the items that the draft ticks and HEAD does not, in order."""
+    before, after = parse_plan(head_plan), parse_plan(drafted_plan)
+    done = {item.id for phase in before.phases for item in phase.items if item.done}
+    return tuple(item.id for phase in after.phases for item in phase.items if item.done and item.id not in done)
+
+
+def _run_gate(ctx: RunContext, candidate: Candidate) -> GateResult:
+    return run_phase_gate(ctx, candidate.phase.id, candidate.commands, baseline=False)
+
+
+def _judge(candidate: Candidate, gate: GateResult) -> Verdict:
+    return compare_gate(candidate.baseline, gate, own=candidate.phase.own_verify)
+
+
+def run_phase_gate(ctx: RunContext, phase_id: str, commands: Sequence[str], *, baseline: bool) -> GateResult:
+    """Run a phase's gate in the sandbox and tell everybody about it."""
+    if not commands:
+        return GateResult(commands=())
+    ctx.observe(GateStarted(phase_id=phase_id, baseline=baseline, commands=tuple(commands)))
+    result = run_gate(
+        commands,
+        sandbox=ctx.sandbox,
+        limits=Limits(timeout_s=ctx.settings.gate_timeout_s),
+        should_stop=lambda: ctx.interrupts.stop_now,
+        outputs_dir=ctx.outputs_dir,
+    )
+    verdict = compare_gate(None, result)
+    duration_s = sum(check.duration_s for check in result.commands)
+    ctx.observe(
+        GateFinished(
+            phase_id=phase_id,
+            baseline=baseline,
+            passed=result.passed,
+            summary=verdict.for_user,
+            duration_s=duration_s,
+        )
+    )
+    return result
+
+
+def _check_plan(candidate: Candidate, claims: tuple[str, ...]) -> Refused | None:
+    """Let only legal changes of the plan through, whoever drafted them."""
+    head: Plan = parse_plan(candidate.head_plan)
+    still_open = tuple(phase.id for phase in head.phases if not phase.done)
+    in_phase = tuple(item for item in claims if candidate.phase.id == item.rpartition(".")[0])
+    violations = check_transition(
+        candidate.head_plan, candidate.draft.plan_text, may_tick=in_phase, amendable=still_open
+    )
+    if not violations:
+        return None
+    words = "; ".join(f"line {violation.line}: {violation.message}" for violation in violations)
+    return Refused(for_user=f"the plan would change in a way that is not allowed: {words}")
+
+
+def _report_left_out(
+    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], before: TreeSnapshot, after: TreeSnapshot
+) -> None:
+    own = {ctx.plan_path, ctx.ledger_path, *owned}
+    left = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path not in own]
+    if left:
+        ctx.observe(Noticed(text=f"the gate left files behind, not committed: {_list(left)}"))
+    user = find_user_paths(ctx, candidate.leg)
+    mixed = [c.path for c in diff_trees(ctx.repo, candidate.leg.base_tree, after.tree) if c.path in user]
+    if mixed:
+        words = f"changed by the session but dirty before it, so not committed: {_list(mixed)}"
+        ctx.observe(Noticed(text=words, warning=True))
+    if after.skipped:
+        words = ", ".join(f"{entry.path} ({entry.reason})" for entry in after.skipped[:10])
+        ctx.observe(Noticed(text=f"not committed and not kept in snapshots: {words}", warning=True))
+
+
+def _list(paths: list[str]) -> str:
+    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""  # noqa: PLR2004  # enough to see what it is
+    return ", ".join(paths[:10]) + more
+
+
+def _commit(
+    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], checked: TreeSnapshot, message: Message
+) -> CommitOutcome:
+    request = CommitRequest(
+        branch=candidate.leg.branch,
+        head=candidate.leg.base_head,
+        message=message,
+        paths=owned,
+        replace=candidate.draft.render_files(ctx.plan_path, ctx.ledger_path),
+        tree=checked.tree,
+        keep_out=find_user_paths(ctx, candidate.leg),
+    )
+
+    def recheck(_paths: tuple[str, ...]) -> str | None:
+        verdict = _judge(candidate, _run_gate(ctx, candidate))
+        return None if verdict.green else verdict.for_model
+
+    return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
+
+
+def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None) -> Hooks:
+    """Return how the user's commit hooks are run: in the sandbox, with a scratch directory of their own."""
+    scratch = ctx.sandbox.private.tmp / "hooks"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    return Hooks(run=lambda run: _run_hook(ctx, run), scratch=scratch, recheck=recheck)
+
+
+def _run_hook(ctx: RunContext, run: HookRun) -> HookResult:
+    """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
+    outside, inside = str(ctx.sandbox.private.tmp), str(ctx.sandbox.tmp)
+    result = ctx.sandbox.run(
+        [argument.replace(outside, inside) for argument in run.argv],
+        limits=Limits(timeout_s=ctx.settings.gate_timeout_s),
+        should_stop=lambda: ctx.interrupts.stop_now,
+        extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
+    )
+    text = result.output.decode("utf-8", "replace").strip()
+    ended = "timed out" if result.timed_out else f"exited with {result.exit_code}"
+    return HookResult(ok=result.exit_code == 0, output=f"the {run.name} hook {ended}\n{text[-4000:]}")
+
+
+def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], gate: GateResult) -> Message:
+    plan = parse_plan(candidate.draft.plan_text)
+    items = [item for claim in claims if (item := plan.find_item(claim)) is not None]
+    ticked = "\n".join(f"- [x] {item.id} {item.text}" for item in items)
+    # One paragraph: what follows an empty line would not be the baton any more when it is read back.
+    baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
+    spent = ctx.meter.unrecorded
+    return Message(
+        subject=_choose_subject(candidate),
+        body="\n\n".join(part for part in (ticked, baton) if part),
+        trailers=(
+            (trailers.PLAN, ctx.plan_path),
+            (trailers.PHASE, candidate.phase.id),
+            (trailers.STATUS, candidate.status),
+            (trailers.ITEMS, " ".join(claims)),
+            (trailers.SESSION, candidate.leg.session_id),
+            (LEG, str(candidate.number)),
+            (trailers.GATE, f"pass {gate.digest}" if gate.commands else "none"),
+            (trailers.SANDBOX, ctx.sandbox.mechanism),
+            (trailers.USAGE, trailers.render_usage(spent.usage)),
+            (trailers.COST, trailers.render_cost(spent.cost_usd)),
+        ),
+    )
+
+
+def _choose_subject(candidate: Candidate) -> str:
+    """Take the session's subject when it is one short printable line, else relay's own."""
+    subject = candidate.subject.strip()
+    if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable():
+        return subject
+    own = f"relay: phase {candidate.phase.id} — {candidate.phase.title}"
+    return own if len(own) <= SUBJECT_CHARS else f"{own[: SUBJECT_CHARS - 1]}…"
+
+
+def _explain(outcome: CommitOutcome) -> Refused:
+    match outcome.end:
+        case CommitEnd.HOOK_REFUSED:
+            return Refused(for_user=f"a commit hook refused: {_last_line(outcome.output)}", for_model=outcome.output)
+        case CommitEnd.RECHECK_REFUSED:
+            words = "a commit hook rewrote files and the checks do not pass with them"
+            return Refused(for_user=words, for_model=f"{words}:\n{outcome.output}")
+        case CommitEnd.FILES_MOVED:
+            return Refused(for_user=f"files changed while they were checked: {_list(list(outcome.paths))}")
+        case _:
+            return Refused(for_user=f"the branch moved while the session ran: {outcome.output}")
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def _finish(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], outcome: CommitOutcome) -> None:
+    close_leg(ctx.repo, candidate.leg)
+    ctx.meter.record()
+    subject = _choose_subject(candidate)
+    ctx.observe(
+        Committed(
+            commit=outcome.commit or "",
+            subject=subject,
+            status=candidate.status,
+            phase_id=candidate.phase.id,
+            items=claims,
+        )
+    )
+    for words in outcome.left:
+        ctx.observe(Noticed(text=words, warning=True))
+    if outcome.rewritten:
+        ctx.observe(Noticed(text=f"a commit hook rewrote {_list(list(outcome.rewritten))}; taken in and checked"))

@@ -1,0 +1,304 @@
+"""One leg: a fresh session on one phase, from its first message to its landing or its baton.
+
+The session works, relay keeps: after every tool that may have changed something a snapshot is stored, so that a crash
+loses at most what the running tool was doing. What the session claims is checked when it ends, by `relay.landing`.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from relay.draft import Draft, apply_notes
+from relay.events import LegEnded, LegStarted, PlanRestored
+from relay.handover import Handover
+from relay.landing import Candidate, Landed, Refused, find_claims, find_owned_paths, land
+from relay.plan.parse import parse_plan
+from relay.prompts import (
+    render_baton,
+    render_gate_report,
+    render_phase_message,
+    render_reminder,
+    render_runner_system,
+    render_soft_notice,
+)
+from relay.repo.files import read_file, replace_file
+from relay.repo.legs import WipRecord, save_wip
+from relay.repo.snapshot import write_snapshot_tree
+from relay.run_context import RunContext
+from relay.runners.base import Session, SessionSpec
+from relay.sandbox.policy import Limits, Mechanism
+from relay.session import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.shown import render_plan
+from relay.tools.notes import LegNotes
+from relay.tools.toolbox import build_runner_tools
+from relay.tools.workspace import Workspace
+
+_SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
+_NOTED = frozenset({"tick", "amend", "record", "hand_off"})
+"""Tools that change the draft and so deserve a snapshot."""
+
+
+class LegKind(StrEnum):
+    """How a leg ended."""
+
+    DONE = "done"
+    """The phase is committed."""
+    HANDOFF = "handoff"
+    """Another session can go on."""
+    BLOCKED = "blocked"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegResult:
+    """How a leg ended, for the loop to decide what comes next."""
+
+    kind: LegKind
+    end: SessionEnd
+    detail: str
+    """One line for the user."""
+    new_claims: int
+    """Items this session ticked."""
+    can_go_on: bool = False
+    """A failed session that got somewhere: a fresh one may do the rest."""
+
+
+class Leg:
+    """One session on one phase.
+
+    Args:
+        ctx: The collaborators.
+        handover: What the session starts from.
+    """
+
+    def __init__(self, ctx: RunContext, handover: Handover) -> None:
+        self._ctx = ctx
+        self._handover = handover
+        self._open = handover.leg
+        self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
+        self._toolbox = build_runner_tools(_make_workspace(ctx), self._notes)
+        self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
+        self._gate_words = ""
+
+    def run(self) -> LegResult:
+        """Run the session to its end, then land or keep its work."""
+        ctx, session_id, phase = self._ctx, self._open.session_id, self._handover.briefing.phase
+        started = LegStarted(
+            session_id=session_id,
+            phase_id=phase.id,
+            title=phase.title,
+            leg=self._handover.number,
+            reason=self._handover.reason,
+        )
+        ctx.observe(started)
+        self._show_plan()
+        ctx.meter.open_session()
+        with ctx.runner.open_session(self._make_spec()) as session:
+            result = self._drive(session)
+        spent = ctx.meter.session
+        ctx.observe(
+            LegEnded(
+                session_id=session_id,
+                phase_id=phase.id,
+                end=result.end,
+                result=result.kind,
+                detail=result.detail,
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
+            )
+        )
+        return result
+
+    def _drive(self, session: Session) -> LegResult:
+        message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
+        while True:
+            outcome = session.advance(message)
+            if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
+                return self._end_early(outcome)
+            if self._notes.blocked is not None:
+                return self._keep(LegKind.BLOCKED, outcome, f"blocked: {self._notes.blocked}")
+            open_ids = self._notes.open_ids()
+            if self._notes.hand_off is not None:
+                return self._hand_off(outcome, "the session handed over")
+            if open_ids and reminded:
+                ended = self._keep(LegKind.FAILED, outcome, _describe_unfinished(open_ids))
+                return replace(ended, can_go_on=bool(self._notes.claims))
+            if open_ids:
+                message, reminded = render_reminder(open_ids), True
+                continue
+            landed = self._land(outcome, "done")
+            if isinstance(landed, Landed):
+                return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
+            attempts += 1
+            if not landed.for_model or attempts > self._ctx.settings.max_repairs or self._ctx.interrupts.finish_turn:
+                return self._keep(self._fail_kind(), outcome, landed.for_user)
+            report = render_gate_report(landed.for_model, attempt=attempts, attempts=self._ctx.settings.max_repairs)
+            message = report
+
+    def _fail_kind(self) -> LegKind:
+        return LegKind.INTERRUPTED if self._ctx.interrupts.finish_turn else LegKind.FAILED
+
+    def _end_early(self, outcome: SessionOutcome) -> LegResult:
+        """The session did not end by itself: hand over where another can go on, else stop."""
+        match outcome.end:
+            case SessionEnd.HARD_LINE | SessionEnd.OVERFLOW:
+                return self._hand_off(outcome, outcome.detail)
+            case SessionEnd.INTERRUPTED:
+                return self._keep(LegKind.INTERRUPTED, outcome, outcome.detail)
+            case _:
+                return self._keep(LegKind.FAILED, outcome, outcome.detail)
+
+    def _hand_off(self, outcome: SessionOutcome, detail: str) -> LegResult:
+        """Commit what passes the gate already; keep everything else in a snapshot with the baton."""
+        finished = not self._notes.open_ids()
+        if self._notes.claims or finished:
+            landed = self._land(outcome, "done" if finished else "handoff")
+            if isinstance(landed, Landed):
+                return self._end(LegKind.DONE if finished else LegKind.HANDOFF, outcome, detail)
+        return self._keep(LegKind.HANDOFF, outcome, detail)
+
+    def _land(self, outcome: SessionOutcome, status: str) -> Landed | Refused:
+        landed = land(self._ctx, self._make_candidate(outcome.text, status))
+        if isinstance(landed, Refused):
+            self._gate_words = landed.for_user
+        return landed
+
+    def _make_candidate(self, text: str, status: str) -> Candidate:
+        subjects = _SUBJECT.findall(text)
+        handover = self._handover
+        return Candidate(
+            phase=handover.briefing.phase,
+            leg=self._open,
+            number=handover.number,
+            head_plan=handover.head_plan,
+            draft=self._draft(),
+            evidence=self._notes.claims,
+            commands=handover.commands,
+            baseline=handover.baseline,
+            subject=subjects[-1] if subjects else "",
+            status=status,
+            baton=self._render_baton() if status == "handoff" else "",
+        )
+
+    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
+        return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
+
+    def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
+        """Leave the work in the tree and store it with a baton; the leg stays open for the next session."""
+        if not self._ctx.interrupts.stop_now:
+            self._save(baton=self._render_baton())
+        return self._end(kind, outcome, detail)
+
+    def _draft(self) -> Draft:
+        return apply_notes(self._handover.draft, self._notes)
+
+    def _save(self, *, paths: tuple[str, ...] | None = None, baton: str = "") -> None:
+        record = WipRecord(
+            spend=self._ctx.meter.unrecorded,
+            items=self._find_claims(),
+            baton=baton,
+            replace=self._draft().render_files(self._ctx.plan_path, self._ctx.ledger_path),
+            paths=paths,
+        )
+        self._open = save_wip(self._ctx.repo, self._open, record)
+
+    def _find_claims(self) -> tuple[str, ...]:
+        return find_claims(self._handover.head_plan, self._draft().plan_text)
+
+    def _run_tool(self, call: ToolCall) -> ToolResult:
+        result = self._toolbox.run(call)
+        if result.changed_paths is None:
+            result = self._put_plan_back(call, result)
+        if call.name == "amend" and not result.is_error:
+            self._take_amendment()
+        if call.name in _NOTED and not result.is_error:
+            self._show_plan()
+            self._save(paths=())
+        elif result.changed_paths is None or result.changed_paths:
+            self._save(paths=result.changed_paths)
+        return result
+
+    def _take_amendment(self) -> None:
+        """Let the session tick what it has just added."""
+        plan = parse_plan(self._draft().plan_text)
+        phase = plan.find_phase(self._handover.phase_id)
+        if phase is not None:
+            self._notes.plan, self._notes.phase = plan, phase
+
+    def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
+        if self._ctx.sandbox.mechanism is not Mechanism.OFF:
+            return result
+        root = self._ctx.repo.root
+        changed = [path for path, data in self._on_disk.items() if read_file(root, path) != data]
+        if not changed:
+            return result
+        self._save()  # what was found stays under refs/relay
+        for path in changed:
+            restore = self._on_disk[path]
+            if restore is None:
+                (root / path).unlink(missing_ok=True)
+            else:
+                replace_file(root, path, restore, "100644")
+        names = ", ".join(changed)
+        self._ctx.observe(PlanRestored(tool=call.name, summary=f"{names} was changed and put back"))
+        words = f"\n\nrelay: this changed {names}, which only relay writes; it was put back. Use tick, record or amend."
+        return ToolResult(text=result.text + words, is_error=True, changed_paths=None)
+
+    def _show_plan(self) -> None:
+        head = parse_plan(self._handover.head_plan)
+        self._ctx.observe(render_plan(parse_plan(self._draft().plan_text), committed=head))
+
+    def _render_baton(self) -> str:
+        now = write_snapshot_tree(self._ctx.repo)
+        notes = self._notes
+        asked = notes.hand_off
+        records = tuple(f"{record.claim} (because {record.because})" for record in notes.records)
+        last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
+        return render_baton(
+            Baton(
+                done=tuple(f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self._find_claims()),
+                open=notes.open_ids(),
+                next_step=asked.next_step if asked else "",
+                learned=(*asked.learned, *records) if asked else records,
+                dead_ends=asked.dead_ends if asked else last_errors,
+                files=find_owned_paths(self._ctx, self._open, now)[:50],
+                gate=self._gate_words,
+                author="model" if asked else "relay",
+            )
+        )
+
+    def _make_spec(self) -> SessionSpec:
+        ctx = self._ctx
+        return SessionSpec(
+            session_id=self._open.session_id,
+            model=ctx.settings.model,
+            system=render_runner_system(ctx.rules.text),
+            tools=self._toolbox.specs,
+            run_tool=self._run_tool,
+            reset_at=ctx.settings.reset_at_for(ctx.settings.model),
+            render_soft_notice=render_soft_notice,
+            check_budget=ctx.meter.check,
+            price=ctx.price,
+            max_output_tokens=ctx.settings.max_output_tokens,
+            effort=ctx.settings.effort,
+            long_cache=ctx.settings.cache_ttl == "1h",
+        )
+
+
+def _make_workspace(ctx: RunContext) -> Workspace:
+    return Workspace(
+        root=ctx.repo.root,
+        sandbox=ctx.sandbox,
+        protected=ctx.protected,
+        outputs_dir=ctx.outputs_dir,
+        should_stop=lambda: ctx.interrupts.stop_now,
+        limits=Limits(timeout_s=ctx.settings.command_timeout_s),
+    )
+
+
+def _describe_unfinished(open_ids: tuple[str, ...]) -> str:
+    return (
+        f"the session said it was finished, but {', '.join(open_ids)} {'are' if len(open_ids) > 1 else 'is'} not ticked"
+    )

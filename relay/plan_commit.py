@@ -1,0 +1,121 @@
+"""Committing the plan alone: a new one before the first phase, and the user's own edits between legs.
+
+The user may change everything that is still open. What relay ticked stays: whoever wants to take a tick back commits
+that himself, and relay then reads it from HEAD like any other state.
+"""
+
+from relay.errors import PlanError, RepoError
+from relay.events import Committed
+from relay.landing import make_hooks
+from relay.plan.edit import tick_items
+from relay.plan.guard import check_transition
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+from relay.repo import trailers
+from relay.repo.commit import CommitRequest, commit_paths
+from relay.repo.files import read_file
+from relay.repo.legs import get_branch
+from relay.repo.objects import read_blob
+from relay.repo.planning import drop_plan_usage, read_plan_usage
+from relay.repo.status import read_status
+from relay.repo.trailers import Message
+from relay.run_context import RunContext
+from relay.session import Spent, Usage
+
+
+def ensure_plan_committed(ctx: RunContext) -> str:
+    """Commit the plan file by itself where it differs from HEAD; return its text.
+
+    Raises:
+        PlanError: There is no plan, it cannot be read, or what relay has ticked was changed.
+        RepoError: The commit could not be made.
+    """
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    if disk is None:
+        raise PlanError(f"{ctx.plan_path}: there is no such plan", hint='relay plan "what you want"')
+    text = _decode(disk, ctx.plan_path)
+    head = ctx.repo.head()
+    blob = read_blob(ctx.repo, head, ctx.plan_path) if head else None
+    if blob is None:
+        _commit_new(ctx, text)
+        return text
+    if ctx.plan_path not in read_status(ctx.repo).changed:
+        return text  # line endings may differ from the blob's; git says that it is the same file
+    merged = _merge(blob.decode("utf-8", "surrogateescape"), text, ctx.plan_path)
+    _commit(ctx, merged, status="amended", subject="relay: plan amended by hand", spent=Spent())
+    return merged
+
+
+def parse_committed(text: str, plan_path: str) -> Plan:
+    """Parse a plan and put its path before the line of an error.
+
+    Raises:
+        PlanError: The plan cannot be used.
+    """
+    try:
+        return parse_plan(text)
+    except PlanError as error:
+        raise PlanError(f"{plan_path}: {error.message}", hint=error.hint) from error
+
+
+def _decode(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PlanError(f"{path}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
+
+
+def _commit_new(ctx: RunContext, text: str) -> None:
+    plan = parse_committed(text, ctx.plan_path)
+    record = read_plan_usage(ctx.repo)
+    spent = record.spend if record and record.plan_path == ctx.plan_path else Spent()
+    subject = f"relay: plan — {plan.title}" if plan.title else "relay: plan"
+    _commit(ctx, text, status="planned", subject=subject[:72], spent=spent)
+    drop_plan_usage(ctx.repo)
+
+
+def _merge(committed: str, edited: str, path: str) -> str:
+    """Return the user's text with the ticks that relay made since it was opened in the editor.
+
+    Raises:
+        PlanError: Something that relay has ticked was changed, or boxes were ticked by hand.
+    """
+    before, after = parse_committed(committed, path), parse_committed(edited, path)
+    texts = {item.id: item.text for phase in after.phases for item in phase.items if not item.done}
+    missing = [
+        item.id for phase in before.phases for item in phase.items if item.done and texts.get(item.id) == item.text
+    ]
+    merged = tick_items(edited, missing)
+    amendable = tuple(phase.id for phase in before.phases if not phase.done)
+    violations = check_transition(committed, merged, may_tick=(), amendable=amendable)
+    if violations:
+        words = "\n  ".join(f"{path}:{violation.line}: {violation.message}" for violation in violations)
+        raise PlanError(
+            f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
+            hint=f"undo that part, or, if you mean it, commit it yourself: git commit {path}",
+        )
+    return merged
+
+
+def _commit(ctx: RunContext, text: str, *, status: str, subject: str, spent: Spent) -> None:
+    message = Message(
+        subject=subject,
+        trailers=(
+            (trailers.PLAN, ctx.plan_path),
+            (trailers.STATUS, status),
+            (trailers.SANDBOX, ctx.sandbox.mechanism),
+            (trailers.USAGE, trailers.render_usage(spent.usage)),
+            (trailers.COST, trailers.render_cost(spent.cost_usd)),
+        ),
+    )
+    request = CommitRequest(
+        branch=get_branch(ctx.repo),
+        head=ctx.repo.head(),
+        message=message,
+        replace={ctx.plan_path: text.encode("utf-8", "surrogateescape")},
+    )
+    outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
+    if outcome.commit is None:
+        raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
+    ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))

@@ -1,0 +1,244 @@
+"""Everything that must hold before a session starts, checked in the order in which a user can repair it.
+
+Nothing has been changed when one of these checks fails, and no request has been sent before the key, the repository
+and the sandbox are known to be usable.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from relay.config import Settings
+from relay.errors import ConfigError, RepoError
+from relay.events import Event, Noticed, Observe, RunStarted
+from relay.interrupts import Interrupts
+from relay.meter import Meter
+from relay.pricing import Budget, Price, find_price
+from relay.repo.history import read_relay_commits
+from relay.repo.hooks import find_hooks_dir
+from relay.repo.legs import find_boot_id, get_branch, read_leg
+from relay.repo.lock import lock_worktree
+from relay.repo.open import Repo
+from relay.repo.state import check_state
+from relay.repo.status import read_status
+from relay.rules import Rules, load_rules
+from relay.run_context import RunContext
+from relay.runners.api import check_key, open_api
+from relay.runners.base import ModelInfo
+from relay.runners.conversation import ApiRunner
+from relay.runners.exchange import Line
+from relay.sandbox.policy import Level, Policy
+from relay.sandbox.run import open_sandbox
+from relay.session import Spent, Usage
+from relay.telemetry import STATE_DIR, open_log, sweep_outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What a command knows when it asks for a run."""
+
+    command: str
+    """``plan`` or ``run``."""
+    repo: Repo
+    settings: Settings
+    plan_path: str
+    """Relative to the repository's root."""
+    allow_dirty: bool
+    environ: Mapping[str, str]
+
+
+@contextmanager
+def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iterator[RunContext]:
+    """Check everything, open everything, hand out the collaborators, close everything.
+
+    Raises:
+        RelayError: Something that the user or the environment has to change first.
+    """
+    check_key(request.environ)
+    repo, settings = request.repo, request.settings
+    with ExitStack() as stack:
+        branch = check_repository(repo)
+        stack.enter_context(lock_worktree(repo))
+        ledger_path = find_ledger_path(request.plan_path)
+        check_clean(request, ledger_path)
+        rules = load_repository_rules(repo.root, settings)
+        protected = find_protected(request.plan_path, ledger_path)
+        sandbox = stack.enter_context(
+            open_sandbox(
+                make_policy(repo, settings, protected, request.environ),
+                Level.WORKSPACE_WRITE,
+                off=settings.sandbox == "off",
+            )
+        )
+        api = stack.enter_context(
+            open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
+        )
+        model = _apply_limits(api.get_model(settings.model), settings)
+        price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
+        meter = make_meter(repo, request.plan_path, settings, price)
+        run_id = new_id()
+        log = stack.enter_context(open_log(repo.root, run_id, clock=time.time))
+
+        def observe(event: Event) -> None:
+            meter.observe(event)
+            view(event)
+            if lost := log.append(event):
+                view(lost)
+
+        line = Line(api=api, observe=observe, interrupts=interrupts, max_wait_s=settings.max_wait_s)
+        observe(
+            RunStarted(
+                run_id=run_id,
+                command=request.command,
+                model=settings.model,
+                plan_path=request.plan_path,
+                branch=branch,
+                sandbox=sandbox.mechanism,
+                cap_usd=settings.max_cost_usd,
+                spent_usd=meter.total.cost_usd,
+                rehearsed=model.rehearsed,
+            )
+        )
+        for words in (*rules.warnings, *sandbox.gaps):
+            observe(Noticed(text=words, warning=True))
+        sweep_outputs(repo.root, now_s=time.time())
+        yield RunContext(
+            repo=repo,
+            settings=settings,
+            sandbox=sandbox,
+            runner=ApiRunner(line=line, known={model.id: model}),
+            model=model,
+            price=price,
+            rules=rules,
+            meter=meter,
+            observe=observe,
+            interrupts=interrupts,
+            plan_path=request.plan_path,
+            ledger_path=ledger_path,
+            outputs_dir=repo.root / STATE_DIR / "outputs",
+            protected=protected,
+            boot_id=find_boot_id(),
+            new_id=new_id,
+            environ=request.environ,
+        )
+
+
+def new_id() -> str:
+    """Return a session id: eight hexadecimal digits."""
+    return secrets.token_hex(4)
+
+
+def check_repository(repo: Repo) -> str:
+    """Return the branch to work on.
+
+    Raises:
+        RepoError: HEAD is detached, or a merge, rebase or the like is unfinished.
+    """
+    if words := check_state(repo):
+        raise RepoError(words)
+    return get_branch(repo)
+
+
+def check_clean(request: RunRequest, ledger_path: str) -> None:
+    """Make sure that no uncommitted change of the user's to a tracked file is in the way.
+
+    An open leg's own changes are no obstacle: they are what the run goes on with.
+
+    Raises:
+        RepoError: Tracked files are changed; the message names them.
+    """
+    if request.command != "run" or request.allow_dirty or read_leg(request.repo) is not None:
+        return
+    own = {request.plan_path, ledger_path}
+    dirty = [path for path in read_status(request.repo).changed if path not in own]
+    if dirty:
+        shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")  # noqa: PLR2004
+        raise RepoError(
+            f"tracked files have uncommitted changes: {shown}",
+            hint="commit them, or use --allow-dirty: relay then keeps these files out of every commit",
+        )
+
+
+def load_repository_rules(root: Path, settings: Settings) -> Rules:
+    """Load AGENTS.md and its kin.
+
+    Raises:
+        ConfigError: The most specific file does not fit the budget; work would go on without its rules.
+    """
+    rules = load_rules(
+        root,
+        max_bytes=settings.rules_max_bytes,
+        fallback_names=settings.rules_fallback_names,
+        root_markers=settings.rules_root_markers,
+        global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
+    )
+    if rules.nearest_cut:
+        raise ConfigError(
+            f"the rules do not fit {settings.rules_max_bytes:,} bytes: {'; '.join(rules.warnings)}",
+            hint="shorten AGENTS.md, or raise rules_max_bytes",
+        )
+    return rules
+
+
+def find_ledger_path(plan_path: str) -> str:
+    """Return the ledger's path: beside the plan, ``PLAN.md`` → ``PLAN.ledger.yaml``."""
+    path = PurePosixPath(plan_path)
+    return str(path.with_name(f"{path.stem}.ledger.yaml"))
+
+
+def find_protected(plan_path: str, ledger_path: str) -> tuple[str, ...]:
+    """Return what no tool and no command may write, beside git's own directory and the rules files."""
+    return (plan_path, ledger_path, STATE_DIR, "relay.toml")
+
+
+def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str]) -> Policy:
+    """Return what commands in this repository may touch."""
+    from relay.repo.guard import read_config
+
+    return Policy(
+        root=repo.root,
+        env=environ,
+        git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
+        protected=tuple(repo.root / path for path in protected),
+        writable=tuple(Path(path).expanduser() for path in settings.writable_dirs),
+        readable=(find_hooks_dir(repo, read_config(repo)),),
+        pass_env=settings.env,
+        network=settings.network,
+    )
+
+
+def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:
+    """Return a meter that knows what the plan has cost: its commits and its open leg."""
+    budget = Budget(
+        run_cap_usd=settings.max_cost_usd,
+        phase_cap_usd=settings.max_phase_cost_usd,
+        token_cap=settings.max_tokens_total,
+    )
+    meter = Meter(budget, price=price, before=read_spent(repo, plan_path))
+    leg = read_leg(repo)
+    if leg is not None:
+        meter.restore(leg.spend)
+    return meter
+
+
+def read_spent(repo: Repo, plan_path: str) -> Spent:
+    """Return what the commits of a plan record."""
+    total = Spent()
+    for commit in read_relay_commits(repo, plan_path):
+        total += Spent(usage=commit.usage or Usage(), cost_usd=commit.cost_usd)
+    return total
+
+
+def _apply_limits(model: ModelInfo, settings: Settings) -> ModelInfo:
+    own: dict[str, Any] = {}
+    limits = settings.find_model(settings.model)
+    if limits.window_tokens:
+        own["window_tokens"] = limits.window_tokens
+    if limits.max_output_tokens:
+        own["max_output_tokens"] = limits.max_output_tokens
+    return replace(model, **own, source="settings") if own else model

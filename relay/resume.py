@@ -1,0 +1,139 @@
+"""Where a run goes on, from what git says and nothing else.
+
+`find_resume_point` is pure: the same facts give the same row of the table, the same words and the same deed, whether
+`relay status --why` asks or `relay run` acts. Source of the table: DESIGN § 5.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relay.plan.model import Phase, Plan
+
+
+class Row(StrEnum):
+    """Which line of the table applies."""
+
+    NOTHING_OPEN = "nothing open"
+    """No leg is open: the next open phase begins."""
+    UNTOUCHED = "untouched"
+    """A leg was opened and nothing was changed in it."""
+    MID_LEG = "mid-leg"
+    """A leg was opened and left work behind."""
+    POWER_LOSS = "power loss"
+    """The same, and the machine has been restarted since: files that were not synced may be empty."""
+    AFTER_COMMIT = "after the commit point"
+    """The leg's commit is on the branch; only the tidying up after it is missing."""
+    MOVED_ON = "moved on"
+    """The branch is somewhere else than where the leg began: somebody committed, reset or rebased."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegFacts:
+    """What the open leg's ref and its snapshots say."""
+
+    session_id: str
+    phase_id: str
+    base_head: str | None
+    """HEAD when the leg began; None on an unborn branch."""
+    boot_id: str
+    sessions: int
+    """How many sessions worked in it."""
+    claims: tuple[str, ...]
+    handed_over: bool
+    """Its newest snapshot carries a baton: the session ended in order."""
+    touched: bool
+    """The work tree, or its newest snapshot, differs from how the leg began."""
+    saved: bool
+    """The work tree is as the newest snapshot has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that decides."""
+
+    plan: Plan
+    """As the work tree has it."""
+    head: str | None
+    head_session: str
+    """The session that HEAD's trailers name; empty for a commit that is not relay's."""
+    boot_id: str
+    leg: LegFacts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """What applies and what `relay run` will do."""
+
+    row: Row
+    phase_id: str
+    """The phase to work on next; empty when there is none."""
+    why: str
+    """What was found and what it means, one or two sentences."""
+    then: str
+    """What `relay run` does."""
+
+
+def find_resume_point(facts: Facts) -> ResumePoint:
+    """Return the row of the table that the facts select."""
+    if facts.leg is None:
+        return _begin(facts, Row.NOTHING_OPEN, "No leg is open.")
+    if facts.head != facts.leg.base_head:
+        return _after_head_moved(facts, facts.leg)
+    if not facts.leg.touched:
+        return _go_on(
+            facts.leg, Row.UNTOUCHED, f"Session {facts.leg.session_id} was opened and left nothing.", "opens it again"
+        )
+    if facts.leg.boot_id != facts.boot_id and not facts.leg.saved:
+        return _go_on(
+            facts.leg,
+            Row.POWER_LOSS,
+            f"Session {facts.leg.session_id} was cut off and the machine has been restarted since; files that were not "
+            "synced may be empty.",
+            "keeps what it finds under refs/relay/, restores the last snapshot, then starts a fresh session",
+        )
+    return _resume_work(facts.leg)
+
+
+def _resume_work(leg: LegFacts) -> ResumePoint:
+    claims = f" Claimed but not committed: {', '.join(leg.claims)}." if leg.claims else ""
+    if leg.handed_over and leg.saved:
+        why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
+        return _go_on(leg, Row.MID_LEG, why, "starts a fresh session from its baton")
+    why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
+    return _go_on(leg, Row.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
+
+
+def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
+    if facts.head_session and facts.head_session == leg.session_id:
+        why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
+        return _begin(facts, Row.AFTER_COMMIT, why, "finishes what follows a commit, then ")
+    why = (
+        f"Phase {leg.phase_id} was open, but the branch has moved since ({(leg.base_head or 'unborn')[:10]} → "
+        f"{(facts.head or 'unborn')[:10]}) without relay."
+    )
+    return _begin(facts, Row.MOVED_ON, why, "keeps the old work under refs/relay/, then ")
+
+
+def _go_on(leg: LegFacts, row: Row, why: str, then: str) -> ResumePoint:
+    return ResumePoint(row=row, phase_id=leg.phase_id, why=why, then=f"goes on with phase {leg.phase_id}: {then}")
+
+
+def _begin(facts: Facts, row: Row, why: str, first: str = "") -> ResumePoint:
+    phase = facts.plan.next_phase()
+    if phase is None and facts.plan.done:
+        return ResumePoint(row=row, phase_id="", why=f"{why} Every phase is done.", then=f"{first}has nothing to do")
+    if phase is None:
+        return ResumePoint(row=row, phase_id="", why=f"{why} {_explain_wait(facts.plan)}", then=f"{first}cannot go on")
+    return ResumePoint(
+        row=row, phase_id=phase.id, why=f"{why} Phase {phase.id} is next.", then=f"{first}begins phase {phase.id}"
+    )
+
+
+def _explain_wait(plan: Plan) -> str:
+    waiting = [f"{phase.id} (after {', '.join(phase.after)})" for phase in plan.phases if not phase.done]
+    return f"Each open phase waits for another: {'; '.join(waiting)}."
+
+
+def find_blocked_by(plan: Plan, phase: Phase) -> tuple[str, ...]:
+    """Return the ids that `phase` comes after and that are not done."""
+    return tuple(a for a in phase.after if (other := plan.find_phase(a)) is None or not other.done)

@@ -1,0 +1,47 @@
+"""The collaborators of a run, made once by `relay.preflight` and handed down.
+
+Nothing here does anything; it names who does what, so that the loop and the leg take their collaborators as arguments.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.config import Settings
+from relay.events import Observe
+from relay.interrupts import Interrupts
+from relay.meter import Meter
+from relay.pricing import Price
+from relay.repo.open import Repo
+from relay.rules import Rules
+from relay.runners.base import ModelInfo, Runner
+from relay.sandbox.run import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Everything that planning and running share."""
+
+    repo: Repo
+    settings: Settings
+    sandbox: Sandbox
+    """Confines every command a session or a gate runs; workspace-write unless narrowed."""
+    runner: Runner
+    model: ModelInfo
+    price: Price | None
+    rules: Rules
+    meter: Meter
+    observe: Observe
+    """Feeds the meter, the view and telemetry."""
+    interrupts: Interrupts
+    plan_path: str
+    """Of the plan file, relative to the repository's root, with forward slashes."""
+    ledger_path: str
+    outputs_dir: Path
+    """Where long tool output is spilled to."""
+    protected: tuple[str, ...]
+    """Repository-relative paths no tool and no command may write."""
+    boot_id: str
+    new_id: Callable[[], str]
+    """Makes session ids."""
+    environ: Mapping[str, str]

@@ -1,0 +1,118 @@
+"""A repository, a scripted endpoint and a real run between them, in one process."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from relay.config import load_settings
+from relay.events import Event, RunEnded
+from relay.interrupts import Interrupts
+from relay.loop import Selection, run
+from relay.plan.parse import parse_plan
+from relay.planner import PlanTask, plan_feature
+from relay.preflight import RunRequest, open_run
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import Rehearsal, serve
+from relay.repo.history import RelayCommit, read_relay_commits
+from relay.repo.open import open_repo
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+- [ ] Say it twice — world.txt
+"""
+
+
+@dataclass
+class Stage:
+    """One repository with an endpoint that plays scripts."""
+
+    root: Path
+    events: list[Event] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    server: Rehearsal | None = None
+
+    def git(self, *args: str) -> str:
+        """Run git and return what it prints."""
+        done = subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file of the work tree."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def commit(self, subject: str = "start") -> str:
+        """Commit everything and return the commit."""
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", subject)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def run(self, script: str, *, phase: str = "", all_: bool = True, dirty: bool = False, **flags: object) -> RunEnded:
+        """Play a script against `relay run`."""
+        with self._open("run", script, dirty=dirty, flags=flags) as ctx:
+            return run(ctx, Selection(phase_id=phase, all=all_))
+
+    def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
+        """Play a script against `relay plan`."""
+        with self._open("plan", script, dirty=True, flags=flags) as ctx:
+            return plan_feature(ctx, task)
+
+    @contextmanager
+    def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator:
+        self.events.clear()
+        repo = open_repo(self.root)
+        plan_settings = {}
+        if (self.root / "PLAN.md").exists():
+            plan_settings = dict(parse_plan((self.root / "PLAN.md").read_text()).settings)
+        settings = load_settings(
+            flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
+        )
+        with serve(parse_script(script)) as self.server:
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url, "PATH": "/usr/bin:/bin"}
+            request = RunRequest(
+                command=command,
+                repo=repo,
+                settings=settings,
+                plan_path="PLAN.md",
+                allow_dirty=dirty,
+                environ=environ,
+            )
+            with open_run(request, self.events.append, self.interrupts) as ctx:
+                yield ctx
+
+    def commits(self) -> tuple[RelayCommit, ...]:
+        """relay's commits of the plan, newest first."""
+        return read_relay_commits(open_repo(self.root), "PLAN.md")
+
+    def seen(self, kind: type) -> list:
+        """All events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A committed repository with a two-phase plan."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    waits: list[float] = []
+    made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
+    made.git("init", "-q", "-b", "main")
+    made.write("AGENTS.md", "# Rules\nBe brief.\n")
+    made.write("PLAN.md", PLAN)
+    made.commit()
+    yield made
+    made.interrupts.close()

@@ -1,0 +1,164 @@
+"""From a plan to commits, and every way in which a phase does not get there."""
+
+from relay.errors import ExitCode
+from relay.events import Committed, GateFinished, LegEnded, LegStarted
+from relay.session import SessionEnd
+
+HELLO = """
+  - name: hello
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+WORLD = """
+  - name: world
+    turns:
+      - tools: [{name: write, input: {path: world.txt, content: "world\\nworld\\n"}}]
+      - tools:
+        - {name: tick, input: {item: "2.1", evidence: "grep finds it"}}
+        - {name: tick, input: {item: "2.2", evidence: "grep counts two"}}
+      - text: "Done.\\nCommit: Say world twice"
+"""
+
+
+def test_a_plan_becomes_one_commit_per_phase(stage):
+    """Code, ticks and trailers in one commit each; nothing is left open."""
+    ended = stage.run(f"sessions: {HELLO} {WORLD}")
+
+    assert (ExitCode.DONE, "all 2 phases are done") == (ended.exit_code, ended.reason)
+    world, hello = stage.commits()
+    assert ("Say hello", "1", "done", ("1.1",)) == (hello.subject, hello.phase, hello.status, hello.items)
+    assert ("Say world twice", "2", "done", ("2.1", "2.2")) == (world.subject, world.phase, world.status, world.items)
+    assert ["AGENTS.md", "PLAN.md", "hello.txt", "world.txt"] == stage.git("ls-files").split()
+    assert "- [ ]" not in stage.git("show", "HEAD:PLAN.md")
+    assert "" == stage.git("status", "--porcelain")
+    assert "" == stage.git("for-each-ref", "refs/relay/leg")
+    assert [] == stage.server.errors
+    assert hello.usage is not None
+    assert hello.cost_usd is not None
+
+
+def test_a_second_run_has_nothing_to_do(stage):
+    """Running again changes nothing and asks no model."""
+    stage.run(f"sessions: {HELLO} {WORLD}")
+    head = stage.git("rev-parse", "HEAD")
+
+    ended = stage.run("sessions: []")
+
+    assert ExitCode.DONE == ended.exit_code
+    assert head == stage.git("rev-parse", "HEAD")
+    assert [] == [r for r in stage.server.requests if r.path == "/v1/messages"]
+
+
+def test_one_phase_stops_after_it(stage):
+    """`--phase next` does one phase and says how to go on."""
+    ended = stage.run(f"sessions: {HELLO}", all_=False)
+
+    assert (ExitCode.DONE, "relay run") == (ended.exit_code, ended.next_command)
+    assert ["1"] == [c.phase for c in stage.commits()]
+
+
+def test_a_red_gate_goes_back_to_the_session(stage):
+    """The session repairs what the gate found and the phase is committed once."""
+    script = """
+sessions:
+  - name: hello
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "helo\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "sure"}}]
+      - text: "All done."
+      - expect: {last_message_contains: "checks do not pass"}
+        tools: [{name: edit, input: {path: hello.txt, old: helo, new: hello}}]
+      - text: "Commit: Say hello"
+"""
+    ended = stage.run(script, all_=False)
+
+    assert ExitCode.DONE == ended.exit_code, ended
+    assert [False, True] == [g.passed for g in stage.seen(GateFinished) if not g.baseline]
+    assert 1 == len(stage.seen(Committed))
+
+
+def test_a_model_that_lies_gets_one_reminder_and_no_tick(stage):
+    """ "All done" twice: the leg ends as what it was, nothing is ticked or committed."""
+    script = """
+sessions:
+  - name: liar
+    turns:
+      - text: "All done!"
+      - expect: {last_message_contains: "1.1"}
+        text: "Really, all done!"
+"""
+    before = stage.git("rev-parse", "HEAD")
+
+    ended = stage.run(script)
+
+    assert ExitCode.STOPPED == ended.exit_code
+    assert "1.1 is not ticked" in ended.reason
+    assert before == stage.git("rev-parse", "HEAD")
+    assert "- [x]" not in (stage.root / "PLAN.md").read_text()
+
+
+def test_a_hand_off_goes_to_a_second_session_with_the_baton(stage):
+    """The second session starts from plan and baton; one commit holds what both did."""
+    script = """
+sessions:
+  - name: first
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
+      - tools: [{name: hand_off, input: {next_step: "add lo", learned: ["short files, because of disks"], dead_ends: []}}]
+  - name: second
+    turns:
+      - expect: {first_message_contains: ["add lo", "because of disks", "hello.txt"]}
+        tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "read it"}}]
+      - text: "Commit: Say hello"
+"""
+    ended = stage.run(script, all_=False)
+
+    assert ExitCode.DONE == ended.exit_code, ended
+    assert [1, 2] == [leg.leg for leg in stage.seen(LegStarted)]
+    assert ["handoff", "done"] == [leg.result for leg in stage.seen(LegEnded)]
+    assert 1 == len(stage.commits())
+
+
+def test_a_green_hand_off_is_committed(stage):
+    """What is ticked and passes the gate at a hand-off goes onto the branch, with the baton in the body."""
+    stage.run(f"sessions: {HELLO}", all_=False)
+    script = """
+sessions:
+  - name: first
+    turns:
+      - tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
+      - tools: [{name: tick, input: {item: "2.1", evidence: "there"}}]
+      - tools: [{name: hand_off, input: {next_step: "second line", learned: [], dead_ends: []}}]
+  - name: second
+    turns:
+      - expect: {first_message_contains: "second line"}
+        tools: [{name: write, input: {path: world.txt, content: "world\\nworld\\n"}}]
+      - tools: [{name: tick, input: {item: "2.2", evidence: "two"}}]
+      - text: "Commit: Say it twice"
+"""
+    ended = stage.run(script)
+
+    assert ExitCode.DONE == ended.exit_code, ended
+    assert ["done", "handoff", "done"] == [c.status for c in stage.commits()]
+    assert [("2.2",), ("2.1",)] == [c.items for c in stage.commits()[:2]]
+    assert "second line" in stage.commits()[1].body
+
+
+def test_a_blocked_session_stops_the_run(stage):
+    """What a person has to resolve is said, and the work stays."""
+    script = """
+sessions:
+  - name: blocked
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "half"}}]
+      - tools: [{name: block, input: {reason: "no access to the registry"}}]
+"""
+    ended = stage.run(script)
+
+    assert ExitCode.STOPPED == ended.exit_code
+    assert "no access to the registry" in ended.reason
+    assert "half" == (stage.root / "hello.txt").read_text()
+    assert [SessionEnd.ENDED_BY_TOOL] == [leg.end for leg in stage.seen(LegEnded)]
