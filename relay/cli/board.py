@@ -45,6 +45,8 @@ class Board:
     cost_gaps: int = 0
     """Responses whose cost is unknown."""
     responses: int = 0
+    stopping: bool = False
+    """Whether a stop was asked for that has not come about yet; set by the view."""
 
     @property
     def spent_usd(self) -> tuple[float | None, bool]:

@@ -12,7 +12,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
@@ -73,6 +72,8 @@ def find_state_dir(environ: Mapping[str, str]) -> Path:
 
 
 def _version() -> str:
+    from importlib import metadata
+
     try:
         return metadata.version("relay")
     except metadata.PackageNotFoundError:

@@ -3,8 +3,7 @@
 import json
 import os
 import re
-import stat
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,7 +56,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
     sizes are estimates: see `relay/sizing.py` for the formula.
     """
-    checked = check_file(find_place(plan=plan, environ=os.environ, needs_repo=False))
+    checked = check_file(find_place(plan=plan, environ=os.environ, needs_repo=False), os.environ)
     if as_json:
         say_json(render_json(checked))
     else:
@@ -65,7 +64,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
     return checked.exit_code
 
 
-def check_file(place: Place) -> Checked:
+def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     """Parse, check and size a plan; whatever is wrong with the file becomes a violation.
 
     Raises:
@@ -81,7 +80,7 @@ def check_file(place: Place) -> Checked:
         return Checked(name=place.plan_name, plan=None, violations=(_from_error(error.message, place.plan_name),))
     violations = check_plan(plan)
     try:
-        settings = find_settings({}, os.environ, place.root, plan_settings=plan.settings)
+        settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
     except ConfigError as error:
         violations = (*violations, _from_error(error.message, place.plan_name))
         return Checked(name=place.plan_name, plan=plan, violations=violations)
@@ -98,10 +97,11 @@ def _from_error(message: str, name: str) -> "Violation":
 
 
 def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", settings: "Settings") -> Checked:
+    from relay.measure import measure_phases
     from relay.pricing import find_price
 
     line = find_line_tokens(settings)
-    sizes = tuple(_size_one(place.root, plan, phase, line) for phase in plan.phases)
+    sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     return Checked(name=place.plan_name, plan=plan, violations=violations, sizes=sizes, price=price)
 
@@ -117,36 +117,11 @@ def find_line_tokens(settings: "Settings") -> int:
     return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(settings.model)).soft_tokens
 
 
-def _size_one(root: Path, plan: "Plan", phase: "Phase", line_tokens: int) -> "PhaseSize":
-    from relay.sizing import size_phase
-
-    paths = dict.fromkeys(path for item in phase.open_items for path in item.paths)
-    text = len(plan.preamble) + phase.end - phase.start + sum(len(other.title) for other in plan.phases)
-    return size_phase(
-        phase,
-        file_bytes=tuple(_iter_sizes(root, paths)),
-        text_bytes=text,
-        rules_bytes=_count_rules(root),
-        line_tokens=line_tokens,
-    )
-
-
-def _iter_sizes(root: Path, paths: "dict[str, None]") -> Iterator[int]:
-    """Yield the sizes of regular files inside the root; what does not exist yet costs nothing to read."""
-    real_root = os.path.realpath(root)
-    for path in paths:
-        try:
-            real = os.path.realpath(root / path)
-            found = os.lstat(real)
-        except (OSError, ValueError):
-            continue  # a name that no file can have, or none that exists yet
-        if stat.S_ISREG(found.st_mode) and Path(real).is_relative_to(real_root):
-            yield found.st_size
-
-
 def _count_rules(root: Path) -> int:
     """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
-    return min(32 * 1024, sum(_iter_sizes(root, {"AGENTS.md": None})))
+    from relay.measure import iter_sizes
+
+    return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 
 
 def render_json(checked: Checked) -> str:

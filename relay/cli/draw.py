@@ -11,13 +11,12 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
+from relay.cli.bands import find_band, render_band
 from relay.cli.board import Board
 from relay.cli.text import clean_line, clip_raw
 from relay.cli.words import (
     BOXES,
     count,
-    find_band,
-    render_band,
     render_clock,
     render_tokens,
     render_usd,
@@ -82,6 +81,10 @@ def _draw_head(board: Board, now: float, width: int) -> list[Text]:
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
     head = [_spread(line, render_clock(now - board.started_at), width)]
+    if board.stopping:
+        head.append(
+            Text("stopping after this turn; Ctrl-C again stops at once, nothing is lost either way", "bold yellow")
+        )
     if run.rehearsed:
         head.append(Text("rehearsed: a script plays the model", "yellow"))
     return head

@@ -7,6 +7,7 @@ eight times a second and at least once, so that clocks run.
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -44,9 +45,11 @@ class LiveView:
     Args:
         stream: The terminal.
         colour: False draws the same without colours.
+        stopping: Whether a stop was asked for that has not come about yet.
     """
 
-    def __init__(self, stream: TextIO, *, colour: bool) -> None:
+    def __init__(self, stream: TextIO, *, colour: bool, stopping: Callable[[], bool]) -> None:
+        self._stopping = stopping
         self._console = Console(
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
         )
@@ -87,6 +90,7 @@ class LiveView:
         lines = self._take()
         width, height = self._console.size
         tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
+        self._board.stopping = self._stopping()
         frame = draw(self._board, now=self._drawn_at, width=width, height=tall)
         self._live.update(Group(*frame), refresh=not lines)
         if lines:

@@ -1,6 +1,6 @@
 """The `relay` command: its group and the modules behind each name, imported when they are asked for."""
 
-from importlib import import_module, metadata
+from importlib import import_module
 
 import click
 
@@ -48,6 +48,8 @@ class LazyGroup(click.Group):
 
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's shape
     if wanted:
+        from importlib import metadata
+
         try:
             say(f"relay {metadata.version('relay')}")
         except metadata.PackageNotFoundError:

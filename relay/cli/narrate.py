@@ -4,13 +4,14 @@ The lines are the whole plain view and the part of the live view that stays on t
 prints one cleans it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from relay import events
-from relay.cli.words import count, find_band, render_band, render_duration, render_usd
+from relay.cli.bands import find_band, render_band
+from relay.cli.words import count_plan, render_duration, render_usd
 
 _QUIET_STOPS = frozenset({"end_turn", "tool_use"})
 _SHORT_COMMIT_CHARS = 8
@@ -69,14 +70,6 @@ class Narrator:
 def summarize_plan(phases: tuple[Mapping[str, Any], ...]) -> str:
     """Write ``plan: 1 of 3 phases done, 4 of 9 boxes ticked``."""
     return f"plan: {count_plan([[str(item['state']) for item in phase['items']] for phase in phases])}"
-
-
-def count_plan(states: Sequence[Sequence[str]]) -> str:
-    """Write how much is done, from the states of each phase's boxes."""
-    done = sum(all(state == "done" for state in phase) for phase in states)
-    ticked = sum(state == "done" for phase in states for state in phase)
-    boxes = sum(len(phase) for phase in states)
-    return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:

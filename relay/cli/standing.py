@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relay.cli.place import Place, load_plan
 from relay.errors import RepoError
 from relay.plan.model import Plan
-from relay.resume import ResumePoint, Row, find_resume_point
+from relay.resume import Facts, ResumePoint, Row, find_resume_point
 from relay.session import Spent, Usage
 
 if TYPE_CHECKING:
@@ -60,15 +60,16 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     from relay.repo.history import read_relay_commits
     from relay.repo.legs import read_leg
 
-    leg = read_leg(repo)
+    branch = repo.branch
+    leg = read_leg(repo, branch) if branch else None
     plan, point, running = _find_point(place, repo, is_open=leg is not None)
     commits = read_relay_commits(repo, place.plan_name)
     return Standing(
         plan_name=place.plan_name,
-        branch=repo.branch,
+        branch=branch,
         plan=plan,
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
-        spent=sum((*map(_count_commit, commits), *_count_rest(place, repo, leg)), start=Spent()),
+        spent=sum((*map(_count_commit, commits), *_count_rest(place, repo, branch, leg)), start=Spent()),
         point=point,
         running=running,
     )
@@ -82,12 +83,14 @@ def _find_point(place: Place, repo: "Repo", *, is_open: bool) -> tuple[Plan, Res
     from relay.repo.lock import lock_worktree
 
     shown = load_plan(place)
+    if not is_open:
+        facts = Facts(plan=shown, head=None, head_session="", boot_id="", leg=None)
+        return shown, find_resume_point(facts), ""
     with ExitStack() as stack:
-        if is_open:
-            try:
-                stack.enter_context(lock_worktree(repo))
-            except RepoError as error:
-                return shown, None, error.message
+        try:
+            stack.enter_context(lock_worktree(repo))
+        except RepoError as error:
+            return shown, None, error.message
         return _read_point(place, repo, shown)
 
 
@@ -122,15 +125,15 @@ def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | No
     )
 
 
-def _count_rest(place: Place, repo: "Repo", leg: "OpenLeg | None") -> Iterator[Spent]:
+def _count_rest(place: Place, repo: "Repo", branch: str | None, leg: "OpenLeg | None") -> Iterator[Spent]:
     """Yield what no commit records yet: the open leg and a plan that was written and is not committed."""
     from relay.repo.planning import read_plan_usage
 
     if leg is not None:
         yield _count_leg(leg)
-    planning = read_plan_usage(repo)
+    planning = read_plan_usage(repo, branch) if branch else None
     if planning is not None and planning.plan_path == place.plan_name:
-        yield Spent(usage=planning.spend.usage or Usage(), cost_usd=planning.spend.cost_usd)
+        yield planning.spend
 
 
 def _count_commit(commit: "RelayCommit") -> Spent:
@@ -144,7 +147,5 @@ def _count_commit(commit: "RelayCommit") -> Spent:
 
 
 def _count_leg(leg: "OpenLeg") -> Spent:
-    """Take what the open leg's snapshots say; one without a snapshot has not sent anything that was answered."""
-    if leg.last_wip is None:
-        return Spent()
-    return Spent(usage=leg.spend.usage or Usage(), cost_usd=leg.spend.cost_usd)
+    """Take what the open leg's snapshots say; without one, nothing that was sent has been answered."""
+    return leg.spend if leg.last_wip is not None else Spent()

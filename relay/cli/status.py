@@ -6,11 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from relay.cli.narrate import count_plan
 from relay.cli.place import find_place
 from relay.cli.screen import say, say_json
 from relay.cli.standing import PhaseStanding, Standing, gather_standing
-from relay.cli.words import BOXES, render_tokens, render_usd
+from relay.cli.words import BOXES, count_plan, render_tokens, render_usd
 from relay.errors import RepoError
 from relay.plan.model import Item, Phase
 from relay.resume import ResumePoint, Row

@@ -18,6 +18,8 @@ from relay.cli.text import clean_line, clip, clip_raw, escape_json
 LONGEST_LINE_CHARS = 2_000
 """Where a plain line is cut; the full text is in the session's event log."""
 
+STOPPING = "stopping after this turn; once more stops at once, and nothing is lost either way"
+
 
 class View(Protocol):
     """Shows a run while its `with` block is open.
@@ -38,7 +40,12 @@ class View(Protocol):
 
 
 def make_view(
-    *, json: bool, stream: TextIO, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.time
+    *,
+    json: bool,
+    stream: TextIO,
+    environ: Mapping[str, str] = os.environ,
+    clock: Callable[[], float] = time.time,
+    stopping: Callable[[], bool] = bool,
 ) -> View:
     """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
 
@@ -47,6 +54,7 @@ def make_view(
         stream: Where the view goes; standard output.
         environ: Read for ``TERM`` and ``NO_COLOR``.
         clock: Seconds since the epoch, for the times in the JSON lines.
+        stopping: Whether the user has asked for a stop that has not come about yet.
     """
     if json:
         return JsonView(stream, clock)
@@ -54,8 +62,8 @@ def make_view(
     if stream.isatty() and is_utf8(stream) and not dumb:
         from relay.cli.live import LiveView
 
-        return LiveView(stream, colour=has_style(stream, environ))
-    return PlainView(stream)
+        return LiveView(stream, colour=has_style(stream, environ), stopping=stopping)
+    return PlainView(stream, stopping)
 
 
 class _LineView:
@@ -97,12 +105,17 @@ class JsonView(_LineView):
 class PlainView(_LineView):
     """One line per fact, without colours or cursor movement: a log file."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, stopping: Callable[[], bool]) -> None:
         super().__init__(stream)
         self._narrator = Narrator()
+        self._stopping = stopping
+        self._told = False
 
     def observe(self, event: events.Event) -> None:
         """Write the lines of one event."""
+        if not self._told and self._stopping():
+            self._told = True
+            self._write(STOPPING)
         for line in self._narrator.tell(event):
             self._write(render_line(line))
 

@@ -1,6 +1,6 @@
 """Figures as words: one wording for tokens, money, time and boxes in every view. Unknown is said, never 0."""
 
-from relay.gauge import BAND_EDGES, Band
+from collections.abc import Sequence
 
 BOXES = {"open": "[ ]", "claimed": "[~]", "done": "[x]"}
 UNKNOWN = "unknown"
@@ -12,6 +12,14 @@ _SHORT_TOKENS = 10_000
 def count(n: int, noun: str, plural: str = "") -> str:
     """Write ``1 phase``, ``2 phases``."""
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
+
+
+def count_plan(states: Sequence[Sequence[str]]) -> str:
+    """Write how much is done, from the states of each phase's boxes."""
+    done = sum(all(state == "done" for state in phase) for phase in states)
+    ticked = sum(state == "done" for phase in states for state in phase)
+    boxes = sum(len(phase) for phase in states)
+    return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
 def render_tokens(n: int | None) -> str:
@@ -48,15 +56,3 @@ def render_clock(seconds: float) -> str:
     if whole < _HOUR_S:
         return f"{whole // _MINUTE_S} m {whole % _MINUTE_S:02d} s"
     return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02d} m"
-
-
-def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:
-    """Return the band of a fill; None while the fill is unknown."""
-    if fill_tokens is None:
-        return None
-    return next((band for edge, band in BAND_EDGES if fill_tokens < edge * soft_tokens), Band.HAND_OFF)
-
-
-def render_band(band: Band | None) -> str:
-    """Write a band's name as a word of the screen."""
-    return UNKNOWN if band is None else band.value.capitalize()

@@ -1,0 +1,43 @@
+"""The options that every command with sessions has, and the settings that they stand for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+_OPTIONS = (
+    click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out."),
+    click.option("--runner", metavar="NAME", help="Who runs the sessions: api."),
+    click.option("--model", metavar="ID", help="The model; any that the endpoint knows."),
+    click.option("--reset-at", metavar="LINE", help="Where a session hands off: 45%, 80k, 100000 or min(45%,100k)."),
+    click.option("--max-cost", metavar="USD", help="Stop before the plan has cost more than this; none is no cap."),
+    click.option("--network/--no-network", default=None, help="Let commands reach the network; off by default."),
+    click.option(
+        "--sandbox",
+        type=click.Choice(["auto", "off"]),
+        help="off lets commands do whatever you may do; it is noted in every commit.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One event per line on standard output."),
+)
+_SETTINGS = {
+    "runner": "runner",
+    "model": "model",
+    "reset_at": "reset_at",
+    "max_cost": "max_cost_usd",
+    "max_legs": "max_legs",
+    "network": "network",
+    "sandbox": "sandbox",
+}
+"""Name of the option's value to key of the setting."""
+
+
+def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the shared options to a command, above its own."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def find_flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings among a command's options by key; None was not typed."""
+    return {key: options.get(name) for name, key in _SETTINGS.items()}

@@ -1,0 +1,64 @@
+"""`relay plan`: have a plan written, changed or split."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.options import session_options
+from relay.cli.screen import say
+from relay.cli.sessions import make_request, run_sessions
+from relay.errors import ExitCode
+
+if TYPE_CHECKING:
+    from relay.cli.place import Place
+    from relay.planner import PlanTask
+
+
+@click.command("plan", short_help="Have PLAN.md written by a session that can only read.")
+@click.argument("feature", required=False, help="What is to be built, in a sentence or several.")
+@click.option("--revise", metavar="TEXT", help="Change the existing plan as said; what is ticked stays.")
+@click.option("--split", metavar="N", help="Split open phase N into smaller ones.")
+@click.option("--force", is_flag=True, help="Write a new plan over an unfinished one.")
+@session_options
+def command(  # one parameter for each option of its own
+    feature: str | None, *, revise: str | None, split: str | None, force: bool, as_json: bool, **options: Any
+) -> int:
+    """Have PLAN.md written by a session that explores the repository and can change nothing.
+
+    The plan is checked, written and shown, not committed: read it, change it, then `relay run`.
+    """
+    from relay.planner import plan_feature
+
+    task = make_task(feature, revise=revise, split=split, force=force)
+    request, place = make_request("plan", options)
+    code = run_sessions(request, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+    if code == ExitCode.DONE and not as_json:
+        show_plan(place)
+    return code
+
+
+def make_task(feature: str | None, *, revise: str | None, split: str | None, force: bool) -> "PlanTask":
+    """Make the one thing that was asked for.
+
+    Raises:
+        click.UsageError: Nothing or more than one thing was asked for.
+    """
+    from relay.planner import PlanTask
+
+    asked = [text for text in (feature, revise, split) if text is not None]
+    if len(asked) != 1 or not asked[0].strip():
+        raise click.UsageError('say one thing: relay plan "what you want", or --revise TEXT, or --split N')
+    if force and feature is None:
+        raise click.UsageError("--force goes with a new plan only; --revise and --split never drop what is done")
+    return PlanTask(feature=feature or "", revise=revise or "", split=split or "", force=force)
+
+
+def show_plan(place: "Place") -> None:
+    """Print the plan as it was written, and what its phases will take."""
+    from relay.cli.check import check_file, show_checked
+
+    say()
+    say(place.plan_file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+    say()
+    show_checked(check_file(place, os.environ))

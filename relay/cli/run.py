@@ -1,0 +1,71 @@
+"""`relay run`: work through the plan."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.options import session_options
+from relay.cli.screen import say
+from relay.cli.sessions import make_request, run_sessions
+from relay.errors import ExitCode
+
+if TYPE_CHECKING:
+    from relay.cli.place import Place
+    from relay.loop import Selection
+    from relay.preflight import RunRequest
+
+
+@click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")
+@click.option("--phase", metavar="next|all|N", default="all", show_default=True, help="Which phases to run.")
+@session_options
+@click.option("--max-legs", metavar="N", help="Sessions of one phase before relay asks for a split.")
+@click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
+def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
+    """Work through the plan: a fresh session for each phase, its checks, one commit.
+
+    An interrupted run is resumed by running it again. Ctrl-C lets the session finish its turn and hand off; a second
+    one stops at once. Nothing is lost either way.
+    """
+    from relay.loop import run
+
+    request, place = make_request("run", options)
+    selection = find_selection(phase)
+    if dry_run:
+        return show_dry_run(request, place, selection)
+    return run_sessions(request, lambda ctx: run(ctx, selection), as_json=as_json)
+
+
+def find_selection(phase: str) -> "Selection":
+    """Read ``next``, ``all`` or the id of a phase."""
+    from relay.loop import Selection
+
+    if phase in {"next", "all"}:
+        return Selection(all=phase == "all")
+    return Selection(phase_id=phase, all=False)
+
+
+def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") -> int:
+    """Check what can be checked without a model and say what would follow.
+
+    Raises:
+        RelayError: A run could not start: unfinished merge, uncommitted changes, no such phase.
+    """
+    from relay.cli.standing import gather_standing
+    from relay.cli.status import find_next, show_standing
+    from relay.errors import PlanError
+    from relay.preflight import check_clean, check_repository, find_ledger_path
+
+    check_repository(request.repo)
+    check_clean(request, find_ledger_path(request.plan_path))
+    standing = gather_standing(place, request.repo)
+    show_standing(standing, why=True)
+    phase = standing.plan.find_phase(selection.phase_id or find_next(standing) or "")
+    if phase is None and selection.phase_id:
+        known = ", ".join(phase.id for phase in standing.plan.phases)
+        raise PlanError(f"there is no phase {selection.phase_id!r} in the plan", hint=f"phases: {known}")
+    if phase is not None:
+        say(f"gate   {'; '.join(phase.verify) or 'none: this phase has no Verify: line'}")
+    say(f"model  {request.settings.model}, hands off at {request.settings.reset_at.text}")
+    say("dry run: nothing was sent and nothing changed")
+    return ExitCode.DONE

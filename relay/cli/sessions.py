@@ -1,0 +1,78 @@
+"""What `relay run` and `relay plan` share: settings, the view, the collaborators, one act, an exit code."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.options import find_flags
+from relay.cli.place import Place, find_place, find_settings, load_plan
+from relay.errors import ConfigError, PlanError, RepoError
+
+if TYPE_CHECKING:
+    from relay.events import RunEnded
+    from relay.preflight import RunRequest
+    from relay.run_context import RunContext
+
+
+def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest", Place]:
+    """Turn a command's options into a request.
+
+    Raises:
+        RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
+        click.UsageError: A value that was typed is not allowed.
+    """
+    from relay.preflight import RunRequest
+
+    place = find_place(plan=options["plan"], environ=os.environ)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    if Path(place.plan_name).is_absolute():
+        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
+    try:
+        settings = find_settings(
+            find_flags(options), os.environ, place.root, plan_settings=_read_plan_settings(place, command)
+        )
+    except ConfigError as error:
+        if error.message.startswith("--"):
+            raise click.UsageError(error.message) from error
+        raise
+    request = RunRequest(
+        command=command,
+        repo=place.repo,
+        settings=settings,
+        plan_path=place.plan_name,
+        allow_dirty=bool(options.get("allow_dirty")),
+        environ=os.environ,
+    )
+    return request, place
+
+
+def _read_plan_settings(place: Place, command: str) -> Mapping[str, Any]:
+    """Return the front matter; a plan that is about to be written need not be readable yet."""
+    try:
+        return load_plan(place).settings
+    except PlanError:
+        if command != "plan":
+            raise
+        return {}
+
+
+def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]", *, as_json: bool) -> int:
+    """Open everything, act, tell how it ended, close everything."""
+    from relay.cli.view import make_view
+    from relay.interrupts import Interrupts
+    from relay.preflight import open_run
+
+    interrupts = Interrupts()
+    view = make_view(json=as_json, stream=sys.stdout, stopping=lambda: interrupts.finish_turn)
+    try:
+        with interrupts.installed(), view, open_run(request, view.observe, interrupts) as ctx:
+            ended = act(ctx)
+            ctx.observe(ended)
+    finally:
+        interrupts.close()
+    return ended.exit_code
