@@ -60,7 +60,8 @@ def _check_sequence(parts: list[_Part]) -> str | None:
     if any(_STOPS_AT_FAILURE.match(part.text) for part in parts):
         return None
     for part, following in pairwise(parts):
-        if following.operator in {";", "\n"} and not _PREPARING.match(part.text):
+        harmless = _PREPARING.match(part.text) or _CERTAIN.fullmatch(part.text)
+        if following.operator in {";", "\n"} and not harmless:
             return f"goes on when `{part.text[:60]}` fails; join the commands with &&"
     return None
 

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.sandbox.text import render_output
-from relay.tools.output import OUTPUT_CAP_TOKENS, cut_middle, estimate_tokens, sweep_outputs
+from relay.tools.output import cut_middle, estimate_tokens, sweep_outputs
+from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)
+
+
+def find(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    assert match
+    return match[1]
 
 
 @given(text=texts, cap=st.integers(60, 120), lost=st.integers(0, 10**9))
@@ -43,7 +50,7 @@ def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench):
     assert estimate_tokens(text) <= OUTPUT_CAP_TOKENS
     assert text.startswith("exit 0\n1\n2\n")
     assert text.endswith("\n99999\n100000")
-    handle = re.search(r"tokens cut; full output: (\S+) \(use read\)", text)[1]
+    handle = find(r"tokens cut; full output: (\S+) \(use read\)", text)
     assert handle.startswith(".relay/outputs/")
     assert bench.ok("read", path=handle, offset=50_000, limit=2).startswith("50000\n50001")
     assert bench.ok("search", pattern="^77777$", path=handle) == f"{handle}\n77777: 77777"
@@ -52,9 +59,9 @@ def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench):
 
 def test_more_than_the_raw_buffer_is_in_the_spool(bench):
     text = bench.ok("bash", command="seq 1 400000")
-    handle = re.search(r"full output: (\S+)", text)[1]
+    handle = find(r"full output: (\S+)", text)
     assert bench.ok("read", path=handle, offset=200_000, limit=1).startswith("200000")
-    cut = int(re.search(r"… ([\d,]+) tokens cut", text)[1].replace(",", ""))
+    cut = int(find(r"… ([\d,]+) tokens cut", text).replace(",", ""))
     whole = sum(len(str(number)) + 1 for number in range(1, 400_001)) // 4
     assert abs(cut - (whole - OUTPUT_CAP_TOKENS)) < 300
 

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from relay.tools.output import OUTPUT_CAP_TOKENS, estimate_tokens
+from relay.tools.output import estimate_tokens
+from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 
 def test_text_comes_as_it_is_without_numbers(bench):
@@ -26,7 +27,8 @@ def test_what_read_shows_can_be_edited(bench):
 def test_a_long_file_comes_in_windows_that_tile_it(bench):
     lines = [f"line {number}" for number in range(1, 5_001)]
     (bench.root / "f.txt").write_text("\n".join(lines) + "\n")
-    shown, offset, reads = [], 1, 0
+    shown: list[str] = []
+    offset, reads = 1, 0
     while offset:
         text = bench.ok("read", path="f.txt", offset=offset)
         *body, last = text.split("\n")

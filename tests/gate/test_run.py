@@ -1,0 +1,145 @@
+"""Verify commands really run, in the sandbox, and are judged for what they are."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from relay.gate import Status, run_gate
+from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.run import open_sandbox
+
+LIMITS = Limits(timeout_s=20.0)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gate").resolve()
+    (folder / "repo" / ".git").mkdir(parents=True)
+    (folder / "repo" / "PLAN.md").write_text("- [ ] x\n")
+    return folder / "repo"
+
+
+@pytest.fixture(scope="module")
+def sandbox(root):
+    policy = Policy(
+        root=root,
+        git_dirs=(root / ".git",),
+        protected=(root / "PLAN.md",),
+        readable=(Path(sys.base_prefix), Path(sys.prefix)),
+        env=dict(os.environ),
+    )
+    with open_sandbox(policy, Level.WORKSPACE_WRITE) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(root, sandbox):
+    def run_commands(*commands, limits=LIMITS, should_stop=lambda: False, outputs_dir=None):
+        return run_gate(
+            commands,
+            sandbox=sandbox,
+            limits=limits,
+            should_stop=should_stop,
+            outputs_dir=outputs_dir or root / ".relay" / "outputs",
+        )
+
+    return run_commands
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "exit_code"),
+    [
+        ("true", Status.PASSED, 0),
+        ("exit 3", Status.FAILED, 3),
+        ("no-such-program-at-all", Status.MISSING, 127),
+        ("./PLAN.md", Status.MISSING, 126),
+        ("false || true", Status.SWALLOWED, 0),
+        ("false | cat", Status.FAILED, 1),
+        ("kill -9 $$", Status.FAILED, 137),
+        ("echo 'No tests executed!'", Status.NO_TESTS, 0),
+        ("if [", Status.FAILED, 2),
+        ("echo '- [x] x' > PLAN.md", Status.FAILED, 1),
+        ("cat", Status.PASSED, 0),
+    ],
+)
+def test_each_end_is_told_apart(run, command, status, exit_code):
+    (result,) = run(command).commands
+    assert (result.status, result.exit_code) == (status, exit_code), result.output_tail
+
+
+def test_all_commands_run_in_order_even_after_a_red_one(run):
+    result = run("exit 1", "echo two > two.txt", "cat two.txt")
+    assert [check.exit_code for check in result.commands] == [1, 0, 0]
+    assert result.commands[2].output_tail == "two"
+    assert not result.passed
+    assert run("true").passed
+
+
+def test_a_time_limit_kills_the_whole_tree(run, root):
+    begin = time.monotonic()
+    command = "(trap '' TERM; setsid sleep 2 && touch late.txt) & echo started; sleep 30"
+    (result,) = run(command, limits=Limits(timeout_s=0.5)).commands
+    assert (result.status, result.exit_code, result.output_tail) == (Status.TIMED_OUT, None, "started")
+    assert time.monotonic() - begin < 10
+    assert not (root / "late.txt").exists()
+
+
+def test_a_stop_ends_the_running_command_and_skips_the_rest(run):
+    polls = []
+
+    def should_stop():
+        polls.append(True)
+        return len(polls) > 3
+
+    result = run("sleep 30", "true", should_stop=should_stop)
+    assert [check.status for check in result.commands] == [Status.INTERRUPTED, Status.INTERRUPTED]
+
+
+def test_output_is_printable_capped_and_kept_in_full(run, root):
+    (result,) = run("printf '\\033[31mred\\033[0m\\n'; seq 1 50000; exit 1").commands
+    assert len(result.output_tail) <= 4_002
+    assert result.output_tail.endswith("49999\n50000")
+    assert result.handle.startswith(".relay/outputs/gate-")
+    full = (root / result.handle).read_text()
+    assert full.startswith("\x1b[31mred")
+    assert full.endswith("50000\n")
+
+
+def test_short_output_leaves_no_file(run, root):
+    folder = root / ".relay" / "short"
+    (result,) = run("echo hi", outputs_dir=folder).commands
+    assert (result.output_tail, result.handle) == ("hi", "")
+    assert [path.name for path in folder.iterdir()] == [".gitignore"]
+
+
+def test_a_link_in_place_of_the_output_directory_is_not_written_through(run, root, tmp_path):
+    (root / "linked").symlink_to(tmp_path)
+    (result,) = run("seq 1 50000", outputs_dir=root / "linked").commands
+    assert (result.status, result.handle) == (Status.PASSED, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_commands_with_the_same_ends_have_the_same_digest(run):
+    assert run("true", "exit 1").digest == run("true", "exit 1").digest
+    assert run("true", "exit 1").digest != run("true", "exit 2").digest
+    assert run("true").digest != run("true ").digest
+
+
+BODY = "import unittest\nclass T(unittest.TestCase):\n  def test_a(self): "
+
+
+@pytest.mark.parametrize("runner", ["unittest", "pytest -q -p no:cacheprovider --rootdir=."])
+def test_a_real_test_run_is_green_only_when_tests_ran(run, root, runner):
+    folder = root / f"suite_{runner[:4]}"
+    folder.mkdir()
+    command = f"cd {folder.name} && {sys.executable} -B -m {runner}"
+    statuses = []
+    for body in ("", f"{BODY}pass\n", f"{BODY}self.fail()\n"):
+        (folder / "test_x.py").write_text(body)
+        (check,) = run(command).commands
+        statuses.append(check.status)
+    assert statuses == [Status.NO_TESTS, Status.PASSED, Status.FAILED]
+    assert check.failures

@@ -1,0 +1,89 @@
+"""A verify command whose exit code means nothing is noticed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.gate.shell_line import check_command, swallows_exit
+
+SWALLOWED = [
+    "pytest || true",
+    "pytest -q || :",
+    "pytest || echo failed",
+    "pytest; true",
+    "pytest ; echo done",
+    "pytest\necho done",
+    "pytest || exit 0",
+    "npm test && npm run lint || true",
+    "pytest &",
+    "pytest & echo started",
+    "(pytest || true)",
+    "pytest || true # never fail, don't ask",
+    "pytest || echo 0 > log",
+    "set -e; pytest || true",
+    "cd app; pytest; true",
+]
+
+HONEST = [
+    "pytest",
+    "pytest && echo ok",
+    "pytest || exit 1",
+    "pytest | tee log",
+    "pytest 2>&1 | tail -5",
+    "pytest > log 2>&1",
+    "pytest &> log",
+    "cd app && pytest",
+    "set -e; pytest; echo ok",
+    "(rm -rf build || true) && pytest",
+    "rm -rf build || true; pytest",
+    "grep -q '|| true' f",
+    'grep -q "; true" f',
+    r"find . -name x -exec grep -q y {} \;",
+    "pytest # || true",
+    "python -c 'import sys; sys.exit(1)'",
+    "! grep -rn TODO src",
+    'test "$(git status --porcelain | wc -l)" = 0',
+    "pytest; exit",
+    "cd app; npm test",
+]
+
+
+@pytest.mark.parametrize("command", SWALLOWED)
+def test_thrown_away_exit_codes(command):
+    assert swallows_exit(command)
+    assert check_command(command)
+
+
+@pytest.mark.parametrize("command", HONEST)
+def test_honest_exit_codes(command):
+    assert not swallows_exit(command)
+
+
+@pytest.mark.parametrize("command", HONEST)
+def test_honest_commands_are_not_warned_of(command):
+    expected = "goes on when `pytest` fails" if command == "pytest; exit" else None
+    found = check_command(command)
+    assert found is None if expected is None else expected in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", "checks nothing"),
+        ("# nothing", "checks nothing"),
+        ("true", "checks nothing"),
+        ("echo ok", "checks nothing"),
+        ("pytest tests/a; pytest tests/b", "join the commands with &&"),
+        ("pytest tests/a\npytest tests/b", "join the commands with &&"),
+        ("pytest &", "background"),
+        ("pytest || true", "`|| true` throws the exit code away"),
+    ],
+)
+def test_warnings_say_what_to_do(command, words):
+    assert words in (check_command(command) or "")
+
+
+@given(command=st.text(alphabet="a ;&|()'\"\\\n#`$<>{}!", max_size=40))
+def test_any_text_is_read(command):
+    check_command(command)
+    swallows_exit(command)

@@ -1,0 +1,135 @@
+"""Old reds are not blamed, new ones are, and nothing is green that nobody showed."""
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.gate import CommandCheck, GateResult, Status, compare_gate
+
+
+def check(command="lint", status=Status.PASSED, exit_code=None, failures=(), tail="", handle=""):
+    code = exit_code if exit_code is not None else {Status.PASSED: 0, Status.FAILED: 1}.get(status)
+    return CommandCheck(
+        command=command,
+        exit_code=code,
+        status=status,
+        duration_s=1.0,
+        output_tail=tail,
+        failures=failures,
+        handle=handle,
+    )
+
+
+def gate(*checks):
+    return GateResult(commands=checks)
+
+
+GREEN = check("test", Status.PASSED)
+RED = check("lint", Status.FAILED, failures=("a",))
+
+
+def test_all_green_is_green():
+    verdict = compare_gate(None, gate(GREEN))
+    assert verdict.green
+    assert verdict.for_model == ""
+    assert verdict.for_user == "1 of 1 verify commands passed."
+
+
+def test_no_command_is_green_and_said():
+    verdict = compare_gate(None, gate())
+    assert verdict.green
+    assert "nothing was checked" in verdict.for_user
+
+
+def test_without_a_baseline_every_red_counts():
+    assert not compare_gate(None, gate(GREEN, RED), own=frozenset()).green
+
+
+def test_a_document_s_command_that_fails_as_before_is_excused_and_said():
+    verdict = compare_gate(gate(RED), gate(GREEN, RED), own={"test"})
+    assert verdict.green
+    assert "`lint` was red before this phase and still is" in verdict.for_user
+
+
+def test_the_phase_s_own_command_must_become_green():
+    assert not compare_gate(gate(RED), gate(GREEN, RED), own={"lint"}).green
+    assert not compare_gate(gate(RED), gate(GREEN, RED)).green
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        check("lint", Status.FAILED, failures=("a", "b")),
+        check("lint", Status.FAILED, failures=("a", "a")),
+        check("lint", Status.FAILED, failures=("b",)),
+        check("lint", Status.FAILED, exit_code=2, failures=("a",)),
+        check("lint", Status.FAILED, failures=()),
+        check("lint", Status.TIMED_OUT),
+        check("lint", Status.INTERRUPTED),
+        check("lint", Status.MISSING, exit_code=127),
+        check("lint", Status.NO_TESTS, exit_code=0),
+    ],
+)
+def test_another_red_than_before_is_blamed(now):
+    assert not compare_gate(gate(RED), gate(GREEN, now), own={"test"}).green
+
+
+def test_fewer_failures_are_not_blamed():
+    before = check("lint", Status.FAILED, failures=("a", "b"))
+    assert compare_gate(gate(before), gate(GREEN, RED), own=frozenset()).green
+
+
+@pytest.mark.parametrize("status", [Status.MISSING, Status.NO_TESTS, Status.TIMED_OUT, Status.SWALLOWED])
+def test_what_proved_nothing_before_is_not_excused_for_proving_nothing_now(status):
+    nothing = check("lint", status)
+    assert not compare_gate(gate(nothing), gate(GREEN, nothing), own=frozenset()).green
+
+
+def test_a_gate_in_which_nothing_passes_is_not_green():
+    verdict = compare_gate(gate(RED), gate(RED), own=frozenset())
+    assert not verdict.green
+    assert "nothing shows that" in verdict.for_user
+    assert "nothing shows that" in verdict.for_model
+
+
+def test_the_model_gets_what_is_new_and_the_end_of_the_output():
+    before = check("test", Status.FAILED, failures=("old",))
+    now = check("test", Status.FAILED, failures=("new", "old"), tail="E assert 1 == 2", handle=".relay/outputs/g.txt")
+    words = compare_gate(gate(before, RED), gate(GREEN, now, RED), own=frozenset()).for_model
+    assert "`test` failed with exit 1." in words
+    assert "New since the phase began: new." in words
+    assert "Full output: .relay/outputs/g.txt" in words
+    assert "E assert 1 == 2" in words
+    assert "not yours to repair: `lint`" in words
+
+
+def test_the_digest_is_what_its_documentation_says():
+    result = gate(check("pytest -q"), check('a\n"é"', Status.TIMED_OUT))
+    text = '[["pytest -q",0],["a\\n\\"é\\"",null]]'
+    assert result.digest == hashlib.sha256(text.encode()).hexdigest()
+
+
+checks = st.builds(
+    check,
+    command=st.sampled_from(["a", "b", "c"]),
+    status=st.sampled_from(Status),
+    failures=st.lists(st.sampled_from("xyz"), max_size=3).map(lambda names: tuple(sorted(names))),
+)
+gates = st.lists(checks, max_size=3, unique_by=lambda each: each.command).map(lambda some: gate(*some))
+
+
+@given(before=st.none() | gates, now=gates, own=st.none() | st.frozensets(st.sampled_from("abc")))
+def test_green_always_rests_on_something(before, now, own):
+    verdict = compare_gate(before, now, own=own)
+    assert verdict.green == (verdict.for_model == "")
+    if verdict.green and now.commands:
+        assert any(each.status is Status.PASSED for each in now.commands)
+        for each in now.commands:
+            if each.status is not Status.PASSED:
+                assert own is not None
+                assert each.command not in own
+                assert each.status is Status.FAILED
+    if now.passed:
+        assert verdict.green
