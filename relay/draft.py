@@ -1,7 +1,7 @@
 """The plan and the ledger as the open phase would leave them. Pure.
 
-While a leg runs, PLAN.md in the work tree stays as HEAD has it; claims, amendments and records live in this draft, which
-every snapshot carries. The commit makes the draft the file.
+While a leg runs, PLAN.md in the work tree stays as HEAD has it; claims, amendments and records live in this draft,
+which every snapshot carries. The commit makes the draft the file.
 """
 
 from collections.abc import Mapping

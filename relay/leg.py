@@ -114,27 +114,33 @@ class Leg:
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
         while True:
             outcome = session.advance(message)
-            if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
-                return self._end_early(outcome)
-            if self._notes.blocked is not None:
-                return self._keep(LegKind.BLOCKED, outcome, f"blocked: {self._notes.blocked}")
-            open_ids = self._notes.open_ids()
-            if self._notes.hand_off is not None:
-                return self._hand_off(outcome, "the session handed over")
-            if open_ids and reminded:
-                ended = self._keep(LegKind.FAILED, outcome, _describe_unfinished(open_ids))
-                return replace(ended, can_go_on=bool(self._notes.claims))
-            if open_ids:
+            if ended := self._check_ended(outcome, reminded=reminded):
+                return ended
+            if open_ids := self._notes.open_ids():
                 message, reminded = render_reminder(open_ids), True
                 continue
             landed = self._land(outcome, "done")
             if isinstance(landed, Landed):
                 return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
             attempts += 1
-            if not landed.for_model or attempts > self._ctx.settings.max_repairs or self._ctx.interrupts.finish_turn:
+            allowed = self._ctx.settings.max_repairs
+            if not landed.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
                 return self._keep(self._fail_kind(), outcome, landed.for_user)
-            report = render_gate_report(landed.for_model, attempt=attempts, attempts=self._ctx.settings.max_repairs)
-            message = report
+            message = render_gate_report(landed.for_model, attempt=attempts, attempts=allowed)
+
+    def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
+        """Return how the leg ended; None when the session may be asked for more or its work be checked."""
+        if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
+            return self._end_early(outcome)
+        if self._notes.blocked is not None:
+            return self._keep(LegKind.BLOCKED, outcome, f"blocked: {self._notes.blocked}")
+        if self._notes.hand_off is not None:
+            return self._hand_off(outcome, "the session handed over")
+        open_ids = self._notes.open_ids()
+        if open_ids and reminded:
+            ended = self._keep(LegKind.FAILED, outcome, _describe_unfinished(open_ids))
+            return replace(ended, can_go_on=bool(self._notes.claims))
+        return None
 
     def _fail_kind(self) -> LegKind:
         return LegKind.INTERRUPTED if self._ctx.interrupts.finish_turn else LegKind.FAILED

@@ -19,9 +19,9 @@ from relay.plan.parse import parse_plan
 from relay.prompts import (
     render_feature_message,
     render_no_plan_reminder,
+    render_planner_notice,
     render_planner_system,
     render_revise_message,
-    render_planner_notice,
     render_split_message,
 )
 from relay.repo.files import read_file, replace_file
@@ -30,7 +30,7 @@ from relay.repo.planning import PlanningRecord, read_plan_usage, save_plan_usage
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
 from relay.sandbox.policy import Level, Limits
-from relay.session import SessionEnd, SessionOutcome, Spent, Usage
+from relay.session import SessionEnd, SessionOutcome, Spent
 from relay.sizing import suggest_parts
 from relay.telemetry import STATE_DIR
 from relay.tools.toolbox import Toolbox, build_planner_tools

@@ -95,7 +95,7 @@ class Stage:
                 yield ctx
 
     def commits(self) -> tuple[RelayCommit, ...]:
-        """relay's commits of the plan, newest first."""
+        """Relay's commits of the plan, newest first."""
         return read_relay_commits(open_repo(self.root), "PLAN.md")
 
     def seen(self, kind: type) -> list:

@@ -26,15 +26,15 @@ def test_a_plan_becomes_one_commit_per_phase(stage):
     """Code, ticks and trailers in one commit each; nothing is left open."""
     ended = stage.run(f"sessions: {HELLO} {WORLD}")
 
-    assert (ExitCode.DONE, "all 2 phases are done") == (ended.exit_code, ended.reason)
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "all 2 phases are done")
     world, hello = stage.commits()
-    assert ("Say hello", "1", "done", ("1.1",)) == (hello.subject, hello.phase, hello.status, hello.items)
-    assert ("Say world twice", "2", "done", ("2.1", "2.2")) == (world.subject, world.phase, world.status, world.items)
-    assert ["AGENTS.md", "PLAN.md", "hello.txt", "world.txt"] == stage.git("ls-files").split()
+    assert (hello.subject, hello.phase, hello.status, hello.items) == ("Say hello", "1", "done", ("1.1",))
+    assert (world.subject, world.phase, world.status, world.items) == ("Say world twice", "2", "done", ("2.1", "2.2"))
+    assert stage.git("ls-files").split() == ["AGENTS.md", "PLAN.md", "hello.txt", "world.txt"]
     assert "- [ ]" not in stage.git("show", "HEAD:PLAN.md")
-    assert "" == stage.git("status", "--porcelain")
-    assert "" == stage.git("for-each-ref", "refs/relay/leg")
-    assert [] == stage.server.errors
+    assert stage.git("status", "--porcelain") == ""
+    assert stage.git("for-each-ref", "refs/relay/leg") == ""
+    assert stage.server.errors == []
     assert hello.usage is not None
     assert hello.cost_usd is not None
 
@@ -46,17 +46,17 @@ def test_a_second_run_has_nothing_to_do(stage):
 
     ended = stage.run("sessions: []")
 
-    assert ExitCode.DONE == ended.exit_code
+    assert ended.exit_code == ExitCode.DONE
     assert head == stage.git("rev-parse", "HEAD")
-    assert [] == [r for r in stage.server.requests if r.path == "/v1/messages"]
+    assert [r for r in stage.server.requests if r.path == "/v1/messages"] == []
 
 
 def test_one_phase_stops_after_it(stage):
     """`--phase next` does one phase and says how to go on."""
     ended = stage.run(f"sessions: {HELLO}", all_=False)
 
-    assert (ExitCode.DONE, "relay run") == (ended.exit_code, ended.next_command)
-    assert ["1"] == [c.phase for c in stage.commits()]
+    assert (ended.exit_code, ended.next_command) == (ExitCode.DONE, "relay run")
+    assert [c.phase for c in stage.commits()] == ["1"]
 
 
 def test_a_red_gate_goes_back_to_the_session(stage):
@@ -74,9 +74,9 @@ sessions:
 """
     ended = stage.run(script, all_=False)
 
-    assert ExitCode.DONE == ended.exit_code, ended
-    assert [False, True] == [g.passed for g in stage.seen(GateFinished) if not g.baseline]
-    assert 1 == len(stage.seen(Committed))
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [g.passed for g in stage.seen(GateFinished) if not g.baseline] == [False, True]
+    assert len(stage.seen(Committed)) == 1
 
 
 def test_a_model_that_lies_gets_one_reminder_and_no_tick(stage):
@@ -93,7 +93,7 @@ sessions:
 
     ended = stage.run(script)
 
-    assert ExitCode.STOPPED == ended.exit_code
+    assert ended.exit_code == ExitCode.STOPPED
     assert "1.1 is not ticked" in ended.reason
     assert before == stage.git("rev-parse", "HEAD")
     assert "- [x]" not in (stage.root / "PLAN.md").read_text()
@@ -106,7 +106,8 @@ sessions:
   - name: first
     turns:
       - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
-      - tools: [{name: hand_off, input: {next_step: "add lo", learned: ["short files, because of disks"], dead_ends: []}}]
+      - tools:
+        - {name: hand_off, input: {next_step: "add lo", learned: ["short files, because of disks"], dead_ends: []}}
   - name: second
     turns:
       - expect: {first_message_contains: ["add lo", "because of disks", "hello.txt"]}
@@ -116,10 +117,10 @@ sessions:
 """
     ended = stage.run(script, all_=False)
 
-    assert ExitCode.DONE == ended.exit_code, ended
-    assert [1, 2] == [leg.leg for leg in stage.seen(LegStarted)]
-    assert ["handoff", "done"] == [leg.result for leg in stage.seen(LegEnded)]
-    assert 1 == len(stage.commits())
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2]
+    assert [leg.result for leg in stage.seen(LegEnded)] == ["handoff", "done"]
+    assert len(stage.commits()) == 1
 
 
 def test_a_green_hand_off_is_committed(stage):
@@ -141,9 +142,9 @@ sessions:
 """
     ended = stage.run(script)
 
-    assert ExitCode.DONE == ended.exit_code, ended
-    assert ["done", "handoff", "done"] == [c.status for c in stage.commits()]
-    assert [("2.2",), ("2.1",)] == [c.items for c in stage.commits()[:2]]
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [c.status for c in stage.commits()] == ["done", "handoff", "done"]
+    assert [c.items for c in stage.commits()[:2]] == [("2.2",), ("2.1",)]
     assert "second line" in stage.commits()[1].body
 
 
@@ -158,7 +159,7 @@ sessions:
 """
     ended = stage.run(script)
 
-    assert ExitCode.STOPPED == ended.exit_code
+    assert ended.exit_code == ExitCode.STOPPED
     assert "no access to the registry" in ended.reason
-    assert "half" == (stage.root / "hello.txt").read_text()
-    assert [SessionEnd.ENDED_BY_TOOL] == [leg.end for leg in stage.seen(LegEnded)]
+    assert (stage.root / "hello.txt").read_text() == "half"
+    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.ENDED_BY_TOOL]

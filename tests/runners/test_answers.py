@@ -47,8 +47,8 @@ def test_assembles_text_thinking_and_tool_input():
     )
 
     assert (ToolCall(id="t1", name="write", input={"path": "a.py"}),) == answer.calls
-    assert {"type": "thinking", "thinking": "hm", "signature": "s"} == answer.content[0]
-    assert "Hello" == answer.text
+    assert answer.content[0] == {"type": "thinking", "thinking": "hm", "signature": "s"}
+    assert answer.text == "Hello"
     assert Usage(input_tokens=10, cache_read_tokens=5, output_tokens=7) == answer.usage
 
 
@@ -66,9 +66,9 @@ def test_input_that_is_not_a_whole_object_is_a_broken_call(json):
     """A cut input must never look like an input."""
     answer = build(stream((TOOL, {"type": "input_json_delta", "partial_json": json}), stop_reason="max_tokens"))
 
-    assert () == answer.calls
-    assert ["t1"] == list(answer.broken_calls)
-    assert {} == answer.content[0]["input"]
+    assert answer.calls == ()
+    assert list(answer.broken_calls) == ["t1"]
+    assert answer.content[0]["input"] == {}
 
 
 def test_an_unknown_block_passes_through_untouched():

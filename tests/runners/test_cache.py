@@ -32,8 +32,8 @@ def test_names_the_part_that_changed():
     event = check(watch, 0, tools=(changed,))
 
     assert event is not None
-    assert "tool read" == event.changed
-    assert (50_000, 0) == (event.expected_tokens, event.read_tokens)
+    assert event.changed == "tool read"
+    assert (event.expected_tokens, event.read_tokens) == (50_000, 0)
 
 
 def test_a_long_pause_is_no_break():

@@ -65,5 +65,5 @@ def test_a_notice_goes_after_the_results():
         history.notify("near the line", as_system=as_system)
 
         assert roles == [message["role"] for message in history.messages]
-        assert {"type": "text", "text": "near the line"} == history.messages[-1]["content"][-1]
-        assert "tool_result" == history.messages[2]["content"][0]["type"]
+        assert history.messages[-1]["content"][-1] == {"type": "text", "text": "near the line"}
+        assert history.messages[2]["content"][0]["type"] == "tool_result"

@@ -15,12 +15,12 @@ def test_yields_named_events_with_joined_data_lines():
 
 def test_drops_an_unfinished_last_event():
     """An event that no blank line ends was cut off."""
-    assert [] == list(parse_events([b"event: a\ndata: 1\n"]))
+    assert list(parse_events([b"event: a\ndata: 1\n"])) == []
 
 
 def test_unicode_line_separators_are_data():
     """JSON may carry U+2028 unescaped; only CR and LF end a line."""
-    assert ["a\u2028b\x0bc"] == [event.data for event in parse_events(["data: a\u2028b\x0bc\n\n".encode()])]
+    assert [event.data for event in parse_events(["data: a\u2028b\x0bc\n\n".encode()])] == ["a\u2028b\x0bc"]
 
 
 @given(

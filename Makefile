@@ -1,0 +1,42 @@
+# The four commands of this repository: make demo, make test, make check, make clean.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check sandbox clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
+	@$(BIN)/relay demo
+
+test: $(VENV)/.dev sandbox  ## run the tests
+	@$(BIN)/pytest
+
+check: $(VENV)/.dev  ## formatter, linter, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "relay needs Python 3.11 or newer; found $$($(PYTHON) --version). Name another: make PYTHON=python3.12"; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# --compile: the first import of the SDK without compiled files takes seconds.
+$(VENV)/.run: $(VENV)/.venv pyproject.toml
+	@echo "installing relay"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.venv pyproject.toml
+	@echo "installing relay and its tools"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --editable '.[dev]'
+	@touch $@ $(VENV)/.run
+
+sandbox:  ## install bubblewrap where this user may; say how where not
+	@sh .ci/sandbox
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
