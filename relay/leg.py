@@ -121,7 +121,7 @@ class Leg:
                 continue
             landed = self._land(outcome, "done")
             if isinstance(landed, Landed):
-                return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
+                return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done", committed=True)
             attempts += 1
             allowed = self._ctx.settings.max_repairs
             if not landed.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
@@ -161,7 +161,7 @@ class Leg:
         if self._notes.claims or finished:
             landed = self._land(outcome, "done" if finished else "handoff")
             if isinstance(landed, Landed):
-                return self._end(LegKind.DONE if finished else LegKind.HANDOFF, outcome, detail)
+                return self._end(LegKind.DONE if finished else LegKind.HANDOFF, outcome, detail, committed=True)
         return self._keep(LegKind.HANDOFF, outcome, detail)
 
     def _land(self, outcome: SessionOutcome, status: str) -> Landed | Refused:
@@ -187,7 +187,10 @@ class Leg:
             baton=self._render_baton() if status == "handoff" else "",
         )
 
-    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
+    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str, *, committed: bool = False) -> LegResult:
+        if committed:
+            drafted = parse_plan(self._draft().plan_text)
+            self._ctx.observe(render_plan(drafted, committed=drafted))
         return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:

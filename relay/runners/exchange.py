@@ -161,7 +161,7 @@ class Exchange:
         wait_s = find_wait_s(fault, attempt=attempt, jitter=self._line.jitter())
         if self._line.clock() + wait_s > deadline:
             end = SessionEnd.LIMIT if fault.kind is FaultKind.LIMIT else SessionEnd.API_FAILED
-            words = f"{fault.message}; tried {attempt} time(s), and waiting {wait_s:.0f} s more would be past max_wait_s"
+            words = f"{fault.message}; tried {attempt} time(s), waiting {wait_s:.0f} s more would be past max_wait_s"
             return SessionOutcome(end=end, detail=words)
         self._line.observe(RetryScheduled(attempt=attempt, wait_s=wait_s, reason=fault.message))
         if self._line.interrupts.wait(wait_s):

@@ -80,7 +80,7 @@ sessions:
 
 
 def test_a_model_that_lies_gets_one_reminder_and_no_tick(stage):
-    """ "All done" twice: the leg ends as what it was, nothing is ticked or committed."""
+    """Saying twice that all is done ends the leg as what it was; nothing is ticked or committed."""
     script = """
 sessions:
   - name: liar
