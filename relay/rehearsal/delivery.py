@@ -5,7 +5,6 @@ after how many pieces, or after how many bytes, something else happens than the 
 """
 
 import asyncio
-import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
@@ -47,7 +46,13 @@ class Connection:
         await self.send({"type": "http.response.start", "status": status, "headers": fields})
 
     async def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
+        """Send a piece of the body.
+
+        Raises:
+            ConnectionEnded: The client left.
+        """
+        if self._transport.is_closing():
+            raise ConnectionEnded
         await self.send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
@@ -60,7 +65,7 @@ class Connection:
         Raises:
             ConnectionEnded: Always.
         """
-        transport: asyncio.Transport = self.scope["extensions"][TRANSPORT]
+        transport = self._transport
         if how == "rst":
             raw: socket.socket | None = transport.get_extra_info("socket")
             await _let_send(transport)
@@ -93,6 +98,11 @@ class Connection:
         if gone in done:
             raise ConnectionEnded
 
+    @property
+    def _transport(self) -> asyncio.Transport:
+        transport: asyncio.Transport = self.scope["extensions"][TRANSPORT]
+        return transport
+
     async def _wait_for_disconnect(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass
@@ -119,6 +129,8 @@ async def deliver(connection: Connection, pieces: list[bytes], *, fault: Fault |
         await connection.write(piece)
         if event_s:
             await connection.wait(event_s)
+        else:
+            await asyncio.sleep(0)
     await connection.finish()
 
 
@@ -186,6 +198,4 @@ async def _stall(connection: Connection, options: Mapping[str, Any]) -> None:
     while left > 0:
         await connection.wait(min(max(ping_s, 0.001), left))
         left -= max(ping_s, 0.001)
-        if "before_headers" not in options:
-            with contextlib.suppress(ConnectionError):
-                await connection.write(PING)
+        await connection.write(PING)

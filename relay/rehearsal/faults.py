@@ -4,7 +4,8 @@ Faults before the answer replace it; faults in the stream spoil its delivery; fa
 the model says. A fault plays `times` times (default 1), then the turn's own answer comes.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -96,6 +97,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
 _SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
+_HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HTTP_ERRORS = range(400, 600)
 
 
@@ -151,8 +153,15 @@ def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
     if name == "retry_after":
         return _parse_header(reader, node)
     if name == "headers":
-        return {key.lower(): _parse_header(reader, value) for key, value in reader.mapping(node, name).items()}
+        return dict(_parse_headers(reader, node))
     return reader.text(node, name)
+
+
+def _parse_headers(reader: NodeReader, node: yaml.Node) -> Iterator[tuple[str, str]]:
+    for name, value in reader.mapping(node, "headers").items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise reader.error(value, f"a header name has letters, digits and dashes, found {name!r}")
+        yield name.lower(), _parse_header(reader, value)
 
 
 def _parse_header(reader: NodeReader, node: yaml.Node) -> str:

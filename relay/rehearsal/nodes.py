@@ -191,4 +191,4 @@ def _describe(node: yaml.Node) -> str:
 
 def _suggest(word: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return f" (did you mean {str(close[0])!r}?)" if close else ""

@@ -203,7 +203,9 @@ class _History:
     """A request's messages, hashed block by block."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        self.scope = digest(body.get("model"), [canonical(block) for block in list_blocks(body.get("system"))])
+        system = [canonical(block) for block in list_blocks(body.get("system"))]
+        tools = sorted(str(tool.get("name")) for tool in list_blocks(body.get("tools")))
+        self.scope = digest(body.get("model"), system, tools)
         self.chain: list[str] = []
         self._roles: list[str] = []
         last: list[Block] = []

@@ -59,16 +59,21 @@ def read(response: Any) -> tuple[int, dict[str, str], Any]:
     return response.status, headers, json.loads(raw) if "json" in kind else raw
 
 
+@pytest.fixture(scope="session")
+def sdk() -> Iterator[anthropic.Anthropic]:
+    """One client for all tests: a TLS context takes longer than a rehearsal."""
+    with anthropic.Anthropic(api_key="k", base_url="http://127.0.0.1:9", max_retries=0) as client:
+        yield client
+
+
 @pytest.fixture
-def play() -> Iterator[Callable[..., Table]]:
+def play(sdk: anthropic.Anthropic) -> Iterator[Callable[..., Table]]:
     """Start a rehearsal of a script's text; `timeout` is the SDK's read timeout in seconds."""
     with contextlib.ExitStack() as stack:
 
         def start(script: str, *, timeout: float = 10.0, clock: Any = time.monotonic) -> Table:
             rehearsal = stack.enter_context(serve(parse_script(script), clock=clock))
-            client = stack.enter_context(
-                anthropic.Anthropic(api_key="k", base_url=rehearsal.base_url, max_retries=0, timeout=timeout)
-            )
+            client = sdk.with_options(base_url=rehearsal.base_url, timeout=timeout)
             return Table(rehearsal=rehearsal, client=client)
 
         yield start

@@ -1,0 +1,242 @@
+"""Scripts: what can be written, and what is said about what cannot."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.errors import ConfigError
+from relay.rehearsal.faults import FaultKind
+from relay.rehearsal.nodes import MAX_SCRIPT_BYTES
+from relay.rehearsal.script import load_script, parse_script
+from relay.rehearsal.turns import Call, Raw, Say, Think
+
+WHOLE = """
+model: {id: claude-opus-5-5, window: 50000, max_tokens: 4000}
+models: [my-model, {id: claude-haiku-4-5, min_cache_tokens: 10}]
+thinking: scripted
+pace: {first_s: 0.5, event_s: 0.01}
+faults:
+  - {on: models, fault: {kind: overloaded, times: 2}}
+sessions:
+  - name: planner
+    when: {system_contains: [plan, tools], last_message_lacks: stop}
+    repeat: true
+    then: next
+    turns:
+      - text: [One., Two.]
+        thinking: Hm.
+        tools:
+          - name: write
+            input:
+              path: a.py
+              content: |
+                def main():
+                    return "ja"
+              count: 3
+              deep: [1, 2.5, true, null, {a: 2026-11-20}]
+        usage: {output_tokens: 100, thinking_tokens: 40, input_padding_tokens: 7}
+        delay_s: 0.25
+      - fault: [overloaded, {kind: cut, how: rst, after_events: 2, times: always}]
+        stop: stop_sequence
+        stop_sequence: END
+      - blocks:
+          - {text: a}
+          - {tool: {name: bash, input: {command: ls}}}
+          - {thinking: b, tokens: 5}
+          - {raw: {type: hologram, x: 1}}
+        stop_details: {type: refusal, category: null}
+        repeat: forever
+"""
+
+
+def test_a_whole_script_is_read() -> None:
+    """Every key arrives where it belongs."""
+    script = parse_script(WHOLE)
+    assert [card.id for card in script.cards][:3] == [
+        "claude-opus-5-5",
+        "my-model",
+        "claude-haiku-4-5-20251001",
+    ]
+    assert (script.cards[0].window_tokens, script.cards[0].min_cache_tokens) == (50_000, 512)
+    assert script.cards[2].min_cache_tokens == 10
+    assert len({card.id for card in script.cards}) == len(script.cards)
+    assert (script.thinks_always, script.first_byte_s, script.event_s) == (False, 0.5, 0.01)
+    assert script.endpoint_faults[0].fault.times == 2
+    session = script.sessions[0]
+    assert (session.name, session.repeat, session.then_next, session.line) == ("planner", True, True, 9)
+    assert session.when.contains == {"system": ("plan", "tools")}
+    first, second, third = session.turns
+    assert first.parts == (
+        Think(text="Hm.", tokens=40),
+        Say(text="One."),
+        Say(text="Two."),
+        Call(
+            name="write",
+            input={
+                "path": "a.py",
+                "content": 'def main():\n    return "ja"\n',
+                "count": 3,
+                "deep": [1, 2.5, True, None, {"a": "2026-11-20"}],
+            },
+        ),
+    )
+    assert (first.usage.output_tokens, first.usage.input_padding_tokens, first.delay_s) == (100, 7, 0.25)
+    assert [fault.kind for fault in second.faults] == [FaultKind.OVERLOADED, FaultKind.CUT]
+    assert [fault.times for fault in second.faults] == [1, None]
+    assert second.faults[1].options == {"how": "rst", "after_events": 2}
+    assert (second.stop, second.stop_sequence) == ("stop_sequence", "END")
+    assert third.parts[2:] == (Think(text="b", tokens=5), Raw(body={"type": "hologram", "x": 1}))
+    assert third.repeat is None
+
+
+def test_bodies_come_from_files_beside_the_script(tmp_path: Path) -> None:
+    """`!file` anywhere, and `content_file` in a tool's input."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "x.py").write_bytes("x = 'ä'\r\n".encode())
+    path = tmp_path / "script.yaml"
+    path.write_text(
+        """
+sessions:
+  - turns:
+      - text: !file files/x.py
+        tools:
+          - {name: write, input: {path: x.py, content_file: files/x.py, more: [!file files/x.py]}}
+""",
+        encoding="utf-8-sig",
+    )
+    say, call = load_script(path).sessions[0].turns[0].parts
+    assert isinstance(say, Say)
+    assert isinstance(call, Call)
+    assert say.text == "x = 'ä'\r\n"
+    assert list(call.input) == ["path", "content", "more"]
+    assert call.input["content"] == call.input["more"][0] == say.text
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "link"])
+def test_files_stay_beside_the_script(tmp_path: Path, name: str) -> None:
+    """Neither a path nor a link leads out of the script's directory."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "secret").write_text("s")
+    (inside / "link").symlink_to(tmp_path / "secret")
+    path = inside / "script.yaml"
+    path.write_text(f"sessions:\n  - turns:\n      - text: !file {name}\n")
+    with pytest.raises(ConfigError, match=r"script.yaml:3: .* is outside the script's directory"):
+        load_script(path)
+
+
+TURN = "sessions:\n  - turns:\n      - "
+WRONG = {
+    "empty": ("", "1: the script is empty"),
+    "not yaml": ("sessions: [\n", "2: not YAML"),
+    "a list": ("- a\n", "1: the script should be a mapping, found a list"),
+    "no sessions": ("thinking: always\n", "1: the script has no sessions"),
+    "unknown key": ("sesions: []\n", "1: the script has no key 'sesions' (did you mean 'sessions'?); allowed"),
+    "key twice": (TURN + "text: a\n        text: b\n", "4: a turn has the key 'text' twice"),
+    "no turns": ("sessions:\n  - name: x\n", "2: the session has no turns"),
+    "empty turns": ("sessions:\n  - turns: []\n", "2: the session has no turns"),
+    "number as text": (TURN + "text: 5\n", "3: text should be text, found '5'; put it in quotes"),
+    "yes as text": (TURN + "text: yes\n", "3: text should be text, found 'yes'; put it in quotes"),
+    "nothing as text": (TURN + "text:\n", "3: text should be text, found nothing"),
+    "empty text": (TURN + "text: ''\n", "3: text is empty"),
+    "empty turn": (TURN + "expect: {}\n", "3: the turn answers nothing"),
+    "fault and nothing": (TURN + "fault: overloaded\n", "3: the turn answers nothing"),
+    "unknown fault": (TURN + "fault: overload\n", "3: fault 'overload' is not known (did you mean 'overloaded'?)"),
+    "no kind": (TURN + "fault: {times: 2}\n", "3: fault has no kind"),
+    "foreign option": (TURN + "fault: {kind: empty, status: 5}\n", "3: fault empty has no key 'status'"),
+    "bad status": (TURN + "fault: {kind: status, status: 200, times: always}\n", "status should be 400–599"),
+    "bad times": (TURN + "text: a\n        fault: {kind: cut, times: 0}\n", "4: times should be a whole number"),
+    "bad how": (TURN + "fault: {kind: cut, how: hard}\n", "how 'hard' is not known; one of: rst, fin, end"),
+    "clean drop": (TURN + "text: a\n        fault: {kind: drop, how: end}\n", "4: a drop is rst or fin"),
+    "header injection": (
+        TURN + 'text: a\n        fault: {kind: status, headers: {x: "a\\r\\nb"}}\n',
+        "4: a header value is printable ASCII",
+    ),
+    "header name": (
+        TURN + 'text: a\n        fault: {kind: status, headers: {"x y": a}}\n',
+        "4: a header name",
+    ),
+    "bool as number": (TURN + "text: a\n        usage: {output_tokens: true}\n", "4: output_tokens should be a"),
+    "negative seconds": (TURN + "text: a\n        delay_s: -1\n", "4: delay_s should be seconds ≥ 0"),
+    "octal": (TURN + "tools: [{name: a, input: {x: 0123}}]\n", "3: '0123' means another value in YAML"),
+    "sexagesimal": (TURN + "tools: [{name: a, input: {x: 1:30}}]\n", "3: '1:30' means another value"),
+    "no tool name": (TURN + "tools: [{input: {}}]\n", "3: a tool call has no name"),
+    "input as list": (TURN + "tools: [{name: a, input: []}]\n", "3: input should be a mapping, found a list"),
+    "raw without type": (TURN + "blocks: [{raw: {x: 1}}]\n", "3: a block is one of text, thinking, tool, or raw"),
+    "forever in the middle": (
+        TURN + "text: a\n        repeat: forever\n      - text: b\n",
+        "4: only the last turn of a session can repeat forever",
+    ),
+    "unknown condition": (
+        TURN + "text: a\n        expect: {result_contains: x}\n",
+        "4: expect has no key 'result_contains' (did you mean",
+    ),
+    "file without base": (TURN + "text: !file a.txt\n", "3: files can only be named by a script that is itself"),
+    "unknown tag": (TURN + "text: !!python/name:os.system a\n", "3: text should be text"),
+    "model without id": ("model: {window: 5}\n" + TURN + "text: a\n", "1: model has no id"),
+    "endpoint": ("faults: [{on: files, fault: drop}]\n" + TURN + "text: a\n", "1: on 'files' is not known"),
+    "stream fault of an endpoint": (
+        "faults: [{on: models, fault: garbage}]\n" + TURN + "text: a\n",
+        "1: on models, a fault is one of",
+    ),
+    "recursive": (TURN + "tools: [{name: a, input: {x: &x [*x]}}]\n", "nested more than 60 levels deep"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_with_its_line(name: str) -> None:
+    """Found, allowed, and where."""
+    text, words = WRONG[name]
+    with pytest.raises(ConfigError) as caught:
+        parse_script(text, source="my.yaml")
+    assert words in caught.value.message
+    assert caught.value.message.startswith("my.yaml:")
+
+
+def test_bombs_are_refused() -> None:
+    """Aliases that multiply, nesting without end, files without end."""
+    levels = "\n".join(f"    a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9))
+    bomb = f"sessions:\n- turns:\n  - tools:\n    - name: x\n      input:\n        z: &a0 [1]\n{levels}"
+    with pytest.raises(ConfigError):
+        parse_script(bomb)
+    mapping = "{" + ", ".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)) + "}"
+    deep = f"sessions: [{{turns: [{{tools: [{{name: x, input: {{a: &a0 [1], b: {mapping}}}}}]}}]}}]"
+    with pytest.raises(ConfigError, match="more than 200000 values"):
+        parse_script(deep)
+    with pytest.raises(ConfigError):
+        parse_script("sessions: " + "[" * 20_000)
+
+
+def test_a_file_that_is_no_script_is_said_by_name(tmp_path: Path) -> None:
+    """Missing, not UTF-8, too large."""
+    with pytest.raises(ConfigError, match=r"cannot read the rehearsal script .*gone.yaml"):
+        load_script(tmp_path / "gone.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"sessions: \xff")
+    with pytest.raises(ConfigError, match=r"latin\.yaml"):
+        load_script(tmp_path / "latin.yaml")
+    (tmp_path / "large.yaml").write_bytes(b"#" * (MAX_SCRIPT_BYTES + 1))
+    with pytest.raises(ConfigError, match="at most"):
+        load_script(tmp_path / "large.yaml")
+
+
+@given(st.recursive(st.text(max_size=5) | st.integers(-3, 3) | st.none() | st.booleans(), st.lists))
+def test_any_yaml_is_read_or_refused(value: Any) -> None:
+    """Nothing but `ConfigError` comes out of a script."""
+    import yaml
+
+    for text in (yaml.safe_dump(value), yaml.safe_dump({"sessions": value}), TURN + f"text: {value!r}\n"):
+        with contextlib.suppress(ConfigError):
+            assert parse_script(text).sessions is not None
+
+
+def test_every_fault_of_the_documentation_exists() -> None:
+    """The table in the module's documentation names each kind once."""
+    import relay.rehearsal.script as module
+
+    table = (module.__doc__ or "").split("``kind`` and its own keys:")[1]
+    names = [line.split()[0] for line in table.splitlines() if line.startswith("    ") and line.strip()]
+    assert names == [kind.value for kind in sorted(FaultKind, key=names.index)]

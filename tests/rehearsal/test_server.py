@@ -1,0 +1,182 @@
+"""The server's life: it starts at once, plays to many, and leaves nothing behind."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.errors import ConfigError
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+HELLO = "sessions: [{repeat: true, turns: [{text: Hello., repeat: forever}]}]"
+OPENING = [{"role": "user", "content": "Begin."}]
+
+
+def count_threads() -> int:
+    return sum(thread.name.startswith("relay-rehearsal") for thread in threading.enumerate())
+
+
+def open_request(url: str, **extra: Any) -> http.client.HTTPConnection:
+    """Send a streaming request and do not read its answer."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": OPENING, "stream": True, **extra}
+    headers = {"x-api-key": "k", "anthropic-version": "2026-10-21"}
+    connection.request("POST", "/v1/messages", json.dumps(body), headers)
+    return connection
+
+
+def test_it_starts_and_stops_quickly_and_leaves_no_thread() -> None:
+    """Serving begins within 0.3 s of a warm process; the port is free again afterwards."""
+    script = parse_script(HELLO)
+    best = 9.0
+    for _ in range(3):
+        started = time.monotonic()
+        with serve(script):
+            best = min(best, time.monotonic() - started)
+    with serve(script) as rehearsal:
+        with contextlib.closing(open_request(rehearsal.base_url)) as connection:
+            assert connection.getresponse().status == 200
+        assert count_threads() == 1
+        port = int(rehearsal.base_url.rpartition(":")[2])
+        stopping = time.monotonic()
+    assert best < 0.3
+    assert time.monotonic() - stopping < 2.0
+    assert count_threads() == 0
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+@pytest.mark.parametrize("fault", ["stall", "{kind: stall, ping_s: 0.01}", "{kind: stall, before_headers: true}"])
+def test_a_stall_does_not_hold_up_the_end(fault: str) -> None:
+    """A client that waits is cut off when the server stops."""
+    with contextlib.ExitStack() as stack:
+        with serve(parse_script(f"sessions: [{{turns: [{{fault: {fault}, text: x}}]}}]")) as rehearsal:
+            stack.enter_context(contextlib.closing(open_request(rehearsal.base_url)))
+            wait_until(lambda: rehearsal.state.stage.list_unplayed() == ())
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < 1.5
+    assert count_threads() == 0
+
+
+def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
+    """Its connection is taken away."""
+    script = parse_script(f"sessions: [{{turns: [{{text: {'x' * 6_000_000}}}]}}]")
+    with contextlib.ExitStack() as stack:
+        with serve(script) as rehearsal:
+            request = open_request(rehearsal.base_url, model="claude-opus-5", max_tokens=128_000)
+            stack.enter_context(contextlib.closing(request))
+            wait_until(lambda: bool(rehearsal.requests))
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < 3
+    assert count_threads() == 0
+
+
+def test_a_client_that_leaves_during_a_stall_is_noticed(play: Any) -> None:
+    """The server goes on to serve others."""
+    table = play("sessions: [{turns: [{fault: stall, text: x}]}, {turns: [{text: y}]}]")
+    open_request(table.rehearsal.base_url).close()
+    assert table.ask([{"role": "user", "content": "Another."}]).content[-1].text == "y"
+
+
+def test_many_clients_at_once(play: Any) -> None:
+    """Thirty conversations in parallel, each with its own session."""
+    names = [f"s{i}" for i in range(30)]
+    sessions = "\n".join(
+        f"  - {{when: {{first_message_contains: '<{name}>'}}, turns: [{{text: '{name}.'}}]}}" for name in names
+    )
+    table = play(f"sessions:\n{sessions}\n")
+
+    def ask(name: str) -> bool:
+        message = table.ask([{"role": "user", "content": f"<{name}>"}])
+        return bool(message.content[-1].text == f"{name}.")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, names))
+    assert table.rehearsal.errors == []
+    assert table.rehearsal.unplayed == ()
+
+
+def test_the_state_survives_its_clients(play: Any, answer: Any) -> None:
+    """Another process goes on with the conversation: the server knows it by its messages."""
+    table = play("sessions: [{turns: [{tools: [{name: read, input: {path: a}}]}, {text: Still here.}]}]")
+    first = table.ask(OPENING)
+    body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": OPENING + answer(first)}
+    program = (
+        "import json, sys, urllib.request as u; url, body = sys.argv[1:];"
+        "h = {'x-api-key': 'k', 'anthropic-version': '2026-10-21'};"
+        "print(u.urlopen(u.Request(url + '/v1/messages', body.encode(), h)).read().decode())"
+    )
+    command = [sys.executable, "-c", program, table.rehearsal.base_url, json.dumps(body)]
+    reply = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=20).stdout)
+    assert reply["content"][-1]["text"] == "Still here."
+
+
+def test_the_cache_ages_by_the_given_clock(play: Any) -> None:
+    """No test has to wait five minutes."""
+    now = [0.0]
+    table = play(HELLO, clock=lambda: now[0])
+    long = [{"role": "user", "content": "x" * 4000}]
+    reads = []
+    for seconds in (0, 299, 598, 898):
+        now[0] = seconds
+        reads.append(table.ask(long, cache_control={"type": "ephemeral"}).usage.cache_read_input_tokens)
+    assert reads == [0, 1146, 1146, 0]
+
+
+def test_an_address_that_is_taken_is_said(play: Any) -> None:
+    """The user must choose another port."""
+    port = int(play(HELLO).rehearsal.base_url.rpartition(":")[2])
+    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"), serve(parse_script(HELLO), port=port):
+        pass
+
+
+def test_pace_takes_real_time(play: Any) -> None:
+    """For demonstrations: a pause before the first byte and between events."""
+    table = play("pace: {first_s: 0.1, event_s: 0.01}\n" + HELLO)
+    started = time.monotonic()
+    assert table.ask(OPENING).content[-1].text == "Hello."
+    assert 0.15 < time.monotonic() - started < 2
+
+
+def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
+    """It says where it listens, serves, and ends quietly with status 0."""
+    program = (
+        "from relay.rehearsal.script import parse_script\n"
+        "from relay.rehearsal.server import run_forever\n"
+        f"run_forever(parse_script({HELLO!r}), announce=lambda r: print(r.base_url, flush=True))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().decode().strip()
+    with contextlib.closing(open_request(url)) as connection:
+        assert connection.getresponse().status == 200
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=10)
+    assert (process.returncode, rest, errors) == (0, b"", b"")
+    assert not list(tmp_path.iterdir())
+
+
+def wait_until(condition: Any, *, seconds: float = 5.0) -> None:
+    """Wait for another thread; fails after a while."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
