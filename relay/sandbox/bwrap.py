@@ -5,7 +5,7 @@ bubblewrap is a system program, not a Python package: no maintained binding give
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.view import Mount, View, plan_view, render_view
 
-_PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: an entry could be writable for somebody else, and Ubuntu's AppArmor profile grants user
 namespaces to the system's bwrap only."""
 
@@ -39,9 +39,9 @@ BASE = (
 """Fixed and first. As uid 0 bwrap keeps all capabilities unless told, and with them a read-only bind is unmounted."""
 
 
-def find_bwrap() -> Path | None:
+def find_bwrap(places: Sequence[str] = PLACES) -> Path | None:
     """Return the system's bwrap, or None."""
-    return next((Path(place) for place in _PLACES if os.access(place, os.X_OK)), None)
+    return next((Path(place) for place in places if os.access(place, os.X_OK)), None)
 
 
 def render_argv(

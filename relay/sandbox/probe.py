@@ -200,5 +200,5 @@ def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]
             yield case
         finally:
             for aim in _AIMS:
-                if case[aim] is not None:
-                    Path(str(case[aim])).unlink(missing_ok=True)
+                if case[aim] is not None and Path(str(case[aim])).exists():
+                    Path(str(case[aim])).unlink()

@@ -5,6 +5,7 @@ slip past a filter by number), answers EPERM to what a build never needs, and le
 those of the kernel's `unistd_64.h` and `asm-generic/unistd.h` (Linux 6.17); they are kernel ABI and never change.
 """
 
+import functools
 import platform
 import struct
 from dataclasses import dataclass
@@ -177,6 +178,7 @@ def _argument_rules(which: int) -> bytes:
     return rules + _answer(_CLONE3[which], _MISSING) + _answer(_OPENAT2[which], _MISSING)
 
 
+@functools.cache
 def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
     """Return the program as an array of `struct sock_filter`.
 

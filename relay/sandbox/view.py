@@ -94,7 +94,9 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
         frozen=tuple(
-            Mount(op=Op.FREEZE, dest=place) for place in hidden if place not in {inner_home, temp, VAR_TMP.resolve()}
+            Mount(op=Op.FREEZE, dest=place)
+            for place in hidden
+            if place not in {inner_home, temp, VAR_TMP.resolve()} and not is_below(place, (policy.root, *writable))
         ),
         home=inner_home,
         tmp=tmp,

@@ -1,0 +1,211 @@
+"""A sandbox is proven before it is used, and refused when nothing holds."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.errors import SandboxError
+from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.policy import Level, Mechanism
+from relay.sandbox.probe import holds, probe, prove
+from relay.sandbox.run import open_sandbox
+from relay.sandbox.scan import scan_repository
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_probe_names_each_act_and_leaves_nothing(place: Any) -> None:
+    """Every act says what was tried, what was expected and what happened; the repository is as before."""
+    if find_bwrap() is None:
+        pytest.skip("bwrap is not installed")
+    before = place.git("status", "--porcelain", "--ignored")
+    acts = probe(place.policy)
+    assert {act.level for act in acts} == {Level.WORKSPACE_WRITE, Level.READ_ONLY}
+    proven = [act for act in acts if act.mechanism is Mechanism.BWRAP]
+    assert len(proven) == 22
+    assert all(act.holds and act.act and act.happened.startswith(act.expected) for act in proven)
+    assert place.git("status", "--porcelain", "--ignored") == before
+    assert not list(place.root.parent.rglob(".relay-probe*"))
+
+
+def test_proof_is_made_once(place: Any) -> None:
+    """A second proof of the same policy is the first one."""
+    assert prove(Mechanism.BWRAP, place.policy, Level.READ_ONLY) is prove(
+        Mechanism.BWRAP, place.policy, Level.READ_ONLY
+    )
+
+
+def test_seatbelt_is_not_claimed_here(place: Any) -> None:
+    """A mechanism of another platform proves nothing."""
+    if sys.platform == "darwin":
+        pytest.skip("this is the platform")
+    assert prove(Mechanism.SEATBELT, place.policy, Level.READ_ONLY) == ()
+    assert not holds(())
+
+
+def test_off_needs_the_user(place: Any) -> None:
+    """No level opens an unprotected sandbox; only the flag does, and it stays visible."""
+    with pytest.raises(SandboxError) as caught:
+        open_sandbox(place.policy, Level.OFF)
+    assert "--sandbox off" in str(caught.value.hint)
+    with open_sandbox(place.policy, Level.READ_ONLY, off=True) as opened:
+        assert opened.mechanism is Mechanism.OFF
+        assert opened.gaps
+        assert opened.with_level(Level.WORKSPACE_WRITE).mechanism is Mechanism.OFF
+
+
+def test_off_still_scrubs_the_environment(bare: Any) -> None:
+    """Without protection the key still does not reach a command."""
+    output = bare.sh("env").output
+    assert b"sk-secret" not in output
+    assert b"GIT_DIR" not in output
+    assert b"PYTHONDONTWRITEBYTECODE=1" in output
+
+
+NESTED = """
+import json, os, sys
+from pathlib import Path
+from relay.errors import SandboxError
+from relay.sandbox.policy import Level, Policy
+from relay.sandbox.run import open_sandbox
+policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ), git_dirs=(Path(sys.argv[1]) / ".git",))
+said = {}
+for level in (Level.WORKSPACE_WRITE, Level.READ_ONLY):
+    try:
+        said[level] = open_sandbox(policy, level).mechanism
+    except SandboxError as error:
+        said[level] = [error.message, error.hint]
+print(json.dumps(said))
+"""
+
+
+def test_machine_without_namespaces_refuses_to_write(place: Any) -> None:
+    """Where bwrap cannot work (here: inside a sandbox) writing is refused with the reason; planning falls back."""
+    with place.open(Level.WORKSPACE_WRITE, readable=(ROOT,)) as box:
+        env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        result = box.run(sys.executable, "-c", NESTED, str(place.root), extra_env=env)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.output)
+    message, hint = said["workspace-write"]
+    assert message.startswith("no sandbox on this machine holds workspace-write: bwrap: run a command: expected")
+    assert "--sandbox off" in hint
+    assert said["read-only"] == "landlock" or "landlock" in said["read-only"][0]
+
+
+def test_bwrap_is_taken_from_the_system_only() -> None:
+    """A program of that name in the current directory or on PATH is never used."""
+    assert find_bwrap(()) is None
+    assert find_bwrap(("/nowhere/bwrap", "/bin/sh")) == Path("/bin/sh")
+
+
+def test_git_link_is_refused(place: Any) -> None:
+    """A `.git` that is a symbolic link cannot be protected, so nothing runs."""
+    (place.root / ".git").rename(place.outside / "git")
+    (place.root / ".git").symlink_to(place.outside / "git")
+    with place.open(Level.WORKSPACE_WRITE) as box, pytest.raises(SandboxError, match="symbolic link"):
+        box.sh("true")
+
+
+def test_scan_finds_what_needs_protection(place: Any) -> None:
+    """Nested git directories, rules files and secrets are found; links lead to their text; templates stay readable."""
+    (place.root / "CLAUDE.md").symlink_to("docs/AGENTS.md")
+    (place.root / "sub").mkdir()
+    (place.root / "sub" / "GEMINI.md").symlink_to("/etc/passwd")
+    (place.root / "node_modules" / "x").mkdir(parents=True)
+    (place.root / "node_modules" / "x" / "AGENTS.md").write_text("not ours")
+    found = scan_repository(place.policy)
+    names = {str(path.relative_to(place.root)) for path in found.protected}
+    assert names == {".git", "AGENTS.md", "docs/AGENTS.md", "vendor/lib/.git"}
+    assert found.secrets == (place.root / ".env",)
+
+
+def test_repository_with_too_much_to_protect_is_refused(place: Any) -> None:
+    """A repository cannot exhaust the sandbox with rules files."""
+    for number in range(399):
+        (place.root / f"d{number}").mkdir()
+        (place.root / f"d{number}" / "AGENTS.md").touch()
+    with pytest.raises(SandboxError, match="403 nested git directories"):
+        scan_repository(place.policy)
+
+
+def test_path_that_vanished_does_not_fail_the_next_command(place: Any, writer: Any) -> None:
+    """What was found when the sandbox was opened may be gone: the command runs and nothing is made in its place."""
+    (place.root / "docs" / "AGENTS.md").unlink()
+    (place.root / ".env").unlink()
+    assert writer.sh("true").exit_code == 0
+    assert not (place.root / "docs" / "AGENTS.md").exists()
+    assert not (place.root / ".env").exists()
+
+
+CONNECT = """
+import socket, sys
+for family, address in ((socket.AF_INET, ('127.0.0.1', int(sys.argv[1]))), (socket.AF_UNIX, sys.argv[2]),
+                        (socket.AF_UNIX, chr(0) + sys.argv[3])):
+    try:
+        with socket.socket(family) as peer:
+            peer.settimeout(2); peer.connect(address); print('yes')
+    except OSError: print('no')
+one, two = socket.socketpair(); one.send(b'x'); print('pair' if two.recv(1) else '')
+"""
+
+
+def test_network_opens_tcp_and_no_unix_socket(place: Any) -> None:
+    """With the network allowed a TCP server answers, and the host's Unix sockets stay closed, abstract ones too."""
+    abstract = f"relay-test-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as unix,
+        socket.socket(socket.AF_UNIX) as hidden,
+        place.open(Level.WORKSPACE_WRITE, network=True) as box,
+    ):
+        unix.bind(str(place.outside / "s"))
+        unix.listen()
+        hidden.bind(f"\0{abstract}")
+        hidden.listen()
+        result = box.python(CONNECT, str(tcp.getsockname()[1]), str(place.outside / "s"), abstract)
+    assert result.output.split() == [b"yes", b"no", b"no", b"pair"]
+
+
+def test_socket_in_an_open_place_is_masked(place: Any) -> None:
+    """A server's socket in a directory that commands can read is covered as well."""
+    if os.geteuid() != 0:
+        pytest.skip("only uid 0 can make a socket outside the hidden directories")
+    name = Path(f"/var/lib/relay-test-{os.getpid()}.sock")
+    with socket.socket(socket.AF_UNIX) as unix:
+        try:
+            unix.bind(str(name))
+            unix.listen()
+            with place.open(Level.WORKSPACE_WRITE) as box:
+                result = box.python(CONNECT, "1", str(name), "x")
+        finally:
+            name.unlink()
+    assert result.output.split() == [b"no", b"no", b"no", b"pair"]
+
+
+def test_prepared_process_is_closed_to_its_user(tmp_path: Path) -> None:
+    """After `prepare_process` the environment of relay cannot be read by another process of the user."""
+    script = """
+import os, sys, subprocess
+from relay.sandbox.harden import prepare_process
+if sys.argv[1] == "yes": prepare_process()
+me = str(os.getpid())
+sys.exit(subprocess.run(["cat", "/proc/" + me + "/environ"], capture_output=True).returncode != 0)
+"""
+    if os.geteuid() == 0:
+        script = "import os; os.setgroups([]); os.setresgid(65534, 65534, 65534)\n" + script.replace(
+            "me = str", "os.setresuid(65534, 65534, 65534)\nme = str"
+        )
+        # A change of user closes a process by itself: only the prepared case says something here.
+        cases = [("yes", 1)]
+    else:
+        cases = [("yes", 1), ("no", 0)]
+    for prepared, wanted in cases:
+        argv = (sys.executable, "-c", script, prepared)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        assert subprocess.run(argv, env=env, cwd=tmp_path, check=False).returncode == wanted

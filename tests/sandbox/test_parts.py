@@ -1,0 +1,249 @@
+"""The parts as pure values: environment, output, seccomp program, Seatbelt profile, mounts."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.errors import SandboxError
+from relay.sandbox.environment import NEVER, build_env, render_path
+from relay.sandbox.install import find_install_command
+from relay.sandbox.output import Capture
+from relay.sandbox.places import find_hidden, find_home, find_unix_sockets
+from relay.sandbox.policy import Level
+from relay.sandbox.scan import Found
+from relay.sandbox.seatbelt import render_profile
+from relay.sandbox.seccomp import Filter, assemble
+from relay.sandbox.view import Mount, Op, is_visible
+
+
+@given(
+    chunks=st.lists(st.binary(max_size=40)),
+    keep=st.integers(min_value=0, max_value=60),
+    cap=st.integers(min_value=0, max_value=60),
+)
+def test_capture_keeps_head_and_tail(chunks: list[bytes], keep: int, cap: int) -> None:
+    """However a stream is cut into chunks, its head and tail and their sum are kept."""
+    capture = Capture(keep_bytes=keep, spool=None, spool_bytes=cap)
+    for chunk in chunks:
+        capture.add(chunk)
+    whole = b"".join(chunks)
+    assert capture.total_bytes == len(whole)
+    if len(whole) <= keep:
+        assert capture.render() == whole
+    else:
+        tail = keep - keep // 2
+        assert capture.render().startswith(whole[: keep // 2])
+        assert capture.render().endswith(whole[len(whole) - tail :])
+        assert f"[relay: {len(whole) - keep} bytes of output cut here]".encode() in capture.render()
+
+
+HOSTILE = (
+    "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV",
+    "ENV", "PERL5OPT", "PERL5LIB", "RUBYOPT", "JAVA_TOOL_OPTIONS", "GIT_DIR", "GIT_CONFIG_COUNT", "GIT_SSH_COMMAND",
+    "SSH_AUTH_SOCK", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "BASH_FUNC_ls%%", "SHELLOPTS", "PS4",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_name_that_injects_is_never_passed(name: str) -> None:
+    """Neither by default nor when the user lists it."""
+    for listed in ((), (name,)):
+        env = build_env({name: "hostile"}, pass_env=listed, home=Path("/h"), tmp=Path("/t"))
+        assert "hostile" not in env.values()
+    assert NEVER.fullmatch(name)
+
+
+def test_environment_is_an_allow_list() -> None:
+    """Locale, time zone, toolchain places and listed names come through; the rest does not."""
+    given_env = {
+        "LANG": "de_DE.UTF-8",
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "JAVA_HOME": "/opt/java",
+        "GOPATH": "relative/go",
+        "DATABASE_TOKEN": "t",
+        "MINE": "m",
+        "TERM": "xterm",
+        "PATH": "/usr/bin:.::bin:/bin:",
+        "HOME": "/home/me",
+    }
+    env = build_env(given_env, pass_env=("MINE",), home=Path("/h"), tmp=Path("/t"))
+    kept = {"LANG": "de_DE.UTF-8", "LC_ALL": "C", "TZ": "UTC", "JAVA_HOME": "/opt/java", "MINE": "m"}
+    own = {"HOME": "/h", "TMPDIR": "/t", "TERM": "dumb", "CI": "1", "PATH": "/usr/bin:/bin", "PAGER": "cat"}
+    assert env.items() >= (kept | own).items()
+    assert not {"DATABASE_TOKEN", "GOPATH"} & env.keys()
+
+
+@given(st.lists(st.sampled_from(["", ".", "bin", "./x", "/usr/bin", "/opt/a b"])))
+def test_path_has_absolute_entries_only(parts: list[str]) -> None:
+    """The current directory can never be searched."""
+    kept = [part for part in render_path(":".join(parts)).split(":") if part]
+    assert kept == [part for part in parts if part.startswith("/")]
+
+
+def run_filter(program: bytes, *, arch: int, number: int, arguments: tuple[int, ...] = ()) -> int:
+    """Interpret a program as the kernel does and return its answer."""
+    data = struct.pack("<IIQ6Q", number, arch, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
+    code = list(struct.iter_unpack("<HBBI", program))
+    accumulator = 0
+    at = 0
+    while True:
+        operation, if_true, if_false, value = code[at]
+        at += 1
+        if operation == 0x20:
+            accumulator = struct.unpack_from("<I", data, value)[0]
+        elif operation == 0x06:
+            return int(value)
+        else:
+            held = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[operation]
+            at += if_true if held else if_false
+
+
+ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
+X86, ARM = 0xC000003E, 0xC00000B7
+
+
+@pytest.mark.parametrize(
+    ("machine", "arch", "number", "arguments", "answer"),
+    [
+        ("x86_64", X86, 0, (), ALLOW),  # read
+        ("x86_64", X86, 101, (), EPERM),  # ptrace
+        ("x86_64", X86, 0x40000000, (), KILL),  # x32 read
+        ("x86_64", 0x40000003, 1, (), KILL),  # 32-bit exit
+        ("x86_64", X86, 56, (0x11,), ALLOW),  # fork by clone
+        ("x86_64", X86, 56, (0x10000011,), EPERM),  # clone with a new user namespace
+        ("x86_64", X86, 435, (), ENOSYS),  # clone3
+        ("x86_64", X86, 90, (0, 0o755), ALLOW),  # chmod
+        ("x86_64", X86, 90, (0, 0o4755), EPERM),
+        ("x86_64", X86, 257, (0, 0, 0, 0o2644), EPERM),  # openat that creates a set-gid file
+        ("x86_64", X86, 41, (2,), ALLOW),  # AF_INET
+        ("x86_64", X86, 41, (1,), ALLOW),  # AF_UNIX
+        ("x86_64", X86, 41, (40,), EPERM),  # AF_VSOCK
+        ("x86_64", X86, 16, (0, 0x5412), EPERM),  # TIOCSTI
+        ("x86_64", X86, 16, (0, 0xFFFFFFFF00005412), EPERM),  # the kernel reads the low half
+        ("aarch64", ARM, 117, (), EPERM),  # ptrace
+        ("aarch64", ARM, 101, (), ALLOW),  # nanosleep, ptrace's number on x86_64
+        ("aarch64", ARM, 52, (0, 0o6755), EPERM),  # fchmod
+        ("aarch64", ARM, 198, (40,), EPERM),
+        ("aarch64", X86, 0, (), KILL),
+    ],
+)
+def test_filter_answers(machine: str, arch: int, number: int, arguments: tuple[int, ...], answer: int) -> None:
+    """Each call gets the answer that is promised."""
+    assert run_filter(assemble(Filter(), machine=machine), arch=arch, number=number, arguments=arguments) == answer
+
+
+def test_filter_options_close_more() -> None:
+    """Metadata, Unix sockets or all sockets are closed on request only."""
+    cases = ((Filter(metadata=True), 280, ()), (Filter(unix_sockets=True), 41, (1,)), (Filter(sockets=True), 41, (2,)))
+    for wanted, number, arguments in cases:
+        for chosen, answer in ((wanted, EPERM), (Filter(), ALLOW)):
+            program = assemble(chosen, machine="x86_64")
+            assert run_filter(program, arch=X86, number=number, arguments=arguments) == answer
+
+
+def test_filter_needs_a_known_machine() -> None:
+    with pytest.raises(SandboxError, match="riscv64"):
+        assemble(Filter(), machine="riscv64")
+
+
+def test_visibility_follows_the_last_covering_mount() -> None:
+    """A place is reached at its own name unless the last mount above it empties or replaces it."""
+    home, repo = Path("/home"), Path("/home/me/repo")
+    mounts = [Mount(op=Op.EMPTY, dest=home), Mount(op=Op.WRITE, source=repo, dest=repo), Mount(op=Op.FREEZE, dest=home)]
+    assert is_visible(Path("/etc/shadow"), mounts)
+    assert not is_visible(Path("/home/me/.ssh"), mounts)
+    assert is_visible(repo / ".env", mounts)
+    assert is_visible(Path("/homework"), mounts)
+    moved = Mount(op=Op.WRITE, source=Path("/elsewhere"), dest=Path("/tmp"))
+    assert not is_visible(Path("/tmp/x"), [moved])
+
+
+def test_system_directory_is_never_emptied_as_a_home(tmp_path: Path) -> None:
+    """Containers set HOME=/ and service users live in /var or /usr."""
+    assert find_home({"HOME": "/"}) is None
+    assert find_home({"HOME": "/usr"}) is None
+    assert find_home({"HOME": "relative"}) is None
+    assert find_home({}) is None
+    assert find_home({"HOME": str(tmp_path)}) == tmp_path.resolve()
+    assert Path("/") not in find_hidden(None)
+
+
+def test_unix_sockets_are_read_from_the_kernel_table(tmp_path: Path) -> None:
+    """Abstract, unbound and vanished sockets are not listed; a name with a space is."""
+    (tmp_path / "a b").touch()
+    rows = (f"{tmp_path}/a b", f"{tmp_path}/gone", "@abstract", "")
+    lines = [f"0000: 00000002 00000000 00010000 0001 01 {number} {name}" for number, name in enumerate(rows)]
+    (tmp_path / "unix").write_text("\n".join(["Num RefCount Protocol Flags Type St Inode Path", *lines]))
+    assert find_unix_sockets(tmp_path / "unix") == (tmp_path / "a b",)
+
+
+def test_install_hint_is_one_command() -> None:
+    command = find_install_command()
+    assert command is None or command.count("bubblewrap") == 1
+
+
+def read_rules(profile: str) -> Iterator[str]:
+    """Split a profile into its top-level expressions; fails when parentheses or quotes do not match."""
+    depth, start, quoted, escaped = 0, 0, False, False
+    for at, letter in enumerate(profile):
+        if escaped:
+            escaped = False
+        elif letter == "\\":
+            escaped = True
+        elif letter == '"':
+            quoted = not quoted
+        elif not quoted and letter == "(":
+            start = at if depth == 0 else start
+            depth += 1
+        elif not quoted and letter == ")":
+            depth -= 1
+            if depth == 0:
+                yield profile[start : at + 1]
+    assert depth == 0
+    assert not quoted
+
+
+def test_seatbelt_profile_orders_its_rules(place: Any) -> None:
+    """Everything is denied first, the repository allowed, then what is protected and secret denied again."""
+    found = Found(protected=(place.root / "docs" / "AGENTS.md",), secrets=(place.root / ".env",))
+    profile = render_profile(place.policy, Level.WORKSPACE_WRITE, Path("/private/x"), found)
+    rules = list(read_rules(profile))
+    assert rules[:2] == ["(version 1)", "(deny default)"]
+
+    def find(start: str, path: Path, kind: str = "subpath") -> int:
+        return next(at for at, rule in enumerate(rules) if rule.startswith(start) and f'({kind} "{path}")' in rule)
+
+    root = place.root
+    allowed = find("(allow file-read* file-write*", root)
+    assert find("(deny file-read*", place.home) < find("(allow file-read*", root)
+    for path in (root / ".git", root / "PLAN.md", root / "docs" / "AGENTS.md"):
+        assert allowed < find("(deny file-write*", path)
+    assert allowed < find("(deny file-write-unlink", root / "docs", "literal")
+    assert allowed < find("(deny file-read* file-write*", root / ".env")
+    assert find("(deny file-read* file-write*", place.home / ".ssh") > find("(deny file-read*", place.home)
+    assert "network-outbound" not in profile
+
+
+def test_seatbelt_reader_may_write_its_own_places_only(place: Any) -> None:
+    """At read-only no rule allows a write in the repository."""
+    profile = render_profile(place.policy, Level.READ_ONLY, Path("/private/x"), Found(protected=(), secrets=()))
+    writes = [rule for rule in read_rules(profile) if rule.startswith("(allow") and "file-write*" in rule]
+    assert [str(place.root) in rule for rule in writes] == [False] * len(writes)
+    assert any('"/private/x/tmp"' in rule for rule in writes)
+
+
+@given(st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1))
+def test_seatbelt_path_cannot_leave_its_quotes(name: str) -> None:
+    """A directory name with quotes, parentheses or backslashes stays one string."""
+    from relay.sandbox.policy import Policy
+
+    policy = Policy(root=Path("/srv") / name, env={})
+    rules = list(read_rules(render_profile(policy, Level.WORKSPACE_WRITE, Path("/p"), Found(protected=(), secrets=()))))
+    assert "(allow default)" not in rules
+    assert sum(rule.startswith("(deny default") for rule in rules) == 1

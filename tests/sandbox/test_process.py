@@ -1,0 +1,242 @@
+"""A command is read, bounded and ended with everything that it started."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.sandbox.policy import MIB, Level, Limits, Mechanism
+
+SHORT = Limits(timeout_s=0.4)
+MODES = [(Level.WORKSPACE_WRITE, Mechanism.BWRAP), (Level.WORKSPACE_WRITE, Mechanism.OFF)]
+
+
+@pytest.fixture(params=MODES, ids=["bwrap", "off"])
+def box(request: Any, place: Any) -> Any:
+    level, mechanism = request.param
+    with place.open(level, mechanism) as opened:
+        yield opened
+
+
+def find_marked(mark: str) -> list[str]:
+    """Return the command lines of living processes that carry the mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if mark in line and "pytest" not in line:
+                found.append(line)
+    return found
+
+
+def count_zombies() -> int:
+    """Count dead children of this process that nobody waited for."""
+    stats = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    states = [Path(f"/proc/{pid}/stat") for line in stats for pid in line.split()]
+    return sum(path.exists() and path.read_text().rpartition(")")[2].split()[0] == "Z" for path in states)
+
+
+def test_output_is_one_stream_in_order(box: Any) -> None:
+    """Standard output and error arrive as they were written."""
+    result = box.sh("echo one; echo two >&2; echo three; exit 3")
+    assert (result.exit_code, result.output, result.total_bytes) == (3, b"one\ntwo\nthree\n", 14)
+    assert (result.timed_out, result.interrupted, result.notes) == (False, False, ())
+
+
+def test_flood_is_cut_in_the_middle_and_timed_out(box: Any) -> None:
+    """An endless writer is killed on time and only its head and tail are kept."""
+    result = box.sh("echo first; exec yes", limits=Limits(timeout_s=0.3, keep_bytes=2000))
+    assert result.timed_out
+    assert result.exit_code is None
+    assert result.total_bytes > 10 * MIB
+    assert result.output.startswith(b"first\ny\n")
+    assert b"bytes of output cut here" in result.output
+    assert len(result.output) < 2100
+    assert 0.3 <= result.duration_s < 2
+
+
+def test_background_job_does_not_hold_the_result(box: Any) -> None:
+    """A job that keeps the pipe open is ended when the command ends."""
+    result = box.sh("sleep 4242 & echo hi")
+    assert (result.exit_code, result.output) == (0, b"hi\n")
+    assert result.duration_s < 3
+    assert find_marked("sleep 4242") == []
+
+
+def test_closed_output_is_not_an_end(box: Any) -> None:
+    """A command that closes its output is still waited for and still timed out."""
+    assert box.sh("exec >&- 2>&-; sleep 0.2; exit 5").exit_code == 5
+    assert box.sh("exec >&- 2>&-; sleep 30", limits=SHORT).timed_out
+
+
+def test_timeout_holds_for_one_that_ignores_signals(box: Any) -> None:
+    """TERM, INT and HUP may be ignored; the end comes anyway."""
+    result = box.sh("trap '' TERM INT HUP; echo up; while :; do sleep 4243; done", limits=SHORT)
+    assert (result.timed_out, result.exit_code, result.output) == (True, None, b"up\n")
+    assert find_marked("sleep 4243") == []
+
+
+@pytest.mark.parametrize("end", ["exit 0", "sleep 30"])
+def test_daemons_do_not_survive(box: Any, end: str) -> None:
+    """Double forks and new sessions, fifty of them, end with the command, on exit and on timeout."""
+    script = f"for i in $(seq 50); do (setsid sleep 4244 >/dev/null 2>&1 &) ; done; echo made; {end}"
+    result = box.sh(script, limits=Limits(timeout_s=1.5))
+    assert result.output == b"made\n"
+    assert result.timed_out == (end != "exit 0")
+    assert find_marked("sleep 4244") == []
+    assert count_zombies() == 0
+
+
+def test_stop_is_asked_for_often(box: Any) -> None:
+    """`should_stop` ends a silent command and a flooding one within a fraction of a second."""
+    for script in ("sleep 30", "yes"):
+        begin = time.monotonic()
+        result = box.sh(script, should_stop=lambda begin=begin: time.monotonic() - begin > 0.2)
+        assert (result.interrupted, result.timed_out, result.exit_code) == (True, False, None)
+        assert result.duration_s < 1.5
+
+
+@pytest.mark.parametrize(
+    "script", ["cat", "read x </dev/tty; true", "git commit --allow-empty; true", "head -c1 | wc -c"]
+)
+def test_nothing_waits_for_a_person(box: Any, script: str) -> None:
+    """Standard input is empty, there is no terminal and every editor ends at once."""
+    result = box.sh(script)
+    assert result.exit_code == 0
+    assert result.duration_s < 5
+
+
+def test_stdin_is_given(box: Any) -> None:
+    """A command reads exactly the bytes it is given, more than a pipe holds as well."""
+    data = os.urandom(200_000)
+    result = box.run("/bin/cat", stdin=data)
+    assert (result.exit_code, result.output) == (0, data)
+
+
+def test_missing_program_is_127(box: Any) -> None:
+    result = box.run("no-such-program", "--help")
+    assert result.exit_code == 127
+    assert b"no-such-program" in result.output
+
+
+@pytest.mark.parametrize(
+    "argv", [("a\0b",), ("\ud800",), ("echo", "x" * 300_000), ()], ids=["nul", "lone", "long", "none"]
+)
+def test_impossible_command_line_is_a_result(box: Any, argv: tuple[str, ...]) -> None:
+    """What the kernel or the encoding refuses is said in the output."""
+    result = box.run(*argv)
+    assert result.exit_code == 126
+    assert result.output.startswith(b"relay: ")
+
+
+def test_death_by_signal_is_told_as_a_shell_does(box: Any) -> None:
+    assert box.sh("kill -SEGV $$").exit_code == 128 + 11
+
+
+def test_cwd_stays_in_the_repository(box: Any, place: Any) -> None:
+    """A directory outside, reached by name or by a link, is refused; one inside is entered."""
+    (place.root / "out").symlink_to(place.outside)
+    assert box.sh("pwd", cwd=place.root / "src").output == f"{place.root}/src\n".encode()
+    for cwd in (place.outside, place.root / "out", place.root / "absent", place.root / ".."):
+        assert box.sh("pwd", cwd=cwd).exit_code == 126
+
+
+def test_spool_has_the_whole_output_up_to_its_cap(box: Any, tmp_path: Path) -> None:
+    """The copy on disk is complete below the cap and cut above it."""
+    spool = tmp_path / "spool"
+    limits = Limits(timeout_s=10, keep_bytes=100, spool_bytes=5000)
+    box.sh("seq 1000", limits=limits, spool=spool)
+    assert spool.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 1001))
+    box.sh("seq 5000", limits=limits, spool=spool)
+    assert spool.stat().st_size == 5000
+    assert spool.stat().st_mode & 0o777 == 0o600
+
+
+def test_failed_spool_is_a_note(box: Any, tmp_path: Path) -> None:
+    """A link in the way of the spool is not followed; the command runs and the result says what is missing."""
+    (tmp_path / "aim").write_text("kept")
+    (tmp_path / "spool").symlink_to(tmp_path / "aim")
+    result = box.sh("echo hi", spool=tmp_path / "spool")
+    assert (result.exit_code, result.output) == (0, b"hi\n")
+    assert "not kept" in result.notes[0]
+    assert (tmp_path / "aim").read_text() == "kept"
+
+
+def test_file_size_is_limited(box: Any, place: Any) -> None:
+    """A file cannot grow beyond the limit."""
+    result = box.sh("head -c 3000000 /dev/zero > big; true", limits=Limits(timeout_s=10, file_bytes=MIB))
+    assert result.exit_code is not None
+    assert (place.root / "big").stat().st_size == MIB
+
+
+def test_memory_is_limited(box: Any) -> None:
+    """An allocation beyond the limit fails inside the process."""
+    limits = Limits(timeout_s=10, memory_bytes=400 * MIB)
+    result = box.python("x = bytearray(900 * 1024 * 1024)", limits=limits)
+    assert result.exit_code == 1
+    assert b"MemoryError" in result.output
+
+
+def test_no_core_is_dumped(box: Any) -> None:
+    assert box.sh("ulimit -c").output == b"0\n"
+
+
+def test_fork_bomb_is_stopped(box: Any) -> None:
+    """Either the kernel refuses further processes or relay kills the tree; nothing is left."""
+    script = "i=0; while [ $i -lt 400 ]; do sleep 4245 & i=$((i+1)); done; echo done; sleep 10"
+    result = box.sh(script, limits=Limits(timeout_s=8, processes=60))
+    assert b"done" not in result.output or result.notes
+    assert any("more than 60" in note for note in result.notes) or b"ork" in result.output
+    assert find_marked("sleep 4245") == []
+
+
+def test_two_commands_at_once_do_not_touch_each_other(box: Any) -> None:
+    """The end of one tree leaves another alone, and relay's own children too."""
+    with subprocess.Popen(("/bin/sleep", "30")) as own:
+        results = []
+        thread = threading.Thread(target=lambda: results.append(box.sh("sleep 1; echo late")))
+        thread.start()
+        assert box.sh("sleep 5 & echo early").output == b"early\n"
+        thread.join()
+        assert results[0].output == b"late\n"
+        assert own.poll() is None
+        own.kill()
+
+
+def test_death_of_relay_ends_its_commands(place: Any, tmp_path: Path) -> None:
+    """When relay is killed, nothing goes on writing to the work tree."""
+    script = """
+import os, sys
+from pathlib import Path
+from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.run import open_sandbox
+policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ))
+box = open_sandbox(policy, Level.WORKSPACE_WRITE, off=sys.argv[2] == "off")
+box.run(("/bin/sh", "-c", "(setsid sleep 4246 &); echo x > up; sleep 4246"), limits=Limits(timeout_s=60))
+"""
+    for mode in ("off", "bwrap"):
+        with place.open(Level.WORKSPACE_WRITE, Mechanism(mode)):
+            up = place.root / "up"
+            up.unlink(missing_ok=True)
+            env = {**os.environ, "TMPDIR": str(tmp_path)}
+            argv = (sys.executable, "-c", script, str(place.root), mode)
+            with subprocess.Popen(argv, env=env, cwd=Path(__file__).parents[2]) as relay:
+                wait_for(up.exists)
+                relay.send_signal(signal.SIGKILL)
+            wait_for(lambda: not find_marked("sleep 4246"))
+
+
+def wait_for(condition: Any) -> None:
+    until = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
