@@ -3,14 +3,14 @@
 Before it nothing of the user's has changed; after it everything else can be redone (`relay.repo.finish`).
 """
 
-import shutil
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from relay.repo import objects, staging
-from relay.repo.files import fsync_paths
+from relay.repo.files import fsync_paths, read_file, replace_file
 from relay.repo.finish import finish_commit
 from relay.repo.guard import Guarded, guard
 from relay.repo.hooks import HookResult, Hooks, has_hook, make_hook_run
@@ -160,19 +160,26 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
 
 def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
     file = hooks.scratch / "COMMIT_EDITMSG"
-    file.write_bytes(ready.text)
     for name, args in (("prepare-commit-msg", (str(file), "message")), ("commit-msg", (str(file),))):
-        if has_hook(repo, guarded.config, name):
-            result = _run_hook(repo, guarded, ready, hooks, name, *args)
-            if not result.ok:
-                return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
-    text = file.read_bytes().replace(b"\0", b"")
-    return replace(ready, text=text) if text.strip() else ready
+        if not has_hook(repo, guarded.config, name):
+            continue
+        hooks.scratch.mkdir(parents=True, exist_ok=True)
+        replace_file(hooks.scratch, file.name, ready.text, "100644")
+        result = _run_hook(repo, guarded, ready, hooks, name, *args)
+        if not result.ok:
+            return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
+        text = read_file(hooks.scratch, file.name) or b""
+        ready = replace(ready, text=text.replace(b"\0", b"")) if text.strip() else ready
+    return ready
 
 
 def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
+    """Run one hook on a fresh copy of the index; what an earlier hook left in its place is not followed."""
     hooks.scratch.mkdir(parents=True, exist_ok=True)
-    copy = Path(shutil.copy2(ready.index, hooks.scratch / "index"))
+    source, copy = Path(ready.index), hooks.scratch / "index"
+    found = source.stat()
+    replace_file(hooks.scratch, copy.name, source.read_bytes(), "100644")
+    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
     return hooks.run(make_hook_run(repo, guarded.config, name, args, index=copy))
 
 

@@ -12,7 +12,7 @@ trailers, so a ref fetched on another machine says as much as here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -61,7 +61,7 @@ class OpenLeg:
     wip_ref: str
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
-    spend: Spent = Spent()
+    spend: Spent = field(default_factory=Spent)
     """As of the newest snapshot."""
     items: tuple[str, ...] = ()
     """Ids of items that the session has claimed, as of the newest snapshot."""
@@ -114,21 +114,27 @@ def open_leg(repo: Repo, start: LegStart) -> OpenLeg:
     branch, head = get_branch(repo), repo.head()
     wip_ref = next_ref(repo, "wip", branch)
     base = write_snapshot_tree(repo)
-    kept = (
+    kept = _render_start(start, head, wip_ref, base.skipped)
+    message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
+    commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
+    if not objects.move_ref(repo, _leg_ref(branch), commit, None):
+        raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
+    return _parse_leg(branch, trailers.read_text(repo.git, commit))
+
+
+def _render_start(
+    start: LegStart, head: str | None, wip_ref: str, skipped: tuple[Skipped, ...]
+) -> tuple[tuple[str, str], ...]:
+    return (
         (trailers.PLAN, render_path(start.plan_path)),
         (trailers.PHASE, start.phase_id),
         (trailers.SESSION, start.session_id),
         (BASE, head or _UNBORN),
         (BOOT, find_boot_id()),
         (WIP, wip_ref),
-        *_render_skipped(base.skipped),
+        *_render_skipped(skipped),
         *start.trailers,
     )
-    message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
-    commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
-    if not objects.move_ref(repo, _leg_ref(branch), commit, None):
-        raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
-    return _parse_leg(branch, trailers.read_text(repo.git, commit))
 
 
 def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
@@ -177,16 +183,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     Raises:
         RepoError: Somebody else opened or closed the branch's leg meanwhile.
     """
-    kept = (
-        (trailers.PLAN, render_path(start.plan_path)),
-        (trailers.PHASE, start.phase_id),
-        (trailers.SESSION, start.session_id),
-        (BASE, leg.base_head or _UNBORN),
-        (BOOT, find_boot_id()),
-        (WIP, leg.wip_ref),
-        *((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in leg.skipped),
-        *start.trailers,
-    )
+    kept = _render_start(start, leg.base_head, leg.wip_ref, leg.skipped)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
     parents = (leg.base_head,) if leg.base_head else ()
     commit = objects.write_commit(repo, leg.base_tree, parents, message)

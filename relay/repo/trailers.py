@@ -1,7 +1,9 @@
 """What relay writes at the end of its commit messages, and how it is read back.
 
-Trailers are built as text and read through ``%(trailers:only,unfold)``; ``git interpret-trailers`` and ``git commit
---trailer`` are never called, since both execute commands that a repository's config names.
+Trailers are built and parsed as text. ``git interpret-trailers`` and ``git commit --trailer`` execute commands that a
+repository's config names. ``%(trailers)`` executes nothing, but ``trailer.*`` and ``core.commentChar`` in a
+repository's config make it drop or rename relay's trailers, and with them the state of the run (tested); so it is not
+used either. What is written here is what ``%(trailers)`` shows in a repository without such settings.
 """
 
 import math
@@ -26,6 +28,7 @@ UNKNOWN = "unknown"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
+_TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
 _USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")
 _COST = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
 
@@ -51,7 +54,7 @@ class CommitText:
     """Committer date in seconds since the epoch."""
     message: Message
     found: tuple[tuple[str, str], ...] = field(default=())
-    """Trailers as git reads them."""
+    """All trailers in order."""
 
     def get(self, key: str) -> str:
         """Return the last value of a trailer; empty when there is none."""
@@ -81,8 +84,8 @@ def render_message(message: Message) -> bytes:
     return ("\n\n".join(part for part in parts if part) + "\n").encode()
 
 
-_FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%(trailers:only=true,unfold=true)%x00%B"
-_FIELDS = 6
+_FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
+_FIELDS = 5
 
 
 def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ...]:
@@ -105,29 +108,47 @@ def read_text(git: Git, commit: str) -> CommitText:
 
 
 def read_trailers(git: Git, commit: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailers of one commit in order, as git reads them."""
+    """Return the trailers of one commit in order."""
     return read_text(git, commit).found
 
 
 def _parse_text(fields: list[str]) -> CommitText:
-    commit, tree, parents, time, trailers, text = fields
-    found = tuple((key, value) for key, _, value in (line.partition(": ") for line in trailers.split("\n")) if value)
+    commit, tree, parents, time, text = fields
+    message = parse_message(text)
     return CommitText(
         commit=commit,
         tree=tree,
         parents=tuple(parents.split()),
         time=int(time or 0),
-        message=_parse_message(text, found),
-        found=found,
+        message=message,
+        found=message.trailers,
     )
 
 
-def _parse_message(text: str, found: tuple[tuple[str, str], ...]) -> Message:
-    subject, _, body = text.rstrip("\n").partition("\n")
-    body = body.strip("\n")
-    if found:
-        body = body.rpartition("\n\n")[0]
-    return Message(subject=subject, body=body.rstrip("\n"), trailers=found)
+def parse_message(text: str) -> Message:
+    """Take a commit message apart.
+
+    Trailers are the last paragraph, if it is not the first one as well, and if each of its lines is ``Key: value``,
+    the indented continuation of one, or git's note of a cherry-pick.
+    """
+    lines = text.rstrip().split("\n")
+    start = next((n for n in range(len(lines), 0, -1) if not lines[n - 1].strip()), 0)
+    trailers = _parse_block(lines[start:]) if start else ()
+    body = lines[1:start] if trailers else lines[1:]
+    return Message(subject=lines[0], body="\n".join(body).strip("\n"), trailers=trailers)
+
+
+def _parse_block(lines: list[str]) -> tuple[tuple[str, str], ...]:
+    pairs: list[tuple[str, str]] = []
+    for line in lines:
+        match = _TRAILER.fullmatch(line)
+        if match:
+            pairs.append((match["key"], match["value"].strip()))
+        elif pairs and line.startswith((" ", "\t")):
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {line.strip()}".strip())
+        elif not line.startswith("(cherry picked from commit "):
+            return ()
+    return tuple((key, value) for key, value in pairs if value)
 
 
 def render_usage(usage: Usage | None) -> str:

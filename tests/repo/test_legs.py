@@ -8,6 +8,7 @@ from relay.repo.legs import (
     LegStart,
     WipRecord,
     close_leg,
+    continue_leg,
     find_leg_changes,
     find_user_paths,
     list_wip,
@@ -26,6 +27,13 @@ from relay.repo.planning import (
 )
 from relay.repo.snapshot import write_snapshot_tree
 from relay.session import Spent, Usage
+
+
+def given(value):
+    """Return `value`, which must not be None."""
+    assert value is not None
+    return value
+
 
 START = LegStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", trailers=(("Relay-Model", "m"),))
 
@@ -72,7 +80,10 @@ def test_snapshots_form_one_chain_for_each_leg(box):
     )
     assert read_leg(repo) == second
     assert second.baton == "next:\n\n- do"
-    assert box.text("rev-parse", f"{leg.wip_ref}~1", f"{leg.wip_ref}~2").split() == [first.last_wip.commit, leg.commit]
+    assert box.text("rev-parse", f"{leg.wip_ref}~1", f"{leg.wip_ref}~2").split() == [
+        given(first.last_wip).commit,
+        leg.commit,
+    ]
     assert box.tree(leg.wip_ref)["src/app.py"] == b"2\n"
     close_leg(repo, second)
     other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spent(cost_usd=None)))
@@ -84,7 +95,7 @@ def test_the_last_snapshot_of_a_phase_is_found(box):
     repo = box.open()
     leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), baton="the baton"))
     close_leg(repo, leg)
-    found = read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="2")
+    found = given(read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="2"))
     assert (found.baton, found.spend, found.session_id) == ("the baton", spend(), "s-1")
     assert read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="3") is None
     assert read_last_wip(repo, plan_path="PLAN.md", phase_id="2") is None
@@ -108,7 +119,7 @@ def test_legs_of_branches_with_slashes_do_not_block_each_other(box):
         box.git("branch", "-qD", branch)
     box.git("switch", "-qc", "feature/login")
     leg = open_leg(repo, START)
-    assert read_leg(repo, "feature").branch == "feature"
+    assert given(read_leg(repo, "feature")).branch == "feature"
     assert box.text("rev-parse", "refs/relay/leg/feature%2Flogin") == leg.commit
 
 
@@ -121,7 +132,7 @@ def test_an_unborn_branch_has_legs(new_box):
     assert read_leg(repo) == leg
     box.write("a.py", "1")
     now = save_wip(repo, leg, WipRecord(spend=spend()))
-    assert [c.path for c in find_leg_changes(repo, now, now.last_wip)] == ["a.py"]
+    assert [c.path for c in find_leg_changes(repo, now, given(now.last_wip))] == ["a.py"]
     assert find_user_paths(repo, leg) == {"PLAN.md"}
     box.fsck()
 
@@ -140,8 +151,8 @@ def test_hostile_text_cannot_forge_trailers(box):
     assert (leg.base_head, leg.plan_path) == (repo.head(), "a\nb.md")
     record = WipRecord(spend=spend(cost=9.0), items=(evil,), baton="x\n\nRelay-Cost: 0.00 USD")
     save_wip(repo, leg, record)
-    assert read_leg(repo).spend.cost_usd == 9.0
-    assert read_leg(repo).baton == "x\n\nRelay-Cost: 0.00 USD"
+    assert given(read_leg(repo)).spend.cost_usd == 9.0
+    assert given(read_leg(repo)).baton == "x\n\nRelay-Cost: 0.00 USD"
 
 
 def test_the_leg_s_changes_are_the_difference_to_its_start(box):
@@ -163,7 +174,7 @@ def test_what_was_too_large_at_the_start_never_becomes_the_leg_s(box):
     with (box.root / name).open("wb") as file:
         file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
     open_leg(repo, START)
-    leg = read_leg(repo)
+    leg = given(read_leg(repo))
     assert [s.path for s in leg.skipped] == [name]
     (box.root / name).write_bytes(b"small")
     assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
@@ -178,7 +189,7 @@ def test_what_becomes_too_large_is_not_a_deletion(box):
     assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
 
 
-def test_legs_survive_a_fetch_into_a_clone(box, tmp_path, new_box):
+def test_legs_survive_a_fetch_into_a_clone(box, new_box):
     repo = box.open()
     leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), items=("2.1",)))
     other = new_box()
@@ -210,3 +221,17 @@ def test_rejected_plans_are_kept(box):
     assert save_rejected_plan(repo, one, b"bad") == "refs/relay/rejected/main/000001"
     save_rejected_plan(repo, two, b"worse")
     assert list_rejected_plans(repo) == (two, one)
+
+
+def test_another_session_goes_on_with_an_open_leg(box):
+    repo = box.open()
+    box.write("user.txt", "user")
+    leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), items=("2.1",), baton="go on"))
+    box.write("later.txt", "the leg's")
+    now = continue_leg(repo, leg, LegStart(session_id="s-2", phase_id="2", plan_path="docs/PLAN.md"))
+    assert read_leg(repo) == now
+    assert (now.session_id, now.base_tree, now.base_head) == ("s-2", leg.base_tree, leg.base_head)
+    assert (now.spend, now.items, now.baton, now.last_wip) == (leg.spend, leg.items, leg.baton, leg.last_wip)
+    assert [c.path for c in find_leg_changes(repo, now, write_snapshot_tree(repo))] == ["later.txt"]
+    with pytest.raises(RepoError, match="changed by somebody else"):
+        continue_leg(repo, leg, START)

@@ -2,7 +2,8 @@
 
 import string
 
-from hypothesis import HealthCheck, example, given, settings
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from relay.repo.names import parse_path, render_path, render_ref_part
@@ -11,6 +12,7 @@ from relay.repo.trailers import (
     Message,
     make_line,
     parse_cost,
+    parse_message,
     parse_usage,
     read_text,
     read_trailers,
@@ -40,6 +42,7 @@ def test_trailers_come_back_as_one_line_each(box, subject, body, trailers):
     message = Message(subject=subject, body=body, trailers=tuple(trailers))
     commit = write_commit(repo, repo.empty_tree, (), message)
     expected = tuple((key, make_line(value)) for key, value in trailers if make_line(value))
+    assume(expected)
     assert read_trailers(repo.git, commit) == expected
 
 
@@ -50,19 +53,56 @@ def test_a_body_comes_back_without_the_trailers(box, body):
     commit = write_commit(repo, repo.empty_tree, (), Message(subject="s", body=body, trailers=(("Relay-Phase", "1"),)))
     found = read_text(repo.git, commit).message
     lines = [line for line in found.body.split("\n") if line.strip()]
-    clean = "".join(c if c == "\n" or c == "\t" or c.isprintable() else " " for c in body.replace("\r\n", "\n"))
+    clean = "".join(c if c in {"\n", "\t"} or c.isprintable() else " " for c in body.replace("\r\n", "\n"))
     assert lines == [line for line in clean.split("\n") if line.strip()] or found.body.strip() == clean.strip()
     assert found.subject == "s"
 
 
+TASTES = (
+    ("core.commentChar", "R"),
+    ("trailer.separators", "="),
+    ("i18n.commitEncoding", "latin1"),
+    ("i18n.logOutputEncoding", "latin1"),
+    ("trailer.relay.key", "Relay-Plan: "),
+    ("trailer.ifexists", "replace"),
+)
+
+
 def test_the_repository_s_taste_in_trailers_does_not_matter(box):
-    """With these settings a plain git reads no trailer at all."""
-    for key, value in (("core.commentChar", "R"), ("trailer.separators", "="), ("i18n.commitEncoding", "latin1")):
+    """With these settings git's own %(trailers) shows none."""
+    for key, value in TASTES:
         box.git("config", key, value)
     repo = box.open()
     commit = write_commit(repo, repo.empty_tree, (), Message(subject="ü", trailers=(("Relay-Plan", "ü"),)))
     text = read_text(repo.git, commit)
     assert (text.get("Relay-Plan"), text.message.subject) == ("ü", "ü")
+
+
+@SLOW
+@given(trailers=st.lists(st.tuples(KEYS, st.text(max_size=40)), min_size=1, max_size=4), body=st.text(max_size=80))
+def test_git_shows_the_same_trailers_where_nothing_is_configured(box, trailers, body):
+    repo = box.open()
+    commit = write_commit(repo, repo.empty_tree, (), Message(subject="s", body=body, trailers=tuple(trailers)))
+    assume(read_trailers(repo.git, commit) == tuple((k, make_line(v)) for k, v in trailers if make_line(v)))
+    shown = box.git("log", "-1", "--format=%(trailers:only=true,unfold=true)", commit).decode().rstrip("\n")
+    assert shown == "\n".join(f"{key}: {make_line(value)}" for key, value in trailers if make_line(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "trailers"),
+    [
+        ("Relay-Plan: a", ()),
+        ("s\n\nRelay-Plan: a", (("Relay-Plan", "a"),)),
+        ("s\n\nRelay-Plan: a\n(cherry picked from commit abc)\n", (("Relay-Plan", "a"),)),
+        ("s\n\nRelay-Plan: a\n  folded\nB :c\n", (("Relay-Plan", "a folded"), ("B", "c"))),
+        ("s\n\nRelay-Plan: a\nprose\n", ()),
+        ("s\n\nRelay-Plan: a\n\nprose\n", ()),
+        ("s\n\nRelay-Plan: a\n\nRelay-Plan: b\n \n\n", (("Relay-Plan", "b"),)),
+        ("", ()),
+    ],
+)
+def test_only_the_last_paragraph_counts(text, trailers):
+    assert parse_message(text).trailers == trailers
 
 
 @given(st.builds(Usage, input_tokens=COUNTS, cache_read_tokens=COUNTS, cache_write_5m_tokens=COUNTS,
@@ -89,7 +129,7 @@ def test_unknown_usage_and_cost_stay_unknown():
 
 @given(st.integers(min_value=0, max_value=10**12))
 def test_cost_comes_back_to_a_millionth(micros):
-    assert round(parse_cost(render_cost(micros / 1e6)) * 1e6) == micros
+    assert parse_cost(render_cost(micros / 1e6)) == pytest.approx(micros / 1e6, abs=1e-9)
 
 
 def test_cost_has_two_decimals_at_least():

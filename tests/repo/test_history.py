@@ -1,0 +1,66 @@
+"""What the branch's commits say about a plan."""
+
+import subprocess
+
+from relay.repo.history import read_relay_commit, read_relay_commits
+from relay.session import Usage
+
+
+def record(box, plan="PLAN.md", phase="1", status="done", extra="Relay-Items: 1.1 1.2\nRelay-Gate: pass abc\n"):
+    body = f"phase {phase}\n\ntext\n\nRelay-Plan: {plan}\nRelay-Phase: {phase}\nRelay-Status: {status}\n{extra}"
+    box.git("commit", "-q", "--allow-empty", "-F", "-", stdin=body.encode())
+    return box.text("rev-parse", "HEAD")
+
+
+def test_commits_of_the_plan_come_newest_first(box):
+    one = record(
+        box,
+        phase="1",
+        status="handoff",
+        extra="Relay-Usage: input=5 output=7 cache_read=0 cache_write=0\nRelay-Cost: 0.50 USD\n",
+    )
+    box.commit("a person's, between")
+    record(box, plan="other/PLAN.md")
+    two = record(box, phase="2")
+    found = read_relay_commits(box.open(), "PLAN.md")
+    assert [(c.commit, c.phase, c.status) for c in found] == [(two, "2", "done"), (one, "1", "handoff")]
+    assert (found[0].items, found[0].gate, found[0].body) == (("1.1", "1.2"), "pass abc", "text")
+    assert (found[0].usage, found[0].cost_usd, found[0].cost_known) == (None, None, False)
+    assert (found[1].usage, found[1].cost_usd) == (Usage(input_tokens=5, output_tokens=7), 0.5)
+    assert [c.commit for c in read_relay_commits(box.open(), "PLAN.md", newer_than=one)] == [two]
+
+
+def test_an_unborn_branch_has_no_history(new_box):
+    assert read_relay_commits(new_box().open(), "PLAN.md") == ()
+
+
+def test_text_that_only_mentions_a_trailer_does_not_count(box):
+    box.git("commit", "-q", "--allow-empty", "-m", "x\n\nRelay-Plan: PLAN.md\n\nis what relay writes")
+    assert read_relay_commits(box.open(), "PLAN.md") == ()
+    assert read_relay_commit(box.open(), "HEAD") is None
+
+
+def test_merged_branches_count(box):
+    box.git("switch", "-qc", "side")
+    side = record(box)
+    box.git("switch", "-q", "main")
+    box.commit()
+    box.git("merge", "-q", "--no-edit", "side")
+    assert [c.commit for c in read_relay_commits(box.open(), "PLAN.md")] == [side]
+
+
+def test_a_shallow_clone_reads_what_it_has(box, tmp_path):
+    record(box, phase="1")
+    record(box, phase="2")
+    box.git("clone", "-q", "--depth=1", f"file://{box.root}", tmp_path / "shallow")
+    shallow = type(box)(root=tmp_path / "shallow", home=box.home)
+    assert [c.phase for c in read_relay_commits(shallow.open(), "PLAN.md")] == ["2"]
+
+
+def test_ten_thousand_commits_take_one_call(box):
+    stream = []
+    for number in range(10_000):
+        text = f"c{number}\n" + ("\nRelay-Plan: PLAN.md\nRelay-Phase: 1\n" if number % 10 == 0 else "")
+        stream.append(f"commit refs/heads/long\ncommitter a <a@a> {number} +0000\ndata {len(text)}\n{text}\n")
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=box.root, input="".join(stream).encode(), check=True)
+    assert len(read_relay_commits(box.open(), "PLAN.md", rev="refs/heads/long")) == 1000

@@ -1,0 +1,206 @@
+"""The user's commit hooks: run on a copy, taken seriously, taken in once."""
+
+import subprocess
+
+import pytest
+
+from relay.repo.commit import CommitEnd, CommitRequest, commit_paths
+from relay.repo.guard import guard
+from relay.repo.hooks import HookResult, Hooks, find_hooks_dir, has_hook
+from relay.repo.legs import LegStart, find_user_paths, open_leg
+from relay.repo.snapshot import write_snapshot_tree
+from relay.repo.trailers import Message, read_trailers
+
+TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))
+
+
+def install(box, name, script, place=".git/hooks"):
+    box.write(f"{place}/{name}", f"#!/bin/sh\n{script}\n").chmod(0o755)
+
+
+def make_hooks(box, tmp_path, recheck=lambda _: None):
+    """Run hooks as the loop does, but for the sandbox: the git directory is not writable for them."""
+    ran = []
+
+    def run(wanted):
+        ran.append(wanted.name)
+        env = {**box.environ, **wanted.env}
+        done = subprocess.run(
+            wanted.argv, check=False, cwd=wanted.cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True
+        )
+        return HookResult(ok=done.returncode == 0, output=(done.stdout + done.stderr).decode())
+
+    return Hooks(run=run, scratch=tmp_path / "scratch", recheck=recheck), ran
+
+
+def commit(box, hooks, *paths, **kwargs):
+    repo = box.open()
+    given = {"message": Message(subject="phase 1", trailers=TRAILERS), "branch": repo.branch, "head": repo.head()}
+    return commit_paths(repo, CommitRequest(paths=paths, **(given | kwargs)), hooks=hooks)
+
+
+def test_without_hooks_nothing_is_run(box, tmp_path):
+    hooks, ran = make_hooks(box, tmp_path)
+    box.write(".git/hooks/pre-commit", "not executable")
+    box.write("src/app.py", "2\n")
+    assert commit(box, hooks, "src/app.py").end == CommitEnd.COMMITTED
+    assert ran == []
+
+
+def test_a_hook_sees_what_will_be_committed(box, tmp_path):
+    hooks, ran = make_hooks(box, tmp_path)
+    install(
+        box, "pre-commit", f"git diff --cached --name-status >{tmp_path}/seen; git diff --name-only >>{tmp_path}/seen"
+    )
+    box.write("src/app.py", "2\n")
+    box.write("user.txt", "the user's")
+    box.git("add", "user.txt")
+    assert commit(box, hooks, "src/app.py", replace={"PLAN.md": b"ticked\n"}).end == CommitEnd.COMMITTED
+    assert ran == ["pre-commit"]
+    # The ticked plan is not staged for the hook: it would differ from the work tree, and frameworks stash that.
+    assert (tmp_path / "seen").read_text().split() == ["M", "src/app.py"]
+
+
+def test_a_refusing_hook_changes_nothing_and_says_why(box, tmp_path):
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "pre-commit", "echo 'lint: line 3 is bad'; exit 1")
+    box.write("src/app.py", "2\n")
+    before = box.text("rev-parse", "HEAD"), (box.root / ".git/index").read_bytes(), box.files()
+    outcome = commit(box, hooks, "src/app.py")
+    assert (outcome.end, outcome.commit) == (CommitEnd.HOOK_REFUSED, None)
+    assert "line 3 is bad" in outcome.output
+    assert (box.text("rev-parse", "HEAD"), (box.root / ".git/index").read_bytes(), box.files()) == before
+
+
+@pytest.mark.parametrize("code", [0, 1], ids=["passes", "fails the first time"])
+def test_files_that_a_hook_rewrites_are_taken_in(box, tmp_path, code):
+    hooks, ran = make_hooks(box, tmp_path)
+    install(
+        box,
+        "pre-commit",
+        f"grep -q formatted src/app.py && exit 0; echo formatted >>src/app.py; echo x >made.txt; exit {code}",
+    )
+    box.write("src/app.py", "2\n")
+    outcome = commit(box, hooks, "src/app.py", tree=write_snapshot_tree(box.open()).tree)
+    assert (outcome.end, outcome.rewritten) == (CommitEnd.COMMITTED, ("made.txt", "src/app.py"))
+    assert box.tree("HEAD")["src/app.py"] == b"2\nformatted\n"
+    assert box.tree("HEAD")["made.txt"] == b"x\n"
+    assert len(ran) == 1 + code
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_a_hook_that_never_agrees_is_a_refusal(box, tmp_path):
+    hooks, ran = make_hooks(box, tmp_path)
+    install(box, "pre-commit", "date +%N >>src/app.py; exit 1")
+    box.write("src/app.py", "2\n")
+    assert commit(box, hooks, "src/app.py").end == CommitEnd.HOOK_REFUSED
+    assert len(ran) == 2
+
+
+def test_a_rewrite_is_checked_again_before_the_commit(box, tmp_path):
+    asked = []
+
+    def red(paths):
+        asked.append(paths)
+        return "gate is red"
+
+    hooks, _ = make_hooks(box, tmp_path, recheck=red)
+    install(box, "pre-commit", "echo broken >src/app.py")
+    box.write("src/app.py", "2\n")
+    outcome = commit(box, hooks, "src/app.py")
+    assert (outcome.end, outcome.output, asked) == (CommitEnd.RECHECK_REFUSED, "gate is red", [("src/app.py",)])
+    assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
+
+
+def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
+    box.write("user.py", "mine\n")
+    box.write("src/old.py", "my edit\n")
+    repo = box.open()
+    leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "pre-commit", "for f in user.py src/old.py src/app.py; do echo formatted >>$f; done")
+    box.write("src/app.py", "2\n")
+    outcome = commit(box, hooks, "src/app.py", keep_out=find_user_paths(repo, leg))
+    assert (outcome.rewritten, outcome.user_rewritten) == (("src/app.py",), ("src/old.py", "user.py"))
+    assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
+
+
+def test_a_hook_that_stages_files_works_on_its_copy(box, tmp_path):
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "pre-commit", "echo staged >user.txt; git add -A && git write-tree >/dev/null")
+    box.write("src/app.py", "2\n")
+    box.write("untracked.txt", "u")
+    outcome = commit(box, hooks, "src/app.py", keep_out=frozenset({"user.txt", "untracked.txt"}))
+    assert (outcome.end, outcome.user_rewritten) == (CommitEnd.COMMITTED, ("user.txt",))
+    assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
+    assert set(box.text("status", "--porcelain").splitlines()) == {"?? untracked.txt", "?? user.txt"}
+
+
+def test_what_a_hook_plants_in_its_scratch_directory_is_not_followed(box, tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    hooks, _ = make_hooks(box, tmp_path)
+    install(
+        box,
+        "pre-commit",
+        f'ln -sf {tmp_path}/victim "$GIT_INDEX_FILE"; ln -sf {tmp_path}/victim {tmp_path}/scratch/COMMIT_EDITMSG',
+    )
+    install(box, "prepare-commit-msg", "exit 0")
+    install(box, "commit-msg", f'ln -sf {tmp_path}/victim "$1"')
+    outcome = commit(box, hooks)
+    assert outcome.end == CommitEnd.COMMITTED
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert "precious" not in box.text("log", "-1", "--format=%B")
+
+
+def test_message_hooks_may_change_the_message_but_not_lose_the_trailers(box, tmp_path):
+    hooks, ran = make_hooks(box, tmp_path)
+    install(box, "prepare-commit-msg", '[ "$2" = message ] && sed -i "1s/^/JIRA-1 /" "$1"')
+    install(box, "commit-msg", 'printf "\\nChange-Id: I123\\n\\nprose at the end" >>"$1"')
+    box.write("src/app.py", "2\n")
+    outcome = commit(box, hooks, "src/app.py")
+    assert ran == ["prepare-commit-msg", "commit-msg"]
+    assert box.text("log", "-1", "--format=%s") == "JIRA-1 phase 1"
+    assert "prose at the end" in box.text("log", "-1", "--format=%b")
+    assert set(TRAILERS) <= set(read_trailers(box.open().git, outcome.commit))
+
+
+def test_a_trailer_added_by_a_hook_joins_relay_s(box, tmp_path):
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "commit-msg", 'echo "Change-Id: I123" >>"$1"')
+    outcome = commit(box, hooks)
+    assert read_trailers(box.open().git, outcome.commit) == (*TRAILERS, ("Change-Id", "I123"))
+
+
+def test_a_refusing_message_hook_stops_the_commit(box, tmp_path):
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "commit-msg", "echo 'no ticket'; exit 1")
+    outcome = commit(box, hooks)
+    assert (outcome.end, "no ticket" in outcome.output) == (CommitEnd.HOOK_REFUSED, True)
+
+
+@pytest.mark.parametrize("scope", ["--local", "--global"])
+def test_configured_hook_directories_count(box, tmp_path, scope):
+    """Husky and the like point into the work tree; the loop runs these confined."""
+    box.git("config", scope, "core.hooksPath", ".husky")
+    install(box, "pre-commit", "exit 1", place=".husky")
+    repo = box.open()
+    config = guard(repo).config
+    assert find_hooks_dir(repo, config) == box.root / ".husky"
+    assert has_hook(repo, config, "pre-commit")
+    hooks, ran = make_hooks(box, tmp_path)
+    assert commit(box, hooks).end == CommitEnd.HOOK_REFUSED
+    assert ran == ["pre-commit"]
+
+
+def test_hooks_work_in_a_linked_work_tree(box, tmp_path):
+    box.git("worktree", "add", "-q", "-b", "other", tmp_path / "linked")
+    install(
+        box,
+        "pre-commit",
+        f"git rev-parse --show-toplevel >{tmp_path}/seen; git diff --cached --name-only >>{tmp_path}/seen",
+    )
+    linked = type(box)(root=tmp_path / "linked", home=box.home)
+    linked.write("src/app.py", "2\n")
+    hooks, _ = make_hooks(linked, tmp_path)
+    assert commit(linked, hooks, "src/app.py").end == CommitEnd.COMMITTED
+    assert (tmp_path / "seen").read_text().splitlines() == [str(tmp_path / "linked"), "src/app.py"]

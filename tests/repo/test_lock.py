@@ -1,0 +1,131 @@
+"""One relay per work tree, and locks that a killed one left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from relay.errors import RepoError
+from relay.repo.intents import clear_stale_locks, declare_locks
+from relay.repo.legs import LegStart, open_leg
+from relay.repo.lock import lock_worktree
+from relay.repo.open import open_repo
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from relay.repo.lock import lock_worktree
+from relay.repo.open import open_repo
+import subprocess
+with lock_worktree(open_repo(Path(sys.argv[1]))):
+    child = subprocess.Popen(["sleep", "5"])
+    print(child.pid, flush=True)
+    time.sleep(30)
+"""
+
+
+@pytest.fixture
+def holder(box):
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, box.root], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    child = int(process.stdout.readline())
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    os.kill(child, signal.SIGKILL)
+
+
+def test_a_second_relay_is_told_who_holds_the_lock(box, holder):
+    with pytest.raises(RepoError, match=rf"process {holder.pid} on "), lock_worktree(box.open()):
+        pass
+
+
+def test_a_killed_holder_frees_it_although_its_child_lives(box, holder):
+    holder.kill()
+    holder.wait()
+    with lock_worktree(box.open()):
+        pass
+
+
+def test_the_lock_can_be_taken_again_and_other_work_trees_have_their_own(box, tmp_path):
+    box.git("worktree", "add", "-q", "-b", "other", tmp_path / "linked")
+    for _ in range(2):
+        with lock_worktree(box.open()), lock_worktree(open_repo(tmp_path / "linked", box.environ)):
+            pass
+
+
+def test_relay_s_own_left_locks_are_removed(box):
+    box.git("switch", "-qc", "a/b")
+    repo = box.open()
+    open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
+    locks = [
+        repo.relay_dir / "index.lock",
+        box.root / ".git/refs/relay/leg/a%2Fb.lock",
+        box.root / ".git/refs/relay/wip/a%2Fb/000001.lock",
+        box.root / ".git/refs/relay/plan/a%2Fb.lock",
+    ]
+    other = box.root / ".git/refs/relay/leg/other.lock"
+    for lock in (*locks, other):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+    assert clear_stale_locks(repo) == ()
+    assert [lock for lock in locks if lock.exists()] == []
+    assert other.exists()
+
+
+def test_a_foreign_lock_is_explained_and_left(box):
+    lock = box.write(".git/index.lock", "")
+    words = clear_stale_locks(box.open())
+    assert len(words) == 1
+    assert str(lock) in words[0]
+    assert lock.exists()
+
+
+def test_a_lock_that_relay_announced_is_removed(box):
+    """As a kill in mid-way leaves it: note and lock, and no git that runs."""
+    repo = box.open()
+    with declare_locks(repo, repo.git_dir / "index.lock"):
+        note = (repo.relay_dir / "intent").read_bytes()
+        lock = box.write(".git/index.lock", "")
+    (repo.relay_dir / "intent").write_bytes(note)
+    assert clear_stale_locks(repo) == ()
+    assert not lock.exists()
+    assert not (repo.relay_dir / "intent").exists()
+
+
+def test_a_lock_from_another_time_is_not_the_announced_one(box):
+    repo = box.open()
+    lock = box.write(".git/index.lock", "")
+    for shift in (-3600, +3600):
+        repo.relay_dir.mkdir(exist_ok=True)
+        (repo.relay_dir / "intent").write_text(json.dumps({"time": time.time() + shift, "locks": [str(lock)]}))
+        assert len(clear_stale_locks(repo)) == 1
+        assert lock.exists()
+
+
+def test_an_announced_lock_stays_while_a_git_runs_here(box):
+    repo = box.open()
+    lock = box.write(".git/index.lock", "")
+    repo.relay_dir.mkdir(exist_ok=True)
+    (repo.relay_dir / "intent").write_text(json.dumps({"time": time.time(), "locks": [str(lock)]}))
+    with subprocess.Popen(
+        ["git", "cat-file", "--batch"], cwd=box.root, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as running:
+        assert len(clear_stale_locks(repo)) == 1
+        assert lock.exists()
+        assert running.stdin
+        running.stdin.close()
+    assert clear_stale_locks(repo) == ()
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"time": "x", "locks": ["/etc/passwd"]}', b"\xff"])
+def test_a_torn_note_announces_nothing(box, torn):
+    repo = box.open()
+    repo.relay_dir.mkdir(exist_ok=True)
+    (repo.relay_dir / "intent").write_bytes(torn)
+    assert clear_stale_locks(repo) == ()
