@@ -18,7 +18,7 @@ from relay.errors import ConfigError
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
-MAX_NODES = 200_000
+MAX_NODES = 50_000
 """How many values one script may hold after its aliases are followed."""
 
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
@@ -42,16 +42,15 @@ class NodeReader:
         Raises:
             ConfigError: Not YAML, empty, or nested too deeply.
         """
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
-            root: yaml.Node | None = loader.get_single_node()
+            self._check_depth(yaml.parse(text, Loader=loader))
+            root: yaml.Node | None = yaml.compose(text, Loader=loader)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise ConfigError(f"{self.source}:{line}: not YAML: {error.problem or error}") from error
-        except (yaml.YAMLError, RecursionError) as error:
+        except yaml.YAMLError as error:
             raise ConfigError(f"{self.source}:1: not YAML: {error}") from error
-        finally:
-            loader.dispose()
         if root is None:
             raise ConfigError(f"{self.source}:1: the script is empty")
         return root
@@ -161,6 +160,15 @@ class NodeReader:
             return json.loads(str(node.value))
         except ValueError:
             raise self.error(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
+
+    def _check_depth(self, events: Iterable[yaml.Event]) -> None:
+        """Refuse deep nesting before libyaml's composer recurses into it: it would crash the process."""
+        depth = 0
+        for event in events:
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise ConfigError(f"{self.source}:{line}: nested more than {MAX_DEPTH} levels deep")
 
     def _check_key(self, node: yaml.Node, name: str, what: str, allowed: tuple[str, ...] | None) -> None:
         if allowed is not None and name not in allowed:
