@@ -29,9 +29,7 @@ from relay.sandbox.scan import Found
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
 
-_KERNEL_FILES = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
-"""Entries of /proc that act on the host. bwrap covers four of them, but tests only the directory for write access,
-and the kernel lets uid 0 write the files in it without any capability."""
+PROC = Path("/proc")
 
 
 class Op(StrEnum):
@@ -65,6 +63,8 @@ class View:
     """What stays the same for the life of the sandbox; nothing in it depends on the repository's content."""
     frozen: tuple[Mount, ...]
     """Emptied directories that become read-only once every mount point in them is made."""
+    secrets: tuple[Path, ...]
+    """Credentials of this machine, resolved; masked where they are visible."""
     home: Path
     tmp: Path
     gaps: tuple[str, ...]
@@ -89,7 +89,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
             *shown,
             Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
             Mount(op=Op.READ, source=private.gitconfig, dest=inner_home / ".gitconfig"),
-            *_find_kernel_files(),
+            *_close_kernel_files(),
             *devices,
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
@@ -98,6 +98,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
             for place in hidden
             if place not in {inner_home, temp, VAR_TMP.resolve()} and not is_below(place, (policy.root, *writable))
         ),
+        secrets=(*find_secrets(home), *(place.resolve() for place in policy.unreadable)),
         home=inner_home,
         tmp=tmp,
         gaps=(*gaps, *_find_links(policy)),
@@ -132,9 +133,15 @@ def _settle(place: Path) -> Path:
     return place.parent.resolve() / place.name
 
 
-def _find_kernel_files() -> list[Mount]:
-    places = [Path("/proc", name) for name in _KERNEL_FILES]
-    return [Mount(op=Op.READ, source=place, dest=place) for place in places if place.exists()]
+def _close_kernel_files() -> list[Mount]:
+    """Close the files of /proc that act on the host.
+
+    bwrap covers four directories, but looks only at the directory for write access, and the kernel lets uid 0 write
+    files like core_pattern without any capability. For uid 0 all of /proc is read-only; others own nothing in it but
+    their own processes.
+    """
+    kernel = Mount(op=Op.READ, source=PROC / "sys", dest=PROC / "sys")
+    return [kernel, Mount(op=Op.FREEZE, dest=PROC)] if os.geteuid() == 0 else [kernel]
 
 
 def _find_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
@@ -156,18 +163,12 @@ def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple
     write = level is Level.WORKSPACE_WRITE
     mounts = [*view.fixed, Mount(op=Op.WRITE if write else Op.READ, source=root, dest=root)]
     check_git_link(root)
-    guarded = _real(
-        (root / ".git", *policy.git_dirs, *(place.resolve() for place in policy.protected), *found.protected)
-    )
+    # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
+    inside = [place for place in map(Path.resolve, policy.protected) if place != root and place.is_relative_to(root)]
+    guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
-    masked = _real(
-        (
-            *found.secrets,
-            *find_secrets(find_home(policy.env)),
-            *(place.resolve() for place in policy.unreadable),
-            *(place for place in find_unix_sockets() if not place.is_relative_to(root)),
-        )
-    )
+    sockets = [place for place in find_unix_sockets() if not place.is_relative_to(root)]
+    masked = _real((*found.secrets, *view.secrets, *sockets))
     visible = [place for place in masked if is_visible(place, mounts)]
     if write:
         mounts += _pin(root, (*guarded, *visible))

@@ -312,3 +312,15 @@ def test_planted_link_makes_no_mount_point_on_the_host(place: Any) -> None:
     with place.open(Level.WORKSPACE_WRITE, protected=protected, unreadable=protected) as box:
         assert box.sh("true").exit_code == 0
     assert fingerprint(place.root, place.outside) == before
+
+
+def test_planted_link_does_not_show_what_is_hidden(place: Any) -> None:
+    """A protected name that is a link to a credential stays as unreadable as the credential."""
+    key = place.home / ".ssh" / "id_ed25519"
+    (place.root / "PLAN.md").unlink()
+    (place.root / "PLAN.md").symlink_to(key)
+    (place.root / "CLAUDE.md").symlink_to(key)
+    (place.root / "src" / ".git").symlink_to(key.parent)
+    with place.open(Level.WORKSPACE_WRITE) as box:
+        assert find_leaks(box.sh(f"cat PLAN.md CLAUDE.md src/.git/* {key}").output) == []
+        assert "PLAN.md is a symbolic link" in box.sandbox.gaps[-1]
