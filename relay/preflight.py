@@ -60,72 +60,81 @@ def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iter
         RelayError: Something that the user or the environment has to change first.
     """
     check_key(request.environ)
-    repo, settings = request.repo, request.settings
     with ExitStack() as stack:
-        branch = check_repository(repo)
-        stack.enter_context(lock_worktree(repo))
-        ledger_path = find_ledger_path(request.plan_path)
-        check_clean(request, ledger_path)
-        rules = load_repository_rules(repo.root, settings)
-        protected = find_protected(request.plan_path, ledger_path)
-        sandbox = stack.enter_context(
-            open_sandbox(
-                make_policy(repo, settings, protected, request.environ),
-                Level.WORKSPACE_WRITE,
-                off=settings.sandbox == "off",
-            )
-        )
-        api = stack.enter_context(
-            open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
-        )
-        model = _apply_limits(api.get_model(settings.model), settings)
-        price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-        meter = make_meter(repo, request.plan_path, settings, price)
         run_id = new_id()
-        log = stack.enter_context(open_log(repo.root, run_id, clock=time.time))
+        ctx = _open(stack, request, run_id, view, interrupts)
+        ctx.observe(_describe_start(ctx, request.command, run_id))
+        for words in (*ctx.rules.warnings, *ctx.sandbox.gaps):
+            ctx.observe(Noticed(text=words, warning=True))
+        sweep_outputs(ctx.repo.root, now_s=time.time())
+        yield ctx
 
-        def observe(event: Event) -> None:
-            meter.observe(event)
-            view(event)
-            if lost := log.append(event):
-                view(lost)
 
-        line = Line(api=api, observe=observe, interrupts=interrupts, max_wait_s=settings.max_wait_s)
-        observe(
-            RunStarted(
-                run_id=run_id,
-                command=request.command,
-                model=settings.model,
-                plan_path=request.plan_path,
-                branch=branch,
-                sandbox=sandbox.mechanism,
-                cap_usd=settings.max_cost_usd,
-                spent_usd=meter.total.cost_usd,
-                rehearsed=model.rehearsed,
-            )
-        )
-        for words in (*rules.warnings, *sandbox.gaps):
-            observe(Noticed(text=words, warning=True))
-        sweep_outputs(repo.root, now_s=time.time())
-        yield RunContext(
-            repo=repo,
-            settings=settings,
-            sandbox=sandbox,
-            runner=ApiRunner(line=line, known={model.id: model}),
-            model=model,
-            price=price,
-            rules=rules,
-            meter=meter,
-            observe=observe,
-            interrupts=interrupts,
-            plan_path=request.plan_path,
-            ledger_path=ledger_path,
-            outputs_dir=repo.root / STATE_DIR / "outputs",
-            protected=protected,
-            boot_id=find_boot_id(),
-            new_id=new_id,
-            environ=request.environ,
-        )
+def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, interrupts: Interrupts) -> RunContext:
+    repo, settings = request.repo, request.settings
+    check_repository(repo)
+    stack.enter_context(lock_worktree(repo))
+    ledger_path = find_ledger_path(request.plan_path)
+    check_clean(request, ledger_path)
+    rules = load_repository_rules(repo.root, settings)
+    protected = (request.plan_path, ledger_path, STATE_DIR, "relay.toml")
+    policy = make_policy(repo, settings, protected, request.environ)
+    off = settings.sandbox == "off"
+    sandbox = stack.enter_context(open_sandbox(policy, Level.WORKSPACE_WRITE, off=off))
+    api = stack.enter_context(
+        open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
+    )
+    model = _apply_limits(api.get_model(settings.model), settings)
+    price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
+    meter = make_meter(repo, request.plan_path, settings, price)
+    observe = _open_observers(stack, repo, run_id, meter, view)
+    line = Line(api=api, observe=observe, interrupts=interrupts, max_wait_s=settings.max_wait_s)
+    return RunContext(
+        repo=repo,
+        settings=settings,
+        sandbox=sandbox,
+        runner=ApiRunner(line=line, known={model.id: model}),
+        model=model,
+        price=price,
+        rules=rules,
+        meter=meter,
+        observe=observe,
+        interrupts=interrupts,
+        plan_path=request.plan_path,
+        ledger_path=ledger_path,
+        outputs_dir=repo.root / STATE_DIR / "outputs",
+        protected=protected,
+        boot_id=find_boot_id(),
+        new_id=new_id,
+        environ=request.environ,
+    )
+
+
+def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:
+    return RunStarted(
+        run_id=run_id,
+        command=command,
+        model=ctx.settings.model,
+        plan_path=ctx.plan_path,
+        branch=get_branch(ctx.repo),
+        sandbox=ctx.sandbox.mechanism,
+        cap_usd=ctx.settings.max_cost_usd,
+        spent_usd=ctx.meter.total.cost_usd,
+        rehearsed=ctx.model.rehearsed,
+    )
+
+
+def _open_observers(stack: ExitStack, repo: Repo, run_id: str, meter: Meter, view: Observe) -> Observe:
+    """Feed every event to the meter first, then to the eyes, then to the log."""
+    log = stack.enter_context(open_log(repo.root, run_id, clock=time.time))
+
+    def observe(event: Event) -> None:
+        meter.observe(event)
+        view(event)
+        if lost := log.append(event):
+            view(lost)
+
+    return observe
 
 
 def new_id() -> str:
@@ -189,11 +198,6 @@ def find_ledger_path(plan_path: str) -> str:
     """Return the ledger's path: beside the plan, ``PLAN.md`` → ``PLAN.ledger.yaml``."""
     path = PurePosixPath(plan_path)
     return str(path.with_name(f"{path.stem}.ledger.yaml"))
-
-
-def find_protected(plan_path: str, ledger_path: str) -> tuple[str, ...]:
-    """Return what no tool and no command may write, beside git's own directory and the rules files."""
-    return (plan_path, ledger_path, STATE_DIR, "relay.toml")
 
 
 def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str]) -> Policy:
