@@ -57,18 +57,23 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+HELP = """Run a long build as a relay of fresh sessions: the plan file is the memory, git is the state.
+
+\b
+relay plan "add org-scoped API keys"   a read-only session writes PLAN.md
+relay run                              one green commit per phase, until the plan is done
+relay demo                             see all of it without a key
+
+Exit status: 0 all asked for is done; 1 you must act; 2 wrong usage; 3 a bug of relay's; 4 stopped with work left;
+130 interrupted.
+"""
+
+
+@click.group(
+    cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 def relay() -> None:
-    r"""Run a long build as a relay of fresh sessions: the plan file is the memory, git is the state.
-
-    \b
-    relay plan "add org-scoped API keys"   a read-only session writes PLAN.md
-    relay run                              one green commit per phase, until the plan is done
-    relay demo                             see all of it without a key
-
-    Exit status: 0 all asked for is done; 1 you must act; 2 wrong usage; 3 a bug of relay's; 4 stopped with work
-    left; 130 interrupted.
-    """
+    """Run a long build as a relay of fresh sessions."""

@@ -86,7 +86,7 @@ def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
     phase = f"phase {event.phase_id} leg {event.leg}" if event.phase_id else f"leg {event.leg}"
     yield Line(text=f"{phase} — {event.title} (session {session})", tone=Tone.STRONG)
     if event.reason:
-        yield Line(text=f"because {event.reason}", tone=Tone.QUIET)
+        yield Line(text=f"why: {event.reason}", tone=Tone.QUIET)
 
 
 def _tell_nothing(_event: events.Event) -> Iterable[Line]:

@@ -59,11 +59,11 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     check_repository(request.repo)
     check_clean(request, find_ledger_path(request.plan_path))
     standing = gather_standing(place, request.repo)
-    show_standing(standing, why=True)
     phase = standing.plan.find_phase(selection.phase_id or find_next(standing) or "")
     if phase is None and selection.phase_id:
         known = ", ".join(phase.id for phase in standing.plan.phases)
         raise PlanError(f"there is no phase {selection.phase_id!r} in the plan", hint=f"phases: {known}")
+    show_standing(standing, why=True)
     if phase is not None:
         say(f"gate   {'; '.join(phase.verify) or 'none: this phase has no Verify: line'}")
     say(f"model  {request.settings.model}, hands off at {request.settings.reset_at.text}")

@@ -30,7 +30,7 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     text = _LINE_END.sub("\n", _SEQUENCE.sub("", text))
-    return "".join(_show(char) for char in text)
+    return text.translate(_SHOWN)
 
 
 def clean_line(text: str) -> str:
@@ -71,12 +71,23 @@ def ensure_codec() -> str:
     return "relay.plainer"
 
 
+class _Shown(dict[int, str]):
+    """What each character is shown as; found once for each, then a table for `str.translate`."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = shown = _show(chr(code))
+        return shown
+
+
 def _show(char: str) -> str:
     if char == "\n" or char.isprintable() or char in _JOINERS:
         return char
     if char == "\t":
         return TAB
     return _escape(char) if unicodedata.category(char) in {"Cc", "Cf", "Cs"} else char
+
+
+_SHOWN = _Shown()
 
 
 def _escape(char: str) -> str:

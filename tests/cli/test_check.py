@@ -1,6 +1,8 @@
 """`relay check` from outside."""
 
 import json
+import os
+import re
 
 PLAN = """\
 # Add keys
@@ -92,14 +94,10 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
 def test_no_plan_at_all(relay):
     ran = relay("check", "nope.md")
     assert (ran.code, ran.out) == (1, "")
-    assert (
-        ran.err
-        == (
-            "Error: nope.md: there is no such plan\n"
-            "Caused by: [Errno 2] No such file or directory: '%s'\n"
-            'Hint: `relay plan "what you want"` writes one; `relay init` puts an example there\n'
-        )
-        % ran.err.split("'")[1]
+    assert re.sub(r"'[^']*nope.md'", "X", ran.err) == (
+        "Error: nope.md: there is no such plan\n"
+        "Caused by: [Errno 2] No such file or directory: X\n"
+        'Hint: `relay plan "what you want"` writes one; `relay init` puts an example there\n'
     )
 
 
@@ -111,8 +109,6 @@ def test_bytes_that_are_not_utf_8_are_named_by_line(relay, project):
 
 
 def test_a_pipe_or_a_directory_as_plan_does_not_hang(relay, project):
-    import os
-
     os.mkfifo(project / "fifo.md")
     (project / "dir.md").mkdir()
     for name in ("fifo.md", "dir.md"):

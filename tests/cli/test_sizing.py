@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-from relay.plan.model import Item, Phase
+from relay.plan.parse import parse_plan
 from relay.sizing import READ_BYTES, size_phase, suggest_parts
 
 
 def make_phase(n, done=0):
-    items = tuple(
-        Item(id=f"1.{i}", text="t", done=i <= done, line=i, mark=0, depth=0, paths=()) for i in range(1, n + 1)
-    )
-    return Phase(id="1", title="t", heading="t", line=1, start=0, end=0, items=items, verify=(), after=())
+    items = "".join(f"- [{'x' if i <= done else ' '}] item {i}\n" for i in range(1, n + 1))
+    return parse_plan(f"# Plan\n\n## Phase 1 — t\n{items}").phases[0]
 
 
 def size(phase, **kw):

@@ -46,7 +46,7 @@ def test_plain_lines_of_a_run(recorded):
         "plan: 1 of 3 phases done, 2 of 8 boxes ticked",
         "warning: AGENTS.md: 1,204 bytes were cut, the budget is 32 KiB",
         "phase 2 leg 1 — Issuance endpoint (session ab12cd34ef56)",
-        "because phase 2 is the first open phase and nothing is in the way",
+        "why: phase 2 is the first open phase and nothing is in the way",
         "baseline gate of phase 2 runs: pytest -q tests/test_keys.py",
         "baseline gate of phase 2 is red after 1.4 s — pytest -q tests/test_keys.py: exit 4, no tests ran",
         "turn 1: context 13,690 of 100,000 tokens (13%, Orient), $0.03, 4.2 s",

@@ -1,0 +1,311 @@
+"""`relay run`, `relay status` and `relay rehearse` from outside: real program, real git, a scripted model over HTTP."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+
+SCRIPT = """\
+model: claude-opus-5-5
+sessions:
+  - turns:
+      - text: "I write \\e[2Jit.\\u202e"
+        tools:
+          - {name: write, input: {path: hello.txt, content: "hello\\n"}}
+      - tools:
+          - {name: tick, input: {item: "1.1", evidence: "hello.txt says hello"}}
+      - text: Done.
+  - turns:
+      - tools:
+          - {name: write, input: {path: world.txt, content: "world\\n"}}
+          - {name: tick, input: {item: "2.1", evidence: "world.txt says world"}}
+      - text: Done.
+"""
+
+
+def git(project, environ, *args):
+    done = subprocess.run(["git", *args], cwd=project, env=environ, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def planned(project, environ):
+    """A project whose plan is committed."""
+    (project / "PLAN.md").write_text(PLAN)
+    git(project, environ, "add", "PLAN.md")
+    git(project, environ, "commit", "-q", "-m", "plan")
+    return project
+
+
+@pytest.fixture
+def endpoint():
+    """A rehearsal server and the variables that lead to it."""
+    with serve(parse_script(SCRIPT)) as rehearsal:
+        yield {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+
+
+def mask(text):
+    """Replace what differs from run to run."""
+    text = re.sub(r"\b[0-9a-f]{8}\b", "XXXXXXXX", text)
+    text = re.sub(r"\d+\.\d s\b", "T s", text)
+    text = re.sub(r"\$\d[\d.]*", "$N", text)
+    return re.sub(r"\d[\d,]* (of [\d,]+ tokens \()\d+%", r"N \1N%", text)
+
+
+def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, environ, endpoint):
+    """Two phases, two commits; the log is stable and harmless; afterwards git alone tells the status."""
+    ran = relay("run", env=endpoint)
+    assert ran.err == ""
+    assert ran.code == 0
+    lines = mask(ran.out).splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert re.fullmatch(
+        r"relay run: PLAN.md on main, model claude-opus-5-5, sandbox \S+, cap \$N \(run XXXXXXXX\)", lines[0]
+    )
+    for line in (
+        "rehearsed: a script plays the model",
+        "plan: 0 of 2 phases done, 0 of 2 boxes ticked",
+        "phase 1 leg 1 — Hello (session XXXXXXXX)",
+        "model: I write it.\\u202e",
+        "tick 1.1",
+        "claimed 1.1 Say hello — hello.txt",
+        "commit XXXXXXXX done — relay: phase 1 — Hello (items 1.1)",
+        "phase 2 leg 1 — World (session XXXXXXXX)",
+        "commit XXXXXXXX done — relay: phase 2 — World (items 2.1)",
+        "plan: 2 of 2 phases done, 2 of 2 boxes ticked",
+    ):
+        assert line in lines, "\n".join(lines)
+    assert lines[-1] == "done: all 2 phases are done (spent $N)"
+    assert git(planned, environ, "log", "--format=%s").splitlines()[:2] == [
+        "relay: phase 2 — World",
+        "relay: phase 1 — Hello",
+    ]
+    check_finished_status(relay, planned)
+
+
+def check_finished_status(relay, planned):
+    ran = relay("status")
+    assert (ran.code, ran.err) == (0, "")
+    lines = mask(ran.out).splitlines()
+    assert lines[:5] == [
+        "PLAN.md on main: 2 of 2 phases done, 2 of 2 boxes ticked",
+        "",
+        f"  [x] {'1  Hello':<56}  1/1  $N  XXXXXXXX",
+        f"  [x] {'2  World':<56}  1/1  $N  XXXXXXXX",
+        "",
+    ]
+    assert lines[-1] == "next   nothing is left"
+    body = json.loads(relay("status", "--json").out)
+    assert body["done"] is True
+    assert [len(phase["commits"]) for phase in body["phases"]] == [1, 1]
+    assert body["spent"]["usd"] == pytest.approx(sum(phase["spent"]["usd"] for phase in body["phases"]))
+    assert body["next"]["phase"] is None
+    shutil.rmtree(planned / ".relay")
+    assert relay("status").out == ran.out
+
+
+@pytest.mark.usefixtures("planned")
+def test_the_json_view_of_a_run_is_events_only(relay, endpoint):
+    ran = relay("run", "--phase", "next", "--json", env=endpoint)
+    assert (ran.code, ran.err) == (0, "")
+    events = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.out.isascii()
+    assert events[0]["event"] == "RunStarted"
+    assert events[0]["rehearsed"] is True
+    assert [event["event"] for event in events].count("Committed") == 1
+    assert events[-1]["event"] == "RunEnded"
+    assert events[-1]["next_command"] == "relay run"
+
+
+def test_without_a_key_nothing_starts(relay, planned, environ):
+    """A clear error, exit 1, and not a byte changed."""
+    before = git(planned, environ, "for-each-ref"), git(planned, environ, "status", "--porcelain", "--ignored")
+    ran = relay("run")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == (
+        "Error: no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set\n"
+        "Hint: export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`\n"
+    )
+    assert (
+        git(planned, environ, "for-each-ref"),
+        git(planned, environ, "status", "--porcelain", "--ignored"),
+    ) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["run", "--reset-at", "most"], "--reset-at: reset_at: found 'most'; allowed: 45%, 80k"),
+        (["run", "--max-legs", "0"], "--max-legs: max_legs: found"),
+        (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'off'"),
+        (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
+        (["plan"], "say one thing"),
+        (["plan", "x", "--split", "1"], "say one thing"),
+        (["plan", "--split", "1", "--force"], "--force goes with a new plan only"),
+    ],
+)
+@pytest.mark.usefixtures("planned")
+def test_a_bad_value_says_what_is_allowed(relay, args, words):
+    ran = relay(*args)
+    assert ran.code == 2
+    assert words in ran.err
+
+
+@pytest.mark.usefixtures("planned")
+def test_a_plan_outside_the_repository_is_refused(relay, tmp_path):
+    (tmp_path / "P.md").write_text(PLAN)
+    ran = relay("run", "--plan", "../P.md")
+    assert ran.code == 1
+    assert "is not in this repository" in ran.err
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, environ):
+    before = git(planned, environ, "for-each-ref"), sorted(planned.iterdir())
+    ran = relay("run", "--dry-run", "--phase", "2")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[-3:] == [
+        "gate   grep -q world world.txt",
+        "model  claude-opus-5-5, hands off at min(45%,100k)",
+        "dry run: nothing was sent and nothing changed",
+    ]
+    assert (git(planned, environ, "for-each-ref"), sorted(planned.iterdir())) == before
+    ran = relay("run", "--dry-run", "--phase", "7")
+    assert (ran.code, ran.out, ran.err) == (1, "", "Error: there is no phase '7' in the plan\nHint: phases: 1, 2\n")
+
+
+def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, environ, endpoint):
+    (planned / "mine.txt").write_text("1")
+    git(planned, environ, "add", "mine.txt")
+    ran = relay("run", env=endpoint)
+    assert ran.code == 1
+    assert ran.err.startswith("Error: tracked files have uncommitted changes: mine.txt\nHint: ")
+
+
+def test_status_outside_a_repository_and_without_a_plan(relay, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    ran = relay("status", cwd=empty)
+    assert ran.code == 1
+    assert ran.err.endswith("is not inside a git repository\nHint: git init\n")
+    ran = relay("status")
+    assert ran.code == 1
+    assert ran.err.startswith("Error: PLAN.md: there is no such plan\n")
+
+
+def test_status_while_a_run_is_at_work(relay, planned, environ):
+    """The lock's holder is named; nothing is guessed about the resume point."""
+    from relay.repo.legs import LegStart, open_leg
+    from relay.repo.lock import lock_worktree
+    from relay.repo.open import open_repo
+
+    repo = open_repo(planned, environ)
+    open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
+    ran = relay("status", "--why")
+    assert ran.out.splitlines()[-2].startswith("found  ")
+    assert "phase 1" in ran.out.splitlines()[-1]
+    with lock_worktree(repo):
+        ran = relay("status", "--why")
+        assert ran.code == 0
+        assert ran.out.splitlines()[-1].startswith("now    another relay is at work here: process ")
+        assert json.loads(relay("status", "--json").out)["next"] is None
+
+
+def test_status_imports_neither_the_sdk_nor_the_screen_nor_the_server(planned, environ):
+    """What `relay status` must not pay for is not imported."""
+    script = (
+        "import sys\nfrom relay.__main__ import main\nsys.argv[1:] = ['status']\nmain()\n"
+        "print([name for name in ('anthropic', 'httpx2', 'rich', 'uvicorn', 'asyncio', 'yaml') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=planned, env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done
+
+
+def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, environ, relay):
+    """A doctor that follows the two lines finds the rehearsed model; Ctrl-C ends the server."""
+    script = tmp_path / "script.yaml"
+    script.write_text(SCRIPT)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "relay", "rehearse", str(script)],
+        cwd=project,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    lines = [running.stdout.readline().strip() for _ in range(2)]
+    assert re.fullmatch(r"export ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+", lines[0])
+    assert lines[1] == "export ANTHROPIC_API_KEY=rehearsal"
+    exported = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    ran = relay("doctor", "--json", env={**exported, "NO_PROXY": "*"})
+    body = json.loads(ran.out)
+    model = next(finding for finding in body["findings"] if finding["name"] == "model")
+    assert model["state"] == "ok"
+    assert model["words"].endswith("; rehearsed: a script plays the model")
+    time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == 0
+    assert "nothing here is a model's judgement" in err
+
+
+def test_a_script_with_a_mistake_is_named_by_line(tmp_path, relay):
+    script = tmp_path / "bad.yaml"
+    script.write_text("sessions:\n  - turns:\n      - wrong: 1\n")
+    ran = relay("rehearse", str(script))
+    assert ran.code == 1
+    assert re.match(r"Error: .*bad\.yaml:3", ran.err)
+
+
+def test_doctor_names_what_is_missing(relay):
+    """Without a key: exit 1, the line that says so, and nothing else called missing by mistake."""
+    ran = relay("doctor")
+    lines = ran.out.splitlines()
+    assert ran.code == 1
+    assert any(re.match(r"ok +git +\d", line) for line in lines)
+    assert any(line.startswith("MISSING  key         no API key") for line in lines)
+    assert any("max_cost_usd" in line and "20  (default)" in line for line in lines)
+    assert "key" in lines[-1]
+
+
+def test_doctor_never_shows_the_key(relay):
+    """Neither the key nor its length appears; an unreachable endpoint is a finding, not a crash."""
+    env = {"ANTHROPIC_API_KEY": "sk-ant-verysecretkey", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "NO_PROXY": "*"}
+    for args in ((), ("--json",)):
+        ran = relay("doctor", *args, env=env)
+        assert ran.code == 1
+        assert "verysecret" not in ran.out + ran.err
+        assert "cannot be reached" in ran.out
+
+
+def test_doctor_shows_origins_and_hostile_settings_harmless(relay, project):
+    (project / "relay.toml").write_text('model = "other-model"\n')
+    ran = relay("doctor")
+    assert any("other-model  (relay.toml:1)" in line for line in ran.out.splitlines())
+    (project / "relay.toml").write_text('"mo\\u001b[2Jdel" = 1\n')
+    ran = relay("doctor")
+    assert ran.code == 1
+    assert "\x1b" not in ran.out
+    assert "MISSING  settings" in ran.out
