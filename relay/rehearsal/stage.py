@@ -61,6 +61,8 @@ class Stage:
     script: Script
     _casts: list[_Cast] = field(default_factory=list)
     _played: set[int] = field(default_factory=set)
+    _cued: set[int] = field(default_factory=set)
+    """Identities of the script's turns that were given out."""
     _by_request: dict[tuple[str, str], _Place] = field(default_factory=dict)
     _by_call: dict[str, _Place] = field(default_factory=dict)
     _by_content: dict[str, _Place] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Stage:
             where = f"{self.script.source}:{turn.line}"
             return Miss(words=f"{where}: {session.name!r}, step {step + 1}: {'; '.join(problems)}")
         cast.reached = max(cast.reached, step)
+        self._cued.add(id(turn))
         fault = self._take_fault(cast, step, turn)
         return Cue(cast=cast.number, step=step, session=session, turn=turn, n=n, fault=fault)
 
@@ -109,15 +112,13 @@ class Stage:
         return any(digest_content(content) in self._paused for content in contents)
 
     def list_unplayed(self) -> tuple[str, ...]:
-        """Name the sessions that never began and the turns that were never reached."""
-        words = [
-            f"session {session.name!r} ({self.script.source}:{session.line}) never began"
-            for index, session in enumerate(self.script.sessions)
-            if index not in self._played
-        ]
-        for cast in self._casts:
-            session, first = cast.segments[-1]
-            left = [t for t in session.turns if _first_step(session, t) > cast.reached - first]
+        """Name the sessions that never began, and of the others the turns that no conversation reached."""
+        words: list[str] = []
+        for index, session in enumerate(self.script.sessions):
+            if index not in self._played:
+                words.append(f"session {session.name!r} ({self.script.source}:{session.line}) never began")
+                continue
+            left = [turn for turn in session.turns if id(turn) not in self._cued]
             words += [f"{self.script.source}:{t.line}: a turn of {session.name!r} was not played" for t in left]
         return tuple(words)
 
@@ -234,13 +235,3 @@ def _find_repetition(session: Session, offset: int) -> tuple[Turn, int] | None:
             return turn, offset + 1
         offset -= turn.repeat
     return None
-
-
-def _first_step(session: Session, turn: Turn) -> int:
-    """Tell the step a turn begins at, within its session."""
-    step = 0
-    for other in session.turns:
-        if other is turn:
-            return step
-        step += other.repeat or 1
-    return step

@@ -229,8 +229,10 @@ sessions:
 
 def test_what_was_not_played_is_listed(play: Any) -> None:
     """Sessions that never began and turns that were never reached, with their lines."""
-    table = play(TWO)
+    table = play(TWO + "  - {name: side, repeat: true, when: {system_contains: title}, turns: [{text: T.}]}\n")
     table.ask([user("one")])
+    for words in "abc":
+        table.ask([user(words)], system="a title")
     unplayed = table.rehearsal.unplayed
     assert any("'second'" in words and "script.yaml:4" in words for words in unplayed)
     assert len(unplayed) == 3
