@@ -1,7 +1,8 @@
 """A repository, a scripted endpoint and a real run between them, in one process."""
 
+import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from relay.config import load_settings
-from relay.events import Event, RunEnded
+from relay.errors import PlanError
+from relay.events import Event, RunEnded, ToolFinished
 from relay.interrupts import Interrupts
 from relay.loop import Selection, run
 from relay.plan.parse import parse_plan
@@ -43,6 +45,8 @@ class Stage:
     waits: list[float] = field(default_factory=list)
     interrupts: Interrupts = field(default_factory=Interrupts)
     server: Rehearsal | None = None
+    on_tool: Callable[[], None] | None = None
+    """Called when a tool has finished."""
 
     def git(self, *args: str) -> str:
         """Run git and return what it prints."""
@@ -75,9 +79,9 @@ class Stage:
     def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator:
         self.events.clear()
         repo = open_repo(self.root)
-        plan_settings = {}
-        if (self.root / "PLAN.md").exists():
-            plan_settings = dict(parse_plan((self.root / "PLAN.md").read_text()).settings)
+        plan_settings: Mapping[str, object] = {}
+        with contextlib.suppress(PlanError, FileNotFoundError):
+            plan_settings = parse_plan((self.root / "PLAN.md").read_text()).settings
         settings = load_settings(
             flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
         )
@@ -91,8 +95,19 @@ class Stage:
                 allow_dirty=dirty,
                 environ=environ,
             )
-            with open_run(request, self.events.append, self.interrupts) as ctx:
+            with open_run(request, self._observe, self.interrupts) as ctx:
                 yield ctx
+
+    def _observe(self, event: Event) -> None:
+        self.events.append(event)
+        if self.on_tool is not None and isinstance(event, ToolFinished):
+            self.on_tool()
+
+    def calm(self) -> None:
+        """Forget that a stop was asked for."""
+        self.interrupts.close()
+        self.interrupts = Interrupts(sleep=self.waits.append)
+        self.on_tool = None
 
     def commits(self) -> tuple[RelayCommit, ...]:
         """Relay's commits of the plan, newest first."""

@@ -1,0 +1,214 @@
+"""What models, plans, hooks and users do to a run; each ends with the right words and nothing lost."""
+
+import pytest
+
+from relay.errors import ExitCode, PlanError, RepoError
+from relay.events import Committed, LegEnded, Noticed, PlanRestored
+from relay.interrupts import Urgency
+from relay.session import SessionEnd
+
+HELLO = """
+sessions:
+  - name: hello
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+def test_a_plan_without_a_phase_is_an_error_and_changes_nothing(stage):
+    """Prose is never a silent success."""
+    stage.write("PLAN.md", "# Notes\nNothing to tick here.\n")
+    stage.commit("prose")
+
+    with pytest.raises(PlanError, match=r"PLAN\.md"):
+        stage.run(HELLO)
+
+
+def test_a_command_cannot_tick_the_plan(stage):
+    """In the sandbox the plan is read-only, whatever the shell does."""
+    before = (stage.root / "PLAN.md").read_text()
+    script = """
+sessions:
+  - name: cheat
+    turns:
+      - tools: [{name: bash, input: {command: "sed -i 's/\\\\[ \\\\]/[x]/' PLAN.md"}}]
+      - expect: {last_result_contains: "exit"}
+        tools: [{name: write, input: {path: PLAN.md, content: "- [x] all"}}]
+      - expect: {last_result_is_error: true}
+        text: "Done"
+      - text: "Done"
+"""
+    ended = stage.run(script)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert (stage.root / "PLAN.md").read_text() == before
+    assert stage.server.errors == []
+
+
+def test_without_a_sandbox_a_changed_plan_is_put_back_and_the_model_told(stage):
+    """The guard does not rest on the sandbox alone; the change is kept in a snapshot."""
+    before = (stage.root / "PLAN.md").read_text()
+    script = """
+sessions:
+  - name: cheat
+    turns:
+      - tools: [{name: bash, input: {command: "sed -i 's/\\\\[ \\\\]/[x]/' PLAN.md"}}]
+      - expect: {last_result_contains: "put back"}
+        text: "Done"
+      - text: "Done"
+"""
+    ended = stage.run(script, sandbox="off")
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert (stage.root / "PLAN.md").read_text() == before
+    assert [restored.tool for restored in stage.seen(PlanRestored)] == ["bash"]
+    assert stage.server.errors == []
+
+
+def test_a_gate_that_collects_no_tests_is_not_green(stage):
+    """Zero tests prove nothing; the box stays open and the work stays in the tree."""
+    stage.write("PLAN.md", "## Phase 1\nVerify: `python3 -m unittest discover -s empty`\n- [ ] Say hello — hello.txt\n")
+    stage.write("empty/__init__.py", "")
+    stage.commit("plan")
+    script = HELLO + '      - text: "Commit: Say hello"\n' * 3
+
+    ended = stage.run(script)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "no tests" in ended.reason
+    assert "- [ ]" in stage.git("show", "HEAD:PLAN.md")
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
+
+
+def test_a_hook_that_refuses_is_a_failed_gate(stage):
+    """The user's hook is honoured: the session is told, nothing is committed, nothing is lost."""
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho no swearing >&2\nexit 1\n")
+    hook.chmod(0o755)
+    before = stage.git("rev-parse", "HEAD")
+    script = HELLO + '      - expect: {last_message_contains: "no swearing"}\n        text: "Sorry"\n' * 3
+
+    ended = stage.run(script)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "no swearing" in ended.reason
+    assert stage.git("rev-parse", "HEAD") == before
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
+    assert stage.server.errors == []
+
+
+def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):
+    """The user's uncommitted and untracked files are never in a commit of relay's."""
+    stage.write("AGENTS.md", "# Rules\nBe very brief.\n")
+    stage.write("notes.txt", "mine\n")
+    with pytest.raises(RepoError, match=r"AGENTS\.md"):
+        stage.run(HELLO, all_=False)
+
+    ended = stage.run(HELLO, all_=False, dirty=True)
+
+    assert ended.exit_code == ExitCode.DONE
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain").splitlines() == [" M AGENTS.md", "?? notes.txt"]
+
+
+def test_ctrl_c_once_keeps_everything_and_the_next_run_resumes(stage):
+    """The turn ends, the work is kept, and a fresh session finishes it."""
+    script = """
+sessions:
+  - name: first
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
+"""
+    stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
+
+    ended = stage.run(script)
+
+    assert ended.exit_code == ExitCode.INTERRUPTED
+    assert ended.next_command == "relay run"
+    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.INTERRUPTED]
+    stage.calm()
+    again = """
+sessions:
+  - name: second
+    turns:
+      - expect: {first_message_contains: "hello.txt"}
+        tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
+      - text: "Commit: Say hello"
+"""
+    ended = stage.run(again, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [commit.phase for commit in stage.commits()] == ["1"]
+
+
+def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
+    """An amendment between legs is taken; relay says so in a commit of its own."""
+    stage.run(HELLO, all_=False)
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace("Say it twice", "Say it three times"))
+
+    stage.run("sessions: [{name: none, turns: [{text: Done}, {text: Done}]}]")
+
+    assert [(event.status, event.phase_id) for event in stage.seen(Committed)] == [("amended", "")]
+    assert "three times" in stage.git("show", "HEAD:PLAN.md")
+
+
+def test_unticking_by_hand_is_not_committed_by_relay(stage):
+    """What relay ticked, relay does not take back; the message says how the user can."""
+    stage.run(HELLO, all_=False)
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace("- [x]", "- [ ]").replace("Say hello", "Say hi"))
+
+    with pytest.raises(PlanError, match=r"PLAN\.md:5") as caught:
+        stage.run(HELLO)
+
+    assert "git commit" in str(caught.value.hint)
+
+
+def test_a_phase_that_never_ticks_is_called_too_big(stage):
+    """Three sessions over the line without a tick stop the run and name the split."""
+    hand_off = """
+    turns:
+      - tools: [{name: hand_off, input: {next_step: "more", learned: [], dead_ends: []}}]
+"""
+    ended = stage.run("sessions:\n" + "".join(f"  - name: s{n}{hand_off}" for n in range(5)))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert ended.next_command == "relay plan --split 1"
+    assert "3 sessions in a row" in ended.reason
+    assert len(stage.seen(LegEnded)) == 3
+
+
+def test_spending_stops_before_the_request_that_could_cross_the_cap(stage):
+    """A cap of a cent lets no request through whose worst case is more."""
+    ended = stage.run(HELLO, max_cost_usd=0.01)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "0.01 USD" in ended.reason
+    assert [request for request in stage.server.requests if request.path == "/v1/messages"] == []
+
+
+def test_a_gate_that_leaves_files_behind_does_not_commit_them(stage):
+    """Only what the session changed is the session's."""
+    stage.write("PLAN.md", "## Phase 1\nVerify: `touch junk.log && grep -q hello hello.txt`\n- [ ] Hello — hello.txt\n")
+    stage.commit("plan")
+
+    ended = stage.run(HELLO)
+
+    assert ended.exit_code == ExitCode.DONE
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain").split() == ["??", "junk.log"]
+
+
+def test_rules_that_do_not_fit_are_said(stage):
+    """What was cut of AGENTS.md is never cut in silence."""
+    stage.write("AGENTS.md", "x" * 40_000)
+    stage.commit("rules")
+
+    with pytest.raises(Exception, match="do not fit"):
+        stage.run(HELLO)
+
+    assert stage.seen(Noticed) == []
