@@ -37,6 +37,8 @@ class Board:
     leg: events.LegStarted | None = None
     response: events.ResponseReceived | None = None
     """The leg's last one; None before the first."""
+    focus: str = ""
+    """Id of the phase that is worked on; empty before the first."""
     activity: Activity | None = None
     said: deque[tuple[bool, str]] = field(default_factory=lambda: deque(maxlen=SAID_LINES))
     """The leg's last lines of text, oldest first, each with whether it was thinking."""
@@ -73,7 +75,7 @@ def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
 
 
 def _on_leg(board: Board, event: events.LegStarted, _now: float) -> None:
-    board.leg, board.response, board.activity = event, None, None
+    board.leg, board.response, board.activity, board.focus = event, None, None, event.phase_id
     board.said.clear()
 
 
@@ -106,8 +108,14 @@ def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
 
 
 def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
+    board.focus = event.phase_id
     kind = "baseline: " if event.baseline else ""
     board.activity = Activity(name="gate", summary=f"{kind}{'; '.join(event.commands)}", since=now)
+
+
+def _on_leg_end(board: Board, _event: events.LegEnded, _now: float) -> None:
+    board.activity = None
+    board.said.clear()
 
 
 def _on_idle(board: Board, _event: events.Event, _now: float) -> None:
@@ -126,5 +134,5 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.RetryScheduled: _on_retry,
     events.GateStarted: _on_gate,
     events.GateFinished: _on_idle,
-    events.LegEnded: _on_idle,
+    events.LegEnded: _on_leg_end,
 }

@@ -21,6 +21,7 @@ from relay.cli.words import (
     render_tokens,
     render_usd,
 )
+from relay.events import RunStarted
 from relay.gauge import Band
 
 BAND_STYLES = {
@@ -40,7 +41,9 @@ _LONGEST_CHARS = 600
 
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay the board out in at most `height` lines of at most `width` cells."""
-    head = [Text("─" * width, "dim"), *_draw_head(board, now, width)]
+    if board.run is None:
+        return [_fit(Text("relay looks around: repository, sandbox, model", "dim"), width)]
+    head = [Text("─" * width, "dim"), *_draw_head(board, board.run, now, width)]
     meters = [_draw_gauge(board, width), _draw_spend(board, width), _draw_activity(board, now, width)]
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
     room = height - len(head) - len(meters) - gaps
@@ -73,10 +76,7 @@ def _spread(left: Text, right: str, width: int) -> Text:
     return left.append(f"  {right}", "dim")
 
 
-def _draw_head(board: Board, now: float, width: int) -> list[Text]:
-    run = board.run
-    if run is None:
-        return [Text("relay starts", "bold")]
+def _draw_head(board: Board, run: RunStarted, now: float, width: int) -> list[Text]:
     where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
@@ -112,10 +112,9 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
 
 
 def _find_current(board: Board) -> int | None:
-    """Return the position of the leg's phase, else of the first phase that is not done."""
-    wanted = board.leg.phase_id if board.leg else None
+    """Return the position of the phase that is worked on, else of the first that is not done."""
     for index, phase in enumerate(board.phases):
-        if str(phase["id"]) == wanted:
+        if str(phase["id"]) == board.focus:
             return index
     return next((i for i, phase in enumerate(board.phases) if _phase_state(phase) != "done"), None)
 

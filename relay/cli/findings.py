@@ -156,12 +156,13 @@ def _ask_endpoint(settings: "Settings", environ: Mapping[str, str]) -> Finding:
 
 def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping[str, str]) -> Iterator[Finding]:
     from relay.config import Settings as Defaults
-    from relay.preflight import find_ledger_path, find_protected, make_policy
+    from relay.preflight import find_ledger_path, make_policy
     from relay.sandbox.install import find_install_command
     from relay.sandbox.probe import probe
+    from relay.telemetry import STATE_DIR
 
     chosen = settings or Defaults()
-    protected = find_protected(chosen.plan, find_ledger_path(chosen.plan))
+    protected = (chosen.plan, find_ledger_path(chosen.plan), STATE_DIR, "relay.toml")
     policy = make_policy(repo, chosen, protected, environ)
     if chosen.sandbox == "off":
         yield Finding(name="sandbox", state=State.WARNING, words="switched off by your settings")
@@ -215,6 +216,9 @@ def _examine_rules(root: Path, settings: "Settings | None") -> Finding:
         global_dir=Path(chosen.rules_global_dir) if chosen.rules_global_dir else None,
     )
     words = ", ".join(f"{file.path} ({file.bytes_used:,} of {file.bytes_total:,} bytes)" for file in rules.files)
+    if rules.nearest_cut:
+        hint = "shorten it, or raise rules_max_bytes: a run does not start on rules that are cut"
+        return Finding(name="rules", state=State.MISSING, words=words, details=rules.warnings, hint=hint)
     return Finding(
         name="rules",
         state=State.WARNING if rules.warnings else State.OK if words else State.INFO,

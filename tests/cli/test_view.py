@@ -196,11 +196,11 @@ def big_plan(phases=40, items=12, current=20):
 
 @pytest.mark.parametrize("width", [1, 20, 43, 44, 80, 120, 300])
 @pytest.mark.parametrize("height", [1, 2, 5, 9, 21, 37])
-def test_any_size_holds_the_frame_and_the_current_phase(width, height):
+def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height):
     """No line is wider or the frame higher than allowed; the current phase is on it as soon as there is room."""
     from rich.cells import cell_len
 
-    board = Board(started_at=0)
+    board = make_board(recorded, 1)
     board.apply(big_plan(), 0)
     leg = events.LegStarted(session_id="s", phase_id="20", title="t", leg=1, reason="")
     board.apply(leg, 0)
