@@ -33,6 +33,8 @@ class CommitRequest:
     """What the leg owns: files changed, added or deleted in the work tree. Nothing else is committed."""
     replace: Mapping[str, bytes] = field(default_factory=dict)
     """Files whose new bytes are not in the work tree yet: the ticked plan, the ledger. Written there afterwards."""
+    based_on: Mapping[str, bytes] = field(default_factory=dict)
+    """What the work tree held at paths of `replace` when their bytes were made, where that differs from HEAD."""
     tree: str | None = None
     """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
     keep_out: frozenset[str] = frozenset()
@@ -206,5 +208,5 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
         where = objects.find_ref(repo, ref)
         words = f"{request.branch} is at {where}, not at {request.head}; HEAD names {repo.branch}"
         return ready.end(CommitEnd.BRANCH_MOVED, output=words)
-    left = finish_commit(repo, commit, dict(request.replace))
+    left = finish_commit(repo, commit, dict(request.replace), based_on=request.based_on)
     return replace(ready.end(CommitEnd.COMMITTED), commit=commit, left=left)

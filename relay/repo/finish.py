@@ -17,7 +17,13 @@ LOCK_PAUSE_S = 0.05
 """An editor that asks git for its status holds the index for a moment."""
 
 
-def finish_commit(repo: Repo, commit: str, replaced: Mapping[str, bytes | None]) -> tuple[str, ...]:
+def finish_commit(
+    repo: Repo,
+    commit: str,
+    replaced: Mapping[str, bytes | None],
+    *,
+    based_on: Mapping[str, bytes] | None = None,
+) -> tuple[str, ...]:
     """Bring the user's index and files in step with a commit that the branch already has.
 
     Idempotent; also what a resumed run calls when it finds that it died after the commit point.
@@ -27,6 +33,9 @@ def finish_commit(repo: Repo, commit: str, replaced: Mapping[str, bytes | None])
         commit: The commit.
         replaced: Paths whose bytes went into the commit without having been in the work tree (plan, ledger), with
             these bytes; None where they are not known any more: git's checked-out form is written then.
+        based_on: What the work tree held at some of these paths when the new bytes were made, where that was not
+            what the parent commit has: a plan that the user had edited. Such content is in the new bytes and is
+            written over.
 
     Returns:
         What could not be brought in step and why, in words; empty when all is done.
@@ -34,25 +43,37 @@ def finish_commit(repo: Repo, commit: str, replaced: Mapping[str, bytes | None])
     parents = read_text(repo.git, commit).parents
     changes = objects.diff_trees(repo, parents[0] if parents else repo.empty_tree, commit)
     git = guard(repo).git
-    at = {change.path: change for change in changes}
-    left = [words for path in replaced if path in at for words in _project(repo, git, at[path], replaced[path])]
+    left = _project(repo, git, commit, parents, replaced, based_on or {})
     left += _refresh_index(repo, git, changes)
     fsync_paths(repo.root, (change.path for change in changes))
     return tuple(left)
 
 
-def _project(repo: Repo, git: Git, change: PathChange, data: bytes | None) -> tuple[str, ...]:
-    """Write a committed file to the work tree, unless it is not what it was when the commit was prepared."""
-    found = read_file(repo.root, change.path)
-    now = "" if found is None else _hash_cleaned(git, change.path, found)
-    if now == change.object_id:
-        return ()
-    if now != change.old_object_id:
-        return (f"{change.path} was changed by somebody else and was left as it is",)
-    if data is None:
-        data = git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
-    replace_file(repo.root, change.path, data, change.mode)
-    return ()
+def _project(
+    repo: Repo,
+    git: Git,
+    commit: str,
+    parents: tuple[str, ...],
+    replaced: Mapping[str, bytes | None],
+    based_on: Mapping[str, bytes],
+) -> list[str]:
+    """Write committed files to the work tree, unless one is not what it was when the commit was prepared."""
+    after = objects.read_entries(repo, commit, tuple(replaced))
+    before = objects.read_entries(repo, parents[0], tuple(replaced)) if parents else {}
+    left = []
+    for path, (mode, new) in after.items():
+        found = read_file(repo.root, path)
+        now = "" if found is None else _hash_cleaned(git, path, found)
+        if now == new:
+            continue
+        if now == before.get(path, ("", ""))[1] or (found is not None and found == based_on.get(path)):
+            data = replaced[path]
+            if data is None:
+                data = git.run("cat-file", "--filters", f"--path={path}", new)
+            replace_file(repo.root, path, data, mode)
+        else:
+            left.append(f"{path} was changed by somebody else and was left as it is")
+    return left
 
 
 def _hash_cleaned(git: Git, path: str, data: bytes) -> str:

@@ -12,10 +12,8 @@ from pathlib import Path
 from relay.repo.git import render_settings
 from relay.repo.guard import Setting, find_value, is_true
 from relay.repo.names import quote_path
+from relay.repo.objects import CONFIGURED_HOOKS
 from relay.repo.open import Repo
-
-CONFIGURED_HOOKS = (2, 54)
-"""Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

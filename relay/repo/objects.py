@@ -16,6 +16,9 @@ from relay.repo.open import Repo
 from relay.repo.status import ChangeKind, PathChange
 from relay.repo.trailers import Message, render_message
 
+CONFIGURED_HOOKS = (2, 54)
+"""Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
+
 RELAY_IDENTITY: Mapping[str, str] = {
     "GIT_AUTHOR_NAME": "relay",
     "GIT_AUTHOR_EMAIL": "relay@localhost",
@@ -163,7 +166,8 @@ def move_ref(
     Raises:
         GitError: The ref is where it should be, but git could not write it.
     """
-    git = guard(repo).git
+    # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
+    git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
     command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
     return _change_ref(repo, git, ref, old, command, identity)
 

@@ -7,12 +7,13 @@ not comparable with HEAD's; two snapshots over the same HEAD are, exactly.
 The user's index, stash, hooks and files are only read. What is too large to keep at every step is left out and named.
 """
 
+import contextlib
 import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from relay.errors import RepoError
 from relay.repo import objects
@@ -102,7 +103,7 @@ def write_snapshot_tree(
 ) -> TreeSnapshot:
     """Store the tree of a snapshot without a commit."""
     guarded = guard(repo)
-    limited = known if known and _is_current(repo, guarded, known) else None
+    limited = known if known and _is_current(repo, known) else None
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return _write_tree(repo, guarded, replace or {}, limited)
@@ -112,15 +113,30 @@ def write_snapshot_tree(
     raise AssertionError("unreachable")
 
 
-def _is_current(repo: Repo, guarded: Guarded, known: KnownPaths) -> bool:
-    """Return whether the private index still holds the previous snapshot."""
+def _is_current(repo: Repo, known: KnownPaths) -> bool:
+    """Return whether the private index still holds the previous snapshot, by the mark that was left with it."""
     if len(known.paths) > MAX_KNOWN_PATHS:
         return False
-    index = repo.relay_dir / "index"
-    if not index.exists():
+    try:
+        return _mark(repo).read_text(encoding="ascii") == _render_mark(repo, known.previous.tree)
+    except (OSError, UnicodeDecodeError):
         return False
-    result = objects.private_git(guarded.git).probe("write-tree", env={"GIT_INDEX_FILE": str(index)})
-    return result.out.decode().strip() == known.previous.tree
+
+
+def _mark(repo: Repo) -> Path:
+    return repo.relay_dir / "index.tree"
+
+
+def _leave_mark(repo: Repo, tree: str) -> None:
+    # An empty tree leaves no index file, and nothing that would be worth a mark.
+    with contextlib.suppress(FileNotFoundError):
+        _mark(repo).write_text(_render_mark(repo, tree), encoding="ascii")
+
+
+def _render_mark(repo: Repo, tree: str) -> str:
+    """Return a tree and what tells the private index from any other file that may come to stand there."""
+    found = (repo.relay_dir / "index").stat()
+    return f"{tree} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], known: KnownPaths | None) -> TreeSnapshot:
@@ -137,7 +153,9 @@ def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], know
     entries = [*plan.entries, *_hash(repo, git, plan)]
     entries += [(path, _find_mode(repo, path), objects.hash_bytes(git, data)) for path, data in replace.items()]
     objects.fill_index(git, index, sorted(entries, key=lambda entry: entry[1] != ABSENT))
-    return TreeSnapshot(tree=objects.write_tree(git, index), skipped=skipped, replaced=tuple(replace))
+    tree = objects.write_tree(git, index)
+    _leave_mark(repo, tree)
+    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace))
 
 
 def _join(before: tuple[Skipped, ...], now: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
@@ -228,15 +246,14 @@ def _plan_known(repo: Repo, guarded: Guarded, known: KnownPaths) -> _Plan:
     status = read_guarded_status(guarded, paths)
     plan = _plan_full(repo, guarded, status)
     listed = {entry.path for entry in status.entries}
-    head = repo.head()
-    at_head = objects.read_entries(repo, head, [p for p in paths if p not in listed]) if head else {}
+    unlisted = [path for path in paths if path not in listed]
+    head = repo.head() if unlisted else None
+    at_head = objects.read_entries(repo, head, unlisted) if head else {}
     left_out = make_filter(known.previous.skipped)
     plan.files = [(path, mode) for path, mode in plan.files if not left_out(path)]
     plan.links = [path for path in plan.links if not left_out(path)]
     # A path that git does not list is as in HEAD; one that HEAD does not have either is ignored or gone.
-    for path in paths:
-        if path not in listed:
-            plan.entries.append((path, *at_head.get(path, (ABSENT, repo.zero_id))))
+    plan.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in unlisted]
     return plan
 
 

@@ -316,6 +316,16 @@ def test_a_plan_edited_by_the_user_meanwhile_is_not_overwritten(box):
     assert (box.root / "PLAN.md").read_text() == "my own edit\n"
 
 
+@pytest.mark.parametrize(
+    "text", [TICKED, b"# Plan\n\n## Phase 1 \xe2\x80\x94 One\n- [ ] Do it\n"], ids=["new", "as in HEAD"]
+)
+def test_an_edited_plan_that_the_new_bytes_contain_is_written_over(box, text):
+    box.write("PLAN.md", "my own edit\n")
+    committed(box, replace={"PLAN.md": text}, based_on={"PLAN.md": b"my own edit\n"})
+    assert (box.root / "PLAN.md").read_bytes() == text
+    assert box.text("status", "--porcelain") == ""
+
+
 def test_a_crash_right_after_the_commit_point_is_repaired(box):
     """The branch is moved and nothing else: what a resumed run finds."""
     box.write("src/app.py", "2\n")

@@ -194,6 +194,16 @@ def test_known_paths_are_not_trusted_when_the_private_index_is_another_s(box):
     assert "elsewhere.txt" in box.tree(found.tree)
 
 
+def test_an_empty_repository_has_an_empty_snapshot(new_box):
+    repo = new_box().open()
+    first = snap(repo)
+    assert first.tree == repo.empty_tree
+    (repo.root / "a").write_text("1")
+    assert (
+        write_snapshot_tree(repo, known=KnownPaths(paths=("a",), previous=first)).tree == write_snapshot_tree(repo).tree
+    )
+
+
 def test_differences_name_what_happened(box):
     repo = box.open()
     before = snap(repo)
