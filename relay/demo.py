@@ -5,6 +5,7 @@ as anybody would start them and talk HTTP to a server on loopback; sandbox, chec
 """
 
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,12 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import ExitCode, RelayError, SandboxError
+from relay.landing import LEG
+from relay.plan.parse import parse_plan
 from relay.rehearsal.faults import FaultKind
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.repo.git import find_git
 from relay.repo.history import RelayCommit, read_relay_commits
 from relay.repo.identity import find_identity
+from relay.repo.objects import read_blob
 from relay.repo.open import Repo, open_repo
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
@@ -93,7 +97,7 @@ def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
         problems = (*rehearsal.errors, *(() if failed else rehearsal.unplayed))
     if failed or problems:
         return _report_failure(root, say, failed, problems)
-    _show_result(repo, say)
+    _show_result(repo, say, environ)
     return ExitCode.DONE
 
 
@@ -254,24 +258,29 @@ def _report_failure(root: Path, say: Say, ended: _Ended | None, problems: Sequen
     return ended.code if ended is not None and ended.code > 0 else ExitCode.BUG
 
 
-def _show_result(repo: Repo, say: Say) -> None:
+def _show_result(repo: Repo, say: Say, environ: Mapping[str, str]) -> None:
     commits = read_relay_commits(repo, PLAN_PATH)
     say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the state there is:\n")
     say("$ git log")
-    say(_render_table([_describe_commit(commit) for commit in commits], figures=False))
-    say("\nWhat each phase took, by the trailers (tokens as the endpoint counts them, cost as if it had been real):\n")
-    say(_render_table([_COST_HEADINGS, *(_describe_cost(commit) for commit in reversed(commits))], figures=True))
-    say(f"""
-Where to look next:
-  cd {shlex.quote(str(repo.root))}
-  relay status          what the commits say, even in a fresh clone
-  git show              the last phase: code, ticks and trailers in one commit
-  cat PLAN.md           the plan with its boxes
-  {find_shipped("examples") / "rehearsal.yaml"}  the script
-Your own project: relay init, then relay plan "…" and relay run with ANTHROPIC_API_KEY set.""")
+    say(_render_table([_describe_commit(commit) for commit in commits], left=6))
+    say("\nWhat it took, by the trailers: tokens as the endpoint counted, dollars as a real model would have cost:\n")
+    say(_render_table(_describe_costs(repo, commits), left=1))
+    say("\nWhere to look next:\n")
+    say(_render_table(_list_commands(repo.root, environ), left=2))
+    say(f"\nThe script of the model is {find_shipped('examples') / 'rehearsal.yaml'}.")
+    say('For your own project: relay init, then relay plan "…" and relay run with ANTHROPIC_API_KEY set.')
 
 
-_COST_HEADINGS = ("phase", "sessions", "input", "from cache", "to cache", "output", "USD")
+def _list_commands(root: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return commands that show what was made, with what they show."""
+    installed = shutil.which("relay", path=environ.get("PATH"))
+    relay = "relay" if installed else shlex.quote(str(Path(sys.executable).with_name("relay")))
+    return [
+        (f"cd {shlex.quote(str(root))}", ""),
+        (f"{relay} status", "where the plan stands, from the commits alone"),
+        ("git show", "the last phase: code, ticks and trailers in one commit"),
+        (f"cat {PLAN_PATH}", "the plan with its boxes"),
+    ]
 
 
 def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
@@ -281,26 +290,27 @@ def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
     return (f"* {commit.commit[:7]}", what, commit.status, gate, sandbox, commit.subject)
 
 
-def _describe_cost(commit: RelayCommit) -> tuple[str, ...]:
-    name = commit.phase or "the plan"
-    sessions = dict(commit.found).get("Relay-Leg", "1")
-    if commit.usage is None:
-        return (name, sessions, *["unknown"] * 5)
-    usage = commit.usage
-    tokens = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
-    cost = "unknown" if commit.cost_usd is None else f"{commit.cost_usd:.2f}"
-    return (name, sessions, *(f"{count:,}" for count in tokens), cost)
+def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[str, ...]]:
+    """Return a heading and a row for each commit, oldest first."""
+    plan = parse_plan((read_blob(repo, "HEAD", PLAN_PATH) or b"").decode())
+    titles = {phase.id: f"{phase.id} {phase.title}" for phase in plan.phases}
+    rows: list[tuple[str, ...]] = [("phase", "sessions", "tokens in", "from cache", "tokens out", "USD")]
+    for commit in reversed(commits):
+        sessions = dict(commit.found).get(LEG, "1")
+        name, usage, cost = titles.get(commit.phase, "(the plan)"), commit.usage, commit.cost_usd
+        counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens) if usage else ()
+        shown = [f"{count:,}" for count in counts] or ["unknown"] * 3
+        rows.append((name, sessions, *shown, "unknown" if cost is None else f"{cost:.2f}"))
+    return rows
 
 
-def _render_table(rows: Sequence[Sequence[str]], *, figures: bool) -> str:
-    """Align columns: figures to the right but for the first column, words to the left; empty columns are left out."""
-    columns = [column for column in zip(*rows, strict=True) if any(column)]
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for row in zip(*columns, strict=True):
-        cells = [
-            cell.rjust(width) if figures and n else cell.ljust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+def _render_table(rows: Sequence[Sequence[str]], *, left: int) -> str:
+    """Align columns: the first `left` to the left, the others, figures, to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if number < left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
