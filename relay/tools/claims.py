@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relay.errors import PlanError
+from relay.plan.edit import append_items, append_note
 from relay.sandbox.text import render_output
 from relay.tools.confine import locate
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
@@ -76,9 +78,19 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
     amendment = Amendment(phase_id=phase.id, items=items, note=" ".join(" ".join(rest).split()), why=why)
     if amendment in notes.amendments:
         return Answer(text="Already noted; nothing changed.")
+    _try_amendment(notes.plan.text, amendment)
     notes.amendments.append(amendment)
     what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
     return Answer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
+
+
+def _try_amendment(plan_text: str, amendment: Amendment) -> None:
+    """Refuse now what could not be written into the plan later."""
+    try:
+        text = append_items(plan_text, amendment.phase_id, amendment.items)
+        append_note(text, amendment.phase_id, f"{amendment.note} {amendment.why}")
+    except PlanError as error:
+        raise RefusedError(f"The plan cannot take this: {error.message}") from error
 
 
 def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:

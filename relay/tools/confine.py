@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Self
@@ -200,6 +201,7 @@ def _suggest(place: Place) -> str:
     return f" Near it: {', '.join(folder + name for name in near)}." if near else ""
 
 
+@lru_cache(maxsize=4096)
 def fold_name(name: str) -> str:
     """Return a form that is equal for names some file system takes for the same one.
 
@@ -213,12 +215,18 @@ def is_covered(path: str, patterns: Sequence[str]) -> bool:
     """Say whether a path without dots and links is one of the patterns or lies below one; see `Workspace.protected`."""
     parts = tuple(fold_name(part) for part in path.split("/") if part)
     for pattern in patterns:
-        anywhere = pattern.startswith("**/")
-        want = tuple(fold_name(part) for part in pattern.removeprefix("**/").split("/") if part not in {"", "."})
+        anywhere, want = _parse_pattern(pattern)
         starts = range(len(parts) - len(want) + 1) if anywhere else (0,)
         if want and any(parts[at : at + len(want)] == want for at in starts):
             return True
     return False
+
+
+@lru_cache(maxsize=256)
+def _parse_pattern(pattern: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether the pattern holds at any depth, and its folded components."""
+    parts = pattern.removeprefix("**/").split("/")
+    return pattern.startswith("**/"), tuple(fold_name(part) for part in parts if part not in {"", "."})
 
 
 def ensure_writable(workspace: Workspace, path: str) -> None:
@@ -245,10 +253,20 @@ def ensure_readable(workspace: Workspace, path: str) -> None:
     """
     if is_covered(path, ("**/.git",)):
         raise RefusedError(f"{path}: look at git's data with git in bash.")
-    outputs = workspace.render_handle(workspace.outputs_dir)
-    if is_covered(path, (".relay",)) and not is_covered(path, (outputs,)):
-        raise RefusedError(f"{path} is relay's own; of .relay only {outputs} can be read.")
+    if is_covered(path, (".relay",)):
+        outputs = workspace.render_handle(workspace.outputs_dir)
+        if not is_covered(path, (outputs,)):
+            raise RefusedError(f"{path} is relay's own; of .relay only {outputs} can be read.")
     _refuse_secret(workspace, path)
+
+
+def is_readable(workspace: Workspace, path: str) -> bool:
+    """Say whether `ensure_readable` lets a path pass."""
+    try:
+        ensure_readable(workspace, path)
+    except RefusedError:
+        return False
+    return True
 
 
 def _refuse_secret(workspace: Workspace, path: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from relay.tools.confine import Place, ensure_writable, locate, open_regular
 from relay.tools.notes import LegNotes
-from relay.tools.output import Answer
+from relay.tools.output import Answer, open_outputs
 from relay.tools.replace import check_target, replace_file
 from relay.tools.workspace import RefusedError, Workspace
 
@@ -41,7 +41,9 @@ def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) ->
             raise RefusedError(f"{place.path} is binary; change it with a command.")
         start, end = _find_only(data, old)
         ending = _pick_ending(data, data[start:end])
-        replace_file(place, data[:start] + new.encode().replace(b"\n", ending) + data[end:])
+        with open_outputs(workspace) as scratch_fd:
+            changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
+            replace_file(place, changed, scratch_fd=scratch_fd)
     _note_change(notes, place.path)
     line = data.count(b"\n", 0, start) + 1
     return Answer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
@@ -60,7 +62,8 @@ def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
         if before == data:
             return Answer(text=f"{place.path} already has this content.")
-        replace_file(place, data)
+        with open_outputs(workspace) as scratch_fd:
+            replace_file(place, data, scratch_fd=scratch_fd)
     unread = place.path not in notes.read_paths
     _note_change(notes, place.path)
     text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, unread=unread)

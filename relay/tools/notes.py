@@ -42,9 +42,9 @@ class LegNotes:
     """Filled by the tools while the session runs, read by the loop when it ends."""
 
     plan: Plan
-    """As it stood when the leg began."""
+    """As the leg would leave it: the loop puts the amended one here, so that new items can be ticked at once."""
     phase: Phase
-    """The phase of this leg; only its items can be ticked."""
+    """The phase of this leg in `plan`; only its items can be ticked."""
     claims: dict[str, str] = field(default_factory=dict)
     """Item id to evidence, in the order they came. The caller puts claims of earlier legs in first."""
     records: list[Record] = field(default_factory=list)

@@ -5,6 +5,8 @@ Order: the tool's own limit, the raw buffer of a command, the token cap here. No
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -83,25 +85,38 @@ def _start_at_line(data: bytes) -> bytes:
     return data if at < 0 else data[at + 1 :]
 
 
+@contextmanager
+def open_outputs(workspace: Workspace) -> Iterator[int | None]:
+    """Make `outputs_dir`, ignored by git, and give a descriptor of it.
+
+    None when it cannot be made or is a link: a repository that ships one gets nothing written through it.
+    """
+    folder = workspace.outputs_dir
+    with ExitStack() as stack:
+        try:
+            with locate(workspace.root, f"{folder}/.gitignore", follow=False) as place:
+                if place.status is None:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+            place = stack.enter_context(locate(workspace.root, f"{folder}/.", follow=False))
+            fd = os.open(
+                place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.parent_fd
+            )
+            stack.callback(os.close, fd)
+        except (OSError, RefusedError):
+            fd = None
+        yield fd
+
+
 def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
     """Return a path in `outputs_dir` where nothing stands yet; None when the directory cannot be trusted or made."""
-    try:
-        _ensure_outputs(workspace)
-    except (OSError, RefusedError):
-        return None
+    with open_outputs(workspace) as fd:
+        if fd is None:
+            return None
     stem = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:10]
     names = (f"{stem}{suffix}.txt" for suffix in ["", *(f"-{number}" for number in range(2, 1000))])
     paths = (workspace.outputs_dir / name for name in names)
     return next((path for path in paths if not os.path.lexists(path)), None)
-
-
-def _ensure_outputs(workspace: Workspace) -> None:
-    """Make `outputs_dir` ignore itself; a repository that ships it as a link gets no output written through it."""
-    folder = workspace.outputs_dir
-    with locate(workspace.root, f"{folder}/.gitignore", follow=False) as place:
-        if place.status is None:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def _spill(workspace: Workspace, text: str, call_id: str) -> Path | None:

@@ -1,5 +1,6 @@
 """Put new content where a file stands, so that at every instant either the old or the new is there, whole."""
 
+import errno
 import os
 import secrets
 import stat
@@ -8,9 +9,6 @@ from contextlib import contextmanager, suppress
 
 from relay.tools.confine import Place
 from relay.tools.workspace import RefusedError
-
-TEMPORARY_PREFIX = ".relay-tmp-"
-"""Names of files that exist for an instant beside the one that is being written."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,27 +34,42 @@ def check_target(place: Place) -> None:
         raise RefusedError(f"{place.path} is marked read-only; use chmod in bash if it really must change.")
 
 
-def replace_file(place: Place, data: bytes) -> None:
+def replace_file(place: Place, data: bytes, *, scratch_fd: int | None) -> None:
     """Write `data` to a place that `check_target` let through.
 
     Mode and owner of a file that was there are kept; parent directories are made. The data and the directory are on
     disk when this returns.
+
+    Args:
+        place: Where to.
+        data: The whole new content.
+        scratch_fd: A directory that git ignores. The new file is made there first, so that a crash leaves nothing in
+            the work tree that could end up in a commit. None, or one on another file system: made beside the target.
 
     Raises:
         RefusedError: The file changed since it was looked at.
         OSError: The disk is full, or a directory is not writable; nothing changed then.
     """
     with _open_parent(place) as parent_fd:
-        temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(6)}"
         try:
-            _write_new(parent_fd, temporary, data, place.status)
-            _require_unchanged(parent_fd, place)
-            os.rename(temporary, place.name, src_dir_fd=parent_fd, dst_dir_fd=parent_fd)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=parent_fd)
-            raise
+            _replace_from(parent_fd if scratch_fd is None else scratch_fd, parent_fd, place, data)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _replace_from(parent_fd, parent_fd, place, data)
         os.fsync(parent_fd)
+
+
+def _replace_from(scratch_fd: int, parent_fd: int, place: Place, data: bytes) -> None:
+    temporary = f".relay-{secrets.token_hex(6)}.txt"
+    try:
+        _write_new(scratch_fd, temporary, data, place.status, os.fstat(parent_fd))
+        _require_unchanged(parent_fd, place)
+        os.rename(temporary, place.name, src_dir_fd=scratch_fd, dst_dir_fd=parent_fd)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=scratch_fd)
+        raise
 
 
 @contextmanager
@@ -75,17 +88,23 @@ def _open_parent(place: Place) -> Iterator[int]:
         os.close(fd)
 
 
-def _write_new(parent_fd: int, name: str, data: bytes, old: os.stat_result | None) -> None:
-    fd = os.open(name, _CREATE, 0o666 if old is None else 0o600, dir_fd=parent_fd)
+def _write_new(scratch_fd: int, name: str, data: bytes, old: os.stat_result | None, parent: os.stat_result) -> None:
+    fd = os.open(name, _CREATE, 0o666 if old is None else 0o600, dir_fd=scratch_fd)
     with os.fdopen(fd, "wb") as stream:
         stream.write(data)
         if old is not None:
-            if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                with suppress(PermissionError):  # only root can give a file away; content matters more than owner
-                    os.fchown(fd, old.st_uid, old.st_gid)
+            _give_to(fd, old.st_uid, old.st_gid)
             os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+        elif parent.st_mode & stat.S_ISGID:
+            _give_to(fd, os.geteuid(), parent.st_gid)  # as the kernel does for a file that is made there
         stream.flush()
         os.fsync(fd)
+
+
+def _give_to(fd: int, user: int, group: int) -> None:
+    if (user, group) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):  # only root can give a file away; content matters more than owner
+            os.fchown(fd, user, group)
 
 
 def _require_unchanged(parent_fd: int, place: Place) -> None:

@@ -2,20 +2,23 @@
 
 Python's `re` was the other choice: it would need an interpreter inside the sandbox (which may hide the one relay runs
 on), is single-threaded, and has no guard against patterns that backtrack for ever. git grep uses all cores, knows what
-is ignored, takes PCRE (what models write), which gives up after a number of steps, and is killed after 20 s.
+is ignored, takes PCRE (what models write), which gives up after a number of steps, and is killed after 20 s. It is
+asked twice, for counts and then for the lines of the newest files: millions of hits cost no more than their count.
 """
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
-from relay.tools.confine import ensure_readable, locate
-from relay.tools.git_files import KEEP_BYTES, is_ignored, render_pathspecs, run_git
+from relay.tools.confine import ensure_readable, is_readable, locate
+from relay.tools.git_files import KEEP_BYTES, find_mtime_ns, is_ignored, render_pathspecs, run_git
 from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
 
@@ -25,15 +28,30 @@ MAX_HITS = 100
 SHOWN_CHARS = 240
 """Of a long line, around the match."""
 
-_GREP = ("grep", "-I", "-n", "-z", "--column", "--no-color", "--no-textconv", "--full-name")
+_GREP = ("grep", "-I", "-z", "--no-color", "--no-textconv", "--full-name")
 _NO_PCRE = b"Perl-compatible"
+_COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
+_HIT = re.compile(rb"([^\0]+)\0(\d+)\0(\d+)\0([^\n]*)(?:\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Hit:
-    path: str
-    line: int
-    text: str
+class _Search:
+    """One search that can be asked twice: which files match how often, then the lines of the newest of them."""
+
+    workspace: Workspace
+    pattern: str
+    which: tuple[str, ...]
+    """Options that choose the files: tracked and untracked ones, or really all."""
+
+    def run(self, form: Sequence[str], pathspecs: Sequence[str]) -> CommandResult:
+        """Raises `RefusedError` when the pattern is not one, or git cannot search."""
+        tail = ("-e", self.pattern, "--", *pathspecs)
+        result = run_git(self.workspace, *_GREP, *form, *self.which, "-P", *tail)
+        if result.exit_code not in {0, 1} and _NO_PCRE in result.output[:500]:
+            result = run_git(self.workspace, *_GREP, *form, *self.which, "-E", *tail)
+        if result.exit_code not in {0, 1}:
+            raise RefusedError(f"The search failed: {render_output(result.output[:500]).strip()}")
+        return result
 
 
 def run_search(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
@@ -46,52 +64,55 @@ def run_search(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
         if place.status is None:
             raise RefusedError(f"No such file or directory: {place.path}.")
     pathspecs = render_pathspecs(place.path, given.get("glob"))
-    result = _grep(workspace, pattern, "--untracked", "--exclude-standard", pathspecs=pathspecs)
-    if result.exit_code == 1 and is_ignored(workspace, place.path):
-        result = _grep(workspace, pattern, "--no-index", "--no-exclude-standard", pathspecs=pathspecs)
-    if result.exit_code == 1:
-        return Answer(text="No line matches.")
-    if result.exit_code != 0:
-        raise RefusedError(f"The search failed: {render_output(result.output[:500]).strip()}")
-    return _answer(workspace, result)
+    search = _Search(workspace=workspace, pattern=pattern, which=("--untracked", "--exclude-standard"))
+    counts = _count_by_path(search, pathspecs)
+    if not counts and is_ignored(workspace, place.path):
+        search = replace(search, which=("--no-index", "--no-exclude-standard"))
+        counts = _count_by_path(search, pathspecs)
+    return _show_newest(search, counts) if counts else Answer(text="No line matches.")
 
 
-def _grep(workspace: Workspace, pattern: str, *which: str, pathspecs: tuple[str, ...]) -> CommandResult:
-    tail = ("-e", pattern, "--", *pathspecs)
-    result = run_git(workspace, *_GREP, *which, "-P", *tail)
-    if result.exit_code != 0 and _NO_PCRE in result.output[:500]:
-        result = run_git(workspace, *_GREP, *which, "-E", *tail)
-    return result
+def _count_by_path(search: _Search, pathspecs: Sequence[str]) -> dict[str, int]:
+    """Return the number of matching lines of each file that may be shown."""
+    root, output = search.workspace.root, search.run(["-c"], pathspecs).output
+    counts = {_find_path(root, match[1]): int(match[2]) for match in _COUNT.finditer(output)}
+    return {path: count for path, count in counts.items() if is_readable(search.workspace, path)}
 
 
-def _answer(workspace: Workspace, result: CommandResult) -> Answer:
-    cut = result.total_bytes > KEEP_BYTES
-    by_path: defaultdict[str, list[_Hit]] = defaultdict(list)
-    for hit in _parse_hits(result.output[: KEEP_BYTES // 2] if cut else result.output):
-        by_path[hit.path].append(hit)
-    ranked = sorted(by_path, key=lambda path: (-_find_age(workspace, path), path))
-    hits = [hit for path in ranked for hit in by_path[path]]
-    lines: list[str] = []
-    for previous, hit in zip([None, *hits], hits[:MAX_HITS], strict=False):
-        lines += [hit.path] if previous is None or previous.path != hit.path else []
-        lines.append(f"{hit.line}: {hit.text}")
-    more = len(hits) - MAX_HITS
-    if more > 0:
-        lines.append(f"… {'over ' if cut else ''}{more:,} more lines match; narrow path, glob or pattern")
+def _show_newest(search: _Search, counts: Mapping[str, int]) -> Answer:
+    root = search.workspace.root
+    ranked = sorted(counts, key=lambda path: (-find_mtime_ns(root, path), path))
+    before = accumulate((counts[path] for path in ranked), initial=0)
+    chosen = [path for path, hits in zip(ranked, before, strict=False) if hits < MAX_HITS]
+    result = search.run(["-n", "--column"], [f":(top,literal){path}" for path in chosen])
+    output = result.output if result.total_bytes <= KEEP_BYTES else result.output[: KEEP_BYTES // 2]
+    by_path: defaultdict[str, list[str]] = defaultdict(list)
+    for path, line in _parse_hits(root, output):
+        by_path[path].append(line)
+    lines, shown = [], 0
+    for path in chosen:
+        part = by_path[path][: MAX_HITS - shown]
+        lines += [path, *part] if part else []
+        shown += len(part)
+    more = sum(counts.values()) - shown
+    lines += [f"… {more:,} more lines match; narrow path, glob or pattern"] if more > 0 else []
     return Answer(text="\n".join(lines))
 
 
-def _parse_hits(output: bytes) -> list[_Hit]:
-    """Read ``path NUL line NUL column NUL text``; anything else is a warning of git."""
-    hits = []
-    for raw in output.split(b"\n"):
-        match raw.split(b"\0", 3):
-            case [path, line, column, text] if line.isdigit() and column.isdigit():
-                shown = _show_text(text, int(column) - 1)
-                hits.append(_Hit(path=os.fsdecode(path), line=int(line), text=shown))
-            case _:
-                pass
-    return hits
+def _parse_hits(root: Path, output: bytes) -> Iterator[tuple[str, str]]:
+    """Read as many lines of each file as can be shown."""
+    taken: Counter[bytes] = Counter()
+    for match in _HIT.finditer(output):
+        raw, line, column, text = match.groups()
+        taken[raw] += 1
+        if taken[raw] <= MAX_HITS:
+            yield _find_path(root, raw), f"{int(line)}: {_show_text(text, int(column) - 1)}"
+
+
+def _find_path(root: Path, raw: bytes) -> str:
+    """Return the path in front of a NUL; lines before it are warnings of git, unless the name itself has them."""
+    path = os.fsdecode(raw)
+    return path if "\n" not in path or os.path.lexists(f"{root}/{path}") else path.rpartition("\n")[2]
 
 
 def _show_text(text: bytes, column: int) -> str:
@@ -99,10 +120,3 @@ def _show_text(text: bytes, column: int) -> str:
     part = text[start : start + SHOWN_CHARS]
     shown = re.sub("^�+|�+$", "", render_output(part)) if len(part) < len(text) else render_output(part)
     return f"{'…' if start else ''}{shown.rstrip()}{'…' if start + SHOWN_CHARS < len(text) else ''}"
-
-
-def _find_age(workspace: Workspace, path: str) -> int:
-    try:
-        return (workspace.root / path).lstat().st_mtime_ns
-    except OSError:
-        return 0

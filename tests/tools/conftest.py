@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relay.plan.model import Item, Phase, Plan
+from relay.plan.parse import parse_plan
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session import ToolCall, ToolResult
@@ -25,21 +25,25 @@ def git(root: Path, *args: str) -> None:
     subprocess.run(["git", *args], cwd=root, env=env, check=True, capture_output=True)
 
 
-def _item(item_id: str, *, done: bool = False) -> Item:
-    return Item(id=item_id, text=f"do {item_id}", done=done, line=1, mark=0, depth=0, paths=())
-
-
-def _phase(phase_id: str, items: tuple[Item, ...]) -> Phase:
-    return Phase(
-        id=phase_id, title=f"phase {phase_id}", heading="", line=1, start=0, end=0, items=items, verify=(), after=()
-    )
+PLAN = """\
+# Plan
+## Phase 1 — done
+- [x] do 1.1
+## Phase 2 — now
+- [x] do 2.1
+- [ ] do 2.2
+- [ ] do 2.3
+## Phase 3 — later
+- [ ] do 3.1
+"""
 
 
 def make_notes() -> LegNotes:
     """A plan with a finished phase 1, the current phase 2 and a later phase 3."""
-    current = _phase("2", (_item("2.1", done=True), _item("2.2"), _item("2.3")))
-    phases = (_phase("1", (_item("1.1", done=True),)), current, _phase("3", (_item("3.1"),)))
-    return LegNotes(plan=Plan(text="", title="", preamble="", phases=phases), phase=current)
+    plan = parse_plan(PLAN)
+    phase = plan.find_phase("2")
+    assert phase is not None
+    return LegNotes(plan=plan, phase=phase)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import pytest
 
+from relay.plan.parse import parse_plan
 from relay.tools.notes import Amendment, HandOff, Record
 
 
@@ -80,6 +81,13 @@ def test_an_amendment_without_boxes_is_a_note(bench):
 def test_amendments_that_cannot_be_are_refused(bench, phase, change, words):
     assert words in bench.refused("amend", phase=phase, change=change, why="w")
     assert bench.notes.amendments == []
+
+
+def test_an_amendment_the_plan_could_not_take_is_refused_at_once(bench):
+    notes = bench.notes
+    notes.plan = parse_plan(f"{notes.plan.text}```\nan open fence")
+    bench.refused("amend", phase="3", change="a note", why="w")
+    assert notes.amendments == []
 
 
 def test_a_hand_off_ends_the_session(bench):

@@ -89,7 +89,7 @@ def picture(root: Path, outside: Path) -> dict[str, bytes]:
     guarded = ("PLAN.md", "PLAN.ledger.yaml", "AGENTS.md", "relay.toml", ".env")
     trees = (outside, root / ".git", root / ".relay", root / "nested/.git", root / ".claude")
     files = [root / name for name in guarded] + [path for tree in trees for path in tree.rglob("*") if path.is_file()]
-    return {str(path): path.read_bytes() for path in files}
+    return {str(path): path.read_bytes() for path in files if path != root / ".relay/outputs/.gitignore"}
 
 
 @given(path=paths, tool=st.sampled_from(["write", "edit", "read"]))

@@ -2,7 +2,10 @@
 
 import os
 import stat
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from relay.session import ToolCall
+from relay.tools.confine import locate
+from relay.tools.replace import replace_file
+from relay.tools.workspace import RefusedError
 
 text_parts = st.text(
     alphabet=st.sampled_from("abc \t\né\r") | st.characters(codec="utf-8", exclude_characters="\0"), max_size=30
@@ -49,6 +55,7 @@ def test_what_is_written_is_read_back_byte_for_byte(make_tools, content):
         assert not run(make_tools(root), "write", path="deep/down/f.txt", content=content).is_error
         assert (root / "deep/down/f.txt").read_bytes() == content.encode()
         assert [path.name for path in (root / "deep/down").iterdir()] == ["f.txt"]
+        assert [path.name for path in (root / ".relay/outputs").iterdir()] == [".gitignore"]
 
 
 def test_line_feeds_in_new_become_what_the_file_has(bench):
@@ -157,3 +164,50 @@ def test_a_full_or_closed_directory_is_a_result_and_leaves_nothing(bench):
     if os.geteuid() != 0:
         assert "Permission denied" in bench.refused("write", path="d/f", content="2")
     assert [path.name for path in (bench.root / "d").iterdir()] == ["f"]
+
+
+def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
+    """SIGKILL while a session writes: what git would commit is a whole file or no file."""
+    script = (
+        "import sys; from pathlib import Path; from relay.tools.confine import locate\n"
+        "from relay.tools.replace import replace_file; import os\n"
+        "root = Path(sys.argv[1]); fd = os.open(root / '.relay/outputs', os.O_RDONLY); n = 0\n"
+        "while True:\n"
+        "  n += 1\n"
+        "  with locate(root, 'src/big.txt', follow=False) as place:\n"
+        "    replace_file(place, b'%d\\n' % (n % 10) * 200_000, scratch_fd=fd)\n"
+        "  if n == 1: print('go', flush=True)\n"
+    )
+    bench.ok("bash", command="true")
+    for wait_s in (0.0, 0.003, 0.007, 0.011, 0.017):
+        command = [sys.executable, "-c", script, str(bench.root)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            time.sleep(wait_s)
+            process.kill()
+        data = (bench.root / "src/big.txt").read_bytes()
+        assert len(data) == 400_000
+        assert len(set(data.split())) == 1
+        assert sorted(path.name for path in (bench.root / "src").iterdir()) == ["a.py", "big.txt"]
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a second file system")
+def test_another_file_system_for_scratch_still_replaces(bench):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        fd = os.open(other, os.O_RDONLY)
+        with locate(bench.root, "src/a.py", follow=False) as place:
+            replace_file(place, b"new\n", scratch_fd=fd)
+        os.close(fd)
+        assert list(Path(other).iterdir()) == []
+    assert (bench.root / "src/a.py").read_text() == "new\n"
+    assert [path.name for path in (bench.root / "src").iterdir()] == ["a.py"]
+
+
+def test_a_file_changed_by_something_else_meanwhile_is_not_overwritten(bench):
+    with locate(bench.root, "src/a.py", follow=False) as place:
+        (bench.root / "src/a.py").write_text("changed meanwhile\n")
+        with pytest.raises(RefusedError, match="read it again"):
+            replace_file(place, b"new\n", scratch_fd=None)
+    assert (bench.root / "src/a.py").read_text() == "changed meanwhile\n"
+    assert [path.name for path in (bench.root / "src").iterdir()] == ["a.py"]
