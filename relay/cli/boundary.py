@@ -127,12 +127,16 @@ def _say_block(label: str, text: str) -> None:
     complain(f"{label}: " + "\n  ".join(text.splitlines() or [""]))
 
 
-def _iter_causes(error: BaseException) -> Iterator[str]:
-    seen = {id(error)}
+def _iter_causes(error: RelayError) -> Iterator[str]:
+    """Yield what each cause adds; a wrapper that only repeats words that were said is passed over."""
+    said, seen = error.message, {id(error)}
     cause = error.__cause__
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
-        yield str(cause)[:2000] or type(cause).__name__
+        words = str(cause)[:2000] or type(cause).__name__
+        if words not in said:
+            yield words
+            said = f"{said}\n{words}"
         cause = cause.__cause__
 
 

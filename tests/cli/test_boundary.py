@@ -43,6 +43,19 @@ def test_a_user_error_is_shown_with_causes_and_hint(capsys):
     )
 
 
+def test_a_cause_that_only_repeats_is_left_out(capsys):
+    """Wrappers around wrappers say each thing once."""
+    inner = OSError("Connection refused")
+    wrapper = ValueError("Connection error.")
+    wrapper.__cause__ = inner
+    error = RelayError("the endpoint cannot be reached: Connection error.")
+    error.__cause__ = wrapper
+    run_guarded(raising(error), [])
+    assert capsys.readouterr().err == (
+        "Error: the endpoint cannot be reached: Connection error.\nCaused by: Connection refused\n"
+    )
+
+
 @pytest.mark.parametrize("result", [None, 0, 4])
 def test_a_result_is_the_exit_code(result):
     assert run_guarded(lambda: result, []) == (result or 0)

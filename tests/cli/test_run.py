@@ -137,6 +137,74 @@ def test_the_json_view_of_a_run_is_events_only(relay, endpoint):
     assert events[-1]["next_command"] == "relay run"
 
 
+NEW_PLAN = """\
+# Farewell
+
+## Phase 1 — Bye
+Verify: `grep -q bye bye.txt`
+- [ ] Say bye — bye.txt
+
+## Phase 2 — Again
+Verify: `grep -q again again.txt`
+- [ ] Say it again — again.txt
+"""
+
+PLANNER = """\
+model: claude-opus-5-5
+sessions:
+  - turns:
+      - tools:
+          - {name: submit_plan, input: {markdown: %s}}
+"""
+
+
+def test_a_plan_is_written_and_shown_and_nothing_committed(relay, project, environ):
+    """The plan's text and its sizes follow the log; the file is there and HEAD is where it was."""
+    head = git(project, environ, "rev-parse", "HEAD")
+    with serve(parse_script(PLANNER % json.dumps(NEW_PLAN))) as rehearsal:
+        env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+        ran = relay("plan", "say goodbye", env=env)
+        assert (ran.code, ran.err) == (0, "")
+        assert NEW_PLAN in ran.out
+        assert "next: relay run\n" in ran.out
+        assert ran.out.splitlines()[-1] == "PLAN.md is a plan: 2 phases, 2 items"
+        assert (project / "PLAN.md").read_text() == NEW_PLAN
+        assert git(project, environ, "rev-parse", "HEAD") == head
+        ran = relay("plan", "something else", env=env)
+        assert (ran.code, "--force" in ran.err) == (1, True)
+
+
+def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
+    """The first one is answered in words; after the second nothing is left running, locked or lost."""
+    stall = "      - text: wait\n        fault: {kind: stall, times: always}\n"
+    turn = "      - tools:\n          - {name: tick"
+    script = SCRIPT.replace(turn, stall + turn, 1)
+    with serve(parse_script(script)) as rehearsal:
+        env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+        running = subprocess.Popen(
+            [sys.executable, "-m", "relay", "run"],
+            cwd=planned,
+            env={**environ, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not any(request.fault for request in rehearsal.requests) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+        assert running.returncode == 130, out + err
+        assert out.splitlines()[-1].startswith("next: relay run")
+        assert "interrupted" in out
+        assert err == ""
+        assert (planned / "hello.txt").read_text() == "hello\n"
+        status = relay("status", "--why").out
+        assert "goes on with phase 1" in status.splitlines()[-1]
+
+
 def test_without_a_key_nothing_starts(relay, planned, environ):
     """A clear error, exit 1, and not a byte changed."""
     before = git(planned, environ, "for-each-ref"), git(planned, environ, "status", "--porcelain", "--ignored")
