@@ -27,12 +27,12 @@ $(VENV)/.venv:
 # --compile: the first import of the SDK without compiled files takes seconds.
 $(VENV)/.run: $(VENV)/.venv pyproject.toml
 	@echo "installing relay"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-input --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@echo "installing relay and its tools"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-input --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
 sandbox:  ## install bubblewrap where this user may; say how where not

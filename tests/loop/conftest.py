@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.repo.history import RelayCommit, read_relay_commits
 from relay.repo.open import open_repo
+from relay.run_context import RunContext
 
 PLAN = """\
 # Greetings
@@ -76,7 +78,7 @@ class Stage:
             return plan_feature(ctx, task)
 
     @contextmanager
-    def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator:
+    def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
         self.events.clear()
         repo = open_repo(self.root)
         plan_settings: Mapping[str, object] = {}
@@ -113,7 +115,7 @@ class Stage:
         """Relay's commits of the plan, newest first."""
         return read_relay_commits(open_repo(self.root), "PLAN.md")
 
-    def seen(self, kind: type) -> list:
+    def seen(self, kind: type) -> list[Any]:
         """All events of a kind."""
         return [event for event in self.events if isinstance(event, kind)]
 

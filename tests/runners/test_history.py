@@ -43,7 +43,7 @@ def test_rendering_changes_nothing_and_the_past_never_changes(turns):
     """Every request begins with the request before it, byte for byte but for markers."""
     history = History()
     history.say("go")
-    before = []
+    before: list[object] = []
     for calls in turns:
         history.add_answer(answer(calls))
         history.add_results([(f"t{n}", ToolResult(text="x")) for n in range(calls)])
