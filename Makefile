@@ -27,12 +27,12 @@ $(VENV)/.venv:
 # --compile: the first import of the SDK without compiled files takes seconds.
 $(VENV)/.run: $(VENV)/.venv pyproject.toml
 	@echo "installing relay"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-input --editable .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@echo "installing relay and its tools"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-input --editable '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
 sandbox:  ## install bubblewrap where this user may; say how where not

@@ -1,6 +1,7 @@
 """The conversation stays append-only; only cache markers move, on copies."""
 
 import copy
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def test_rendering_changes_nothing_and_the_past_never_changes(turns):
     """Every request begins with the request before it, byte for byte but for markers."""
     history = History()
     history.say("go")
-    before: list[object] = []
+    before: list[Any] = []
     for calls in turns:
         history.add_answer(answer(calls))
         history.add_results([(f"t{n}", ToolResult(text="x")) for n in range(calls)])
