@@ -3,8 +3,10 @@
 bubblewrap is a system program, not a Python package: no maintained binding gives this profile, and the argv is ours.
 """
 
+import functools
 import os
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +63,7 @@ def render_argv(
         str(bwrap),
         *BASE,
         *(["--share-net"] if network else []),
-        *(part for mount in mounts for part in mount.render()),
+        *(part for mount in mounts for part in mount.render(sized=_takes_size(bwrap))),
         "--chdir",
         str(cwd),
         "--seccomp",
@@ -132,6 +134,25 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
 
 def _kernel() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+
+
+@functools.cache
+def _takes_size(program: Path) -> bool:
+    """Say whether this bwrap can bound a tmpfs (0.7 and newer)."""
+    return b"--size" in subprocess.run((str(program), "--help"), capture_output=True, check=False).stdout
+
+
+def find_advice(program: Path) -> str | None:
+    """Return what `relay doctor` says about an old bwrap, or None.
+
+    relay never lets bwrap make a mount point below something that a command could have planted, so it does not
+    depend on the fix (CVE-2026-87766, fixed in 0.12.0); other programs on the machine may.
+    """
+    said = subprocess.run((str(program), "--version"), capture_output=True, text=True, check=False).stdout
+    version = tuple(int(part) for part in re.findall(r"\d+", said)[:2])
+    if not version or version >= (0, 12):
+        return None
+    return f"{said.strip()}: 0.12 or newer has the fix for CVE-2026-87766, which relay's own use does not need"
 
 
 def write_memfd(data: bytes) -> int:

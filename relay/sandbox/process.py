@@ -260,14 +260,21 @@ class _Tree:
             self._handle(left)
 
     def _kill(self) -> None:
-        """End the tree. A supervisor kills its descendants when told to; bwrap's death ends its process namespace."""
+        """End the tree.
+
+        A supervisor ends its descendants when told to. bwrap's child is the init of a process namespace, and the
+        kernel ends all of that with it.
+        """
         if self._status_fd is None:
             self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(GONE_S)
             except subprocess.TimeoutExpired:
-                for pid in find_descendants(self._process.pid):
-                    _send_kill(pid)
+                self.notes += ("the supervisor did not answer and was killed",)
+        until = time.monotonic() + GONE_S
+        while time.monotonic() < until and (found := find_descendants(self._process.pid)):
+            for pid in found:
+                _send_kill(pid)
         self._process.kill()
         self._process.wait()
 

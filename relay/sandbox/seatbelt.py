@@ -24,7 +24,7 @@ SANDBOX_EXEC = Path("/usr/bin/sandbox-exec")
 _BASE = """\
 (version 1)
 (deny default)
-(allow process-exec process-fork process-info* (with no-log))
+(allow process-exec process-fork process-info*)
 (allow signal (target same-sandbox))
 (allow sysctl-read)
 (allow ipc-posix-sem ipc-posix-shm*)
@@ -56,7 +56,10 @@ class Seatbelt:
 
     mechanism = Mechanism.SEATBELT
     counts_user = True
-    gaps = ("macOS has no process namespace: a daemon that leaves its session can outlive its command",)
+    gaps = (
+        "macOS has no process namespace: a daemon that leaves its session can outlive its command",
+        "macOS has no network namespace: without the network, servers on loopback do not work either",
+    )
 
     @property
     def tmp(self) -> Path:
@@ -104,12 +107,10 @@ def render_profile(policy: Policy, level: Level, private: Path, found: Found) ->
         ]
     rules += [
         _rule("deny", "file-read* file-write*", secrets),
-        '(deny file-write-setugid)\n(deny file-link (subpath "/"))',
+        "(deny file-write-setugid)",
     ]
     if policy.network:
         rules.append("(allow network-outbound (remote ip))\n(allow network-inbound (local ip))\n(allow system-socket)")
-    else:
-        rules.append('(allow network* (local ip "localhost:*") (remote ip "localhost:*"))')
     rules.append(_rule("allow", "network*", own))
     return _BASE + "\n".join(rule for rule in rules if rule) + "\n"
 

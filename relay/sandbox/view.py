@@ -26,6 +26,8 @@ from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private import PrivateDir, ensure_device_nodes
 from relay.sandbox.scan import Found
 
+TMPFS_BYTES = 1024 * 1024 * 1024
+"""Most that a command may keep in each directory that lives in memory; the kernel's default is half of the memory."""
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
 
@@ -50,9 +52,10 @@ class Mount:
     dest: Path
     source: Path | None = None
 
-    def render(self) -> tuple[str, ...]:
-        """Return the arguments for bwrap."""
-        return (self.op, *([str(self.source)] if self.source else []), str(self.dest))
+    def render(self, *, sized: bool = False) -> tuple[str, ...]:
+        """Return the arguments for bwrap; `sized` bounds the memory that an emptied directory may take."""
+        size = ("--size", str(TMPFS_BYTES)) if sized and self.op is Op.EMPTY else ()
+        return (*size, self.op, *([str(self.source)] if self.source else []), str(self.dest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,15 @@ class View:
     tmp: Path
     gaps: tuple[str, ...]
     """What this machine cannot protect, in words."""
+
+
+KERNEL_FILES = (
+    Mount(op=Op.READ, source=PROC / "sys", dest=PROC / "sys"),
+    Mount(op=Op.FREEZE, dest=PROC),
+)
+"""Close the files of /proc that act on the host. bwrap covers four directories, but looks only at the directory for
+write access, and the kernel lets uid 0 write files like core_pattern without any capability, and everybody those in
+/proc/pressure."""
 
 
 def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
@@ -89,8 +101,9 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
             *shown,
             Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
             Mount(op=Op.READ, source=private.gitconfig, dest=inner_home / ".gitconfig"),
-            *_close_kernel_files(),
+            *KERNEL_FILES,
             *devices,
+            Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
         frozen=tuple(
@@ -131,17 +144,6 @@ def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> 
 def _settle(place: Path) -> Path:
     """Resolve the directory above a place, so that the name itself keeps working when it is a link."""
     return place.parent.resolve() / place.name
-
-
-def _close_kernel_files() -> list[Mount]:
-    """Close the files of /proc that act on the host.
-
-    bwrap covers four directories, but looks only at the directory for write access, and the kernel lets uid 0 write
-    files like core_pattern without any capability. For uid 0 all of /proc is read-only; others own nothing in it but
-    their own processes.
-    """
-    kernel = Mount(op=Op.READ, source=PROC / "sys", dest=PROC / "sys")
-    return [kernel, Mount(op=Op.FREEZE, dest=PROC)] if os.geteuid() == 0 else [kernel]
 
 
 def _find_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from relay.errors import SandboxError
-from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.policy import Level, Mechanism
 from relay.sandbox.probe import holds, probe, prove
 from relay.sandbox.run import open_sandbox
@@ -209,3 +209,13 @@ sys.exit(subprocess.run(["cat", "/proc/" + me + "/environ"], capture_output=True
         argv = (sys.executable, "-c", script, prepared)
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         assert subprocess.run(argv, env=env, cwd=tmp_path, check=False).returncode == wanted
+
+
+def test_old_bwrap_is_mentioned(tmp_path: Path) -> None:
+    """A version before the fix is told with its number; a new one and an unreadable one are not."""
+    for said, wanted in (("bubblewrap 0.8.0", True), ("bubblewrap 0.12.1", False), ("", False)):
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!/bin/sh\necho '{said}'\n")
+        program.chmod(0o755)
+        advice = find_advice(program)
+        assert (advice is not None and said in advice) == wanted

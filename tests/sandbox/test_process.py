@@ -241,3 +241,23 @@ def wait_for(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.02)
+
+
+def test_memory_directories_are_bounded(writer: Any) -> None:
+    """Home and shared memory live in memory and cannot take all of it."""
+    sizes = writer.sh("df -k --output=size $HOME /dev/shm | tail -n +2").output.split()
+    assert [int(size) for size in sizes] == [1024 * 1024] * 2
+
+
+def test_other_processes_of_the_user_do_not_count(place: Any) -> None:
+    """The limit on processes is the sandbox's own: a busy machine does not make commands fail."""
+    others = [subprocess.Popen(("/bin/sleep", "60")) for _ in range(40)]
+    try:
+        with place.open(Level.WORKSPACE_WRITE) as box:
+            assert (
+                box.sh("sleep 0 & sleep 0 & wait; echo ok", limits=Limits(timeout_s=10, processes=20)).output == b"ok\n"
+            )
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -10,6 +10,7 @@ import pytest
 
 from relay.sandbox.policy import Level, Limits
 
+SAME_MODULES = {"PYTHONPATH": os.pathsep.join(sys.path)}
 PROGRAM = """
 import asyncio, http.server, json, multiprocessing, os, socket, subprocess, sys, tempfile, threading, urllib.request
 from multiprocessing import shared_memory
@@ -90,7 +91,9 @@ def test_ordinary_programs_run(place: Any, writer: Any, method: str) -> None:
 def test_pytest_runs_and_leaves_no_bytecode(place: Any, writer: Any) -> None:
     """A test run of the repository works and the work tree is as it was but for pytest's own cache."""
     (place.root / "test_it.py").write_text("def test_it(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
-    result = writer.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    result = writer.run(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", extra_env=SAME_MODULES
+    )
     assert result.exit_code == 0, result.output
     assert not list(place.root.rglob("__pycache__"))
 
