@@ -185,6 +185,12 @@ def test_a_sparse_checkout_keeps_what_it_does_not_show(box):
     assert box.text("status", "--porcelain") == ""
 
 
+def test_a_file_marked_as_not_checked_out_is_not_deleted(box):
+    box.git("update-index", "--skip-worktree", "src/app.py")
+    committed(box, "src/app.py")
+    assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
+
+
 def test_a_linked_work_tree_commits_on_its_branch(box, tmp_path):
     box.git("worktree", "add", "-q", "-b", "team/x", tmp_path / "linked")
     (tmp_path / "linked/src/app.py").write_text("linked\n")
@@ -208,7 +214,9 @@ def test_submodules_stay_as_they_are(box, new_box):
     repo = box.open()
     leg = open_leg(repo, LegStart(session_id="s", phase_id="1", plan_path="PLAN.md"))
     box.write("src/app.py", "2\n")
-    paths = [change.path for change in find_leg_changes(repo, leg, write_snapshot_tree(repo))]
+    now = write_snapshot_tree(repo)
+    paths = [change.path for change in find_leg_changes(repo, leg, now)]
+    assert now.skipped == ()
     committed(box, *paths)
     assert (paths, box.tree("HEAD")["lib"]) == (["src/app.py"], recorded)
 
