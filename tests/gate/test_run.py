@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.gate import Status, run_gate
+from relay.gate.model import Status
+from relay.gate.run import run_gate
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate import CommandCheck, GateResult, Status, compare_gate
+from relay.gate.model import CommandCheck, GateResult, Status
+from relay.gate.verdict import compare_gate
 
 
 def check(command="lint", status=Status.PASSED, exit_code=None, failures=(), tail="", handle=""):
