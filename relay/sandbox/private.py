@@ -1,5 +1,6 @@
 """A directory on the host that belongs to one sandbox and goes with it."""
 
+import fcntl
 import os
 import shutil
 import stat
@@ -22,6 +23,11 @@ _GITCONFIG = """\
 # safe.directory: inside a user namespace every foreign owner is `nobody`. user: test fixtures commit in temporary
 # repositories, and the user's own ~/.gitconfig is hidden.
 
+_PREFIX = "relay-sandbox-"
+_LOCK = "lock"
+_FRESH_S = 600
+"""A directory younger than this may not have its lock yet."""
+
 DEVICE_NAMES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -32,8 +38,10 @@ class PrivateDir:
     """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="relay-sandbox-")).resolve()
-        self._finalizer = weakref.finalize(self, remove_tree, self.path)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._finalizer = weakref.finalize(self, _remove, self.path, lock)
         self.tmp.mkdir(mode=0o700)
         self.home.mkdir(mode=0o700)
         self.gitconfig.write_text(_GITCONFIG)
@@ -57,6 +65,35 @@ class PrivateDir:
     def close(self) -> None:
         """Remove the directory; harmless when repeated."""
         self._finalizer()
+
+
+def _remove(path: Path, lock: int) -> None:
+    remove_tree(path)
+    os.close(lock)
+
+
+def remove_left_overs(folder: Path, *, now: float) -> None:
+    """Remove the directories of relays that were killed: old, this user's, and locked by nobody.
+
+    Args:
+        folder: Where private directories are made.
+        now: Seconds since the epoch.
+    """
+    for path in folder.glob(f"{_PREFIX}*"):
+        try:
+            seen = path.lstat()
+            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or now - seen.st_ctime < _FRESH_S:
+                continue
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue  # not one of ours, or another relay is removing it
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(path)
+        except BlockingIOError:
+            continue  # in use
+        finally:
+            os.close(lock)
 
 
 def ensure_device_nodes(path: Path) -> bool:

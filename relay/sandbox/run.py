@@ -1,5 +1,7 @@
 """Opens a sandbox and runs commands in it."""
 
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from relay.sandbox.confined import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_install_command
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private import PrivateDir, remove_left_overs
 from relay.sandbox.probe import OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
 
@@ -114,6 +116,7 @@ def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
     Raises:
         SandboxError: No mechanism holds the level here; the message says what was tried and what happened.
     """
+    remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
     if off:
         private = PrivateDir()
         return Sandbox(policy=policy, level=level, confinement=open_unconfined(policy, level, private), private=private)

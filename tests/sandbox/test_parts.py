@@ -1,6 +1,7 @@
 """The parts as pure values: environment, output, seccomp program, Seatbelt profile, mounts."""
 
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from relay.sandbox.install import find_install_command
 from relay.sandbox.output import Capture
 from relay.sandbox.places import find_hidden, find_home, find_unix_sockets
 from relay.sandbox.policy import Level
+from relay.sandbox.private import PrivateDir, remove_left_overs
 from relay.sandbox.scan import Found
 from relay.sandbox.seatbelt import render_profile
 from relay.sandbox.seccomp import Filter, assemble
@@ -247,3 +249,24 @@ def test_seatbelt_path_cannot_leave_its_quotes(name: str) -> None:
     rules = list(read_rules(render_profile(policy, Level.WORKSPACE_WRITE, Path("/p"), Found(protected=(), secrets=()))))
     assert "(allow default)" not in rules
     assert sum(rule.startswith("(deny default") for rule in rules) == 1
+
+
+def test_left_overs_of_a_killed_relay_are_removed(tmp_path: Path) -> None:
+    """An old unlocked directory goes; a locked one, a young one, a foreign name and a link stay."""
+    kept = tmp_path / "kept"
+    for path in (tmp_path / "relay-sandbox-old", kept):
+        (path / "tmp").mkdir(parents=True)
+        (path / "lock").touch()
+    (tmp_path / "relay-sandbox-link").symlink_to(kept)
+    (tmp_path / "relay-sandbox-other").mkdir()
+    used = PrivateDir()
+    in_use = tmp_path / "relay-sandbox-used"
+    used.path.rename(in_use)
+    remove_left_overs(tmp_path, now=time.time())
+    assert (tmp_path / "relay-sandbox-old").exists()
+    remove_left_overs(tmp_path, now=time.time() + 3600)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"kept", "relay-sandbox-link", "relay-sandbox-other", "relay-sandbox-used"}
+    used.close()
+    remove_left_overs(tmp_path, now=time.time() + 3600)
+    assert not in_use.exists()
