@@ -31,7 +31,7 @@ from relay.run_context import RunContext
 from relay.runners.api import check_key, open_api
 from relay.runners.base import ModelInfo
 from relay.runners.conversation import ApiRunner
-from relay.runners.exchange import Line
+from relay.runners.exchange import Line, get_model
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session import Spent, Usage
@@ -84,16 +84,16 @@ def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, int
     api = stack.enter_context(
         open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
     )
-    model = _apply_limits(api.get_model(settings.model), settings)
+    line = Line(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
+    model = _apply_limits(get_model(line, settings.model), settings)
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     meter = make_meter(repo, request.plan_path, settings, price)
     observe = _open_observers(stack, repo, run_id, meter, view)
-    line = Line(api=api, observe=observe, interrupts=interrupts, max_wait_s=settings.max_wait_s)
     return RunContext(
         repo=repo,
         settings=settings,
         sandbox=sandbox,
-        runner=ApiRunner(line=line, known={model.id: model}),
+        runner=ApiRunner(line=replace(line, observe=observe), known={model.id: model}),
         model=model,
         price=price,
         rules=rules,

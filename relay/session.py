@@ -115,9 +115,11 @@ class SessionEnd(StrEnum):
     BUDGET = "budget"
     """The next request could cross the spending cap."""
     LIMIT = "limit"
-    """A usage limit whose reset is further away than relay is allowed to wait."""
+    """A usage limit, or an endpoint that asks to be left alone, for longer than relay is allowed to wait."""
     API_FAILED = "api_failed"
     """The API failed for longer than the retry budget, or permanently; not the session's fault."""
+    DENIED = "denied"
+    """Only the user can change it: key, permission, billing, spending cap, unknown model."""
     INTERRUPTED = "interrupted"
     """The user or the system asked relay to stop."""
 
@@ -131,6 +133,8 @@ class SessionOutcome:
     """One line for the user: the evidence, an error's text and request id."""
     text: str = ""
     """The model's last words in this advance; shown, never trusted."""
+    retry_at: float | None = None
+    """For LIMIT: seconds since the epoch at which it resets; None when that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

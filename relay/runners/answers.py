@@ -6,10 +6,18 @@ the whole JSON text: a cut input is never handed on as if it were one.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from relay.session import ToolCall, Usage
+
+CHARS_PER_TOKEN = 4
+"""For a lower bound of what a broken-off answer had cost; newer tokenizers make more tokens of the same text."""
+
+_T = TypeVar("_T")
+
+_JOINED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""Deltas that are pieces of one text, and the field that holds the piece."""
 
 
 class StreamBrokenError(Exception):
@@ -40,15 +48,38 @@ class Answer:
 
 
 @dataclass(slots=True)
+class _OpenBlock:
+    """A content block and the pieces of its text that have come so far."""
+
+    body: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+
+    def close(self) -> dict[str, Any]:
+        """Put the pieces together; a tool's input stays JSON text, to be parsed when the answer is whole."""
+        for name, pieces in self.pieces.items():
+            if name == "partial_json":
+                self.body["input"] = "".join(pieces) or "{}"
+            else:
+                self.body[name] = _join(self.body.get(name), pieces)
+        return self.body
+
+
+@dataclass(slots=True)
 class AnswerBuilder:
     """Collects the events of one stream."""
 
-    message: dict[str, Any] = field(default_factory=dict)
-    usage: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
+    _message: dict[str, Any] | None = None
+    _usage: dict[str, Any] = field(default_factory=dict)
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    _json: dict[int, list[str]] = field(default_factory=dict)
-    _closed: set[int] = field(default_factory=set)
+    _open: dict[int, _OpenBlock] = field(default_factory=dict)
+    _received_chars: int = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was used so far: as reported, but no less output than was received. None when nothing was reported."""
+        found = parse_usage(self._usage)
+        return found and replace(found, output_tokens=max(found.output_tokens, self._received_chars // CHARS_PER_TOKEN))
 
     def feed(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take one event; return the block it closed, if any.
@@ -58,18 +89,18 @@ class AnswerBuilder:
         """
         match event.get("type"):
             case "message_start":
-                self.message = dict(event["message"])
-                self.usage = dict(self.message.get("usage") or {})
+                self._start(_get(event, "message", dict))
             case "content_block_start":
-                self._blocks[event["index"]] = dict(event["content_block"])
+                self._open_block(_get(event, "index", int), _get(event, "content_block", dict))
             case "content_block_delta":
-                self._apply(event["index"], event["delta"])
+                self._apply(self._get_open(event), _get(event, "delta", dict))
             case "content_block_stop":
-                self._closed.add(event["index"])
-                return self._finish_block(event["index"])
+                block = self._get_open(event).close()
+                self._blocks[event["index"]] = block
+                del self._open[event["index"]]
+                return block
             case "message_delta":
-                self.message |= event.get("delta") or {}
-                self.usage |= {k: v for k, v in (event.get("usage") or {}).items() if v is not None}
+                self._end(event)
             case "message_stop":
                 self.complete = True
             case _:
@@ -82,75 +113,138 @@ class AnswerBuilder:
         Raises:
             StreamBrokenError: The stream ended before the answer was complete.
         """
-        if not self.complete:
+        if not self.complete or self._message is None:
             raise StreamBrokenError("the stream ended without message_stop")
-        if open_blocks := self._blocks.keys() - self._closed:
-            raise StreamBrokenError(f"the stream ended with {len(open_blocks)} open content block(s)")
-        reason = self.message.get("stop_reason")
-        if not isinstance(reason, str):
-            raise StreamBrokenError("the answer has no stop reason")
+        if self._open:
+            raise StreamBrokenError(f"the stream ended with {len(self._open)} open content block(s)")
         blocks = tuple(self._blocks[index] for index in sorted(self._blocks))
-        calls, broken = _collect_calls(blocks)
+        broken = _parse_inputs(blocks)
         return Answer(
-            model=str(self.message.get("model", "")),
+            model=str(self._message.get("model") or ""),
             content=blocks,
-            calls=calls,
+            calls=find_calls(blocks, broken),
             broken_calls=broken,
-            stop_reason=reason,
-            stop_details=self.message.get("stop_details") or {},
-            usage=parse_usage(self.usage),
+            stop_reason=_get(self._message, "stop_reason", str),
+            stop_details=_find(self._message, "stop_details") or {},
+            usage=parse_usage(self._usage),
         )
 
-    def _apply(self, index: int, delta: Mapping[str, Any]) -> None:
-        block = self._blocks[index]
-        match delta.get("type"):
-            case "text_delta":
-                block["text"] = block.get("text", "") + delta["text"]
-            case "thinking_delta":
-                block["thinking"] = block.get("thinking", "") + delta["thinking"]
-            case "signature_delta":
-                block["signature"] = delta["signature"]
-            case "input_json_delta":
-                self._json.setdefault(index, []).append(delta["partial_json"])
-            case "citations_delta":
-                block["citations"] = [*(block.get("citations") or []), delta["citation"]]
-            case kind:
-                # Guessing would send back a block that is not what the model wrote.
-                raise StreamBrokenError(f"unknown delta type {kind!r}")
+    def _start(self, message: dict[str, Any]) -> None:
+        if self._message is not None:
+            raise StreamBrokenError("a second answer began in the same stream")
+        self._message = dict(message)
+        self._usage = dict(_find(message, "usage") or {})
 
-    def _finish_block(self, index: int) -> dict[str, Any]:
-        block = self._blocks[index]
-        if index in self._json:
-            block["input"] = "".join(self._json.pop(index)) or "{}"
-        return block
+    def _end(self, event: Mapping[str, Any]) -> None:
+        if self._message is None:
+            raise StreamBrokenError("the answer ends before it began")
+        self._message |= _find(event, "delta") or {}
+        self._usage |= {name: value for name, value in (_find(event, "usage") or {}).items() if value is not None}
+
+    def _open_block(self, index: int, block: dict[str, Any]) -> None:
+        if index in self._open or index in self._blocks:
+            raise StreamBrokenError(f"content block {index} began twice")
+        _get(block, "type", str)
+        self._open[index] = _OpenBlock(body=dict(block))
+
+    def _get_open(self, event: Mapping[str, Any]) -> _OpenBlock:
+        index = _get(event, "index", int)
+        if index not in self._open:
+            raise StreamBrokenError(f"content block {index} is not open")
+        return self._open[index]
+
+    def _apply(self, block: _OpenBlock, delta: Mapping[str, Any]) -> None:
+        kind = delta.get("type")
+        if kind in _JOINED:
+            name = _JOINED[kind]
+            piece = _get(delta, name, str)
+            block.pieces.setdefault(name, []).append(piece)
+            self._received_chars += len(piece)
+        elif kind == "signature_delta":
+            block.body["signature"] = _get(delta, "signature", str)
+        elif kind == "citations_delta":
+            block.body["citations"] = [*(block.body.get("citations") or []), _get(delta, "citation", dict)]
+        else:
+            # Guessing would send back a block that is not what the model wrote.
+            raise StreamBrokenError(f"unknown delta type {kind!r}")
 
 
-def _collect_calls(blocks: tuple[dict[str, Any], ...]) -> tuple[tuple[ToolCall, ...], dict[str, str]]:
-    """Parse tool inputs in place; an unusable one becomes ``{}`` in the block and a reason in the mapping."""
-    calls, broken = list[ToolCall](), dict[str, str]()
+def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
+    value = source.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise StreamBrokenError(
+            f"{source.get('type', 'answer')}: {name} is {type(value).__name__}, not {kind.__name__}"
+        )
+    return value
+
+
+def _find(source: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    return None if source.get(name) is None else _get(source, name, dict)
+
+
+def _join(start: Any, pieces: list[str]) -> str:
+    """Join pieces; a character that was cut in two by its escape sequence becomes whole, half a one is replaced."""
+    text = "".join([start if isinstance(start, str) else "", *pieces])
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _parse_inputs(blocks: tuple[dict[str, Any], ...]) -> dict[str, str]:
+    """Parse tool inputs in place; an unusable one becomes ``{}`` in the block and a reason in the result."""
+    broken: dict[str, str] = {}
     for block in blocks:
-        if block.get("type") != "tool_use":
+        if block["type"] != "tool_use":
             continue
-        value = block.get("input", {})
+        call_id, _ = _get(block, "id", str), _get(block, "name", str)
         try:
-            value = json.loads(value) if isinstance(value, str) else value
+            block["input"] = _parse_input(block.get("input", {}))
         except ValueError as error:
-            broken[block["id"]] = f"the input is not complete JSON ({error})"
-            value = {}
-        if not isinstance(value, dict):
-            broken[block["id"]] = f"the input must be a JSON object, found {type(value).__name__}"
-            value = {}
-        block["input"] = value
-        if block["id"] not in broken:
-            calls.append(ToolCall(id=block["id"], name=block["name"], input=value))
-    return tuple(calls), broken
+            broken[call_id] = str(error)
+            block["input"] = {}
+    return broken
+
+
+def _parse_input(value: Any) -> dict[str, Any]:
+    """Return a tool's input.
+
+    Raises:
+        ValueError: It is not a JSON object that can be sent back; the words are for the model.
+    """
+    try:
+        found = json.loads(value, parse_constant=_refuse_constant) if isinstance(value, str) else value
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the input holds half a character (a lone surrogate)") from None
+    except RecursionError:
+        raise ValueError("the input is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"the input is not complete JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"the input must be a JSON object, found {type(found).__name__}")  # noqa: TRY004  # one tree
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def find_calls(blocks: tuple[dict[str, Any], ...], broken: Mapping[str, str]) -> tuple[ToolCall, ...]:
+    """Return the calls among the blocks that can be run."""
+    return tuple(
+        ToolCall(id=block["id"], name=block["name"], input=block["input"])
+        for block in blocks
+        if block["type"] == "tool_use" and block["id"] not in broken
+    )
 
 
 def parse_usage(usage: Mapping[str, Any]) -> Usage | None:
     """Read the API's usage object; None when nothing was reported, so that unknown never looks like zero."""
 
-    def count(source: Mapping[str, Any] | None, key: str) -> int:
-        value = (source or {}).get(key)
+    def count(source: Any, key: str) -> int:
+        value = source.get(key) if isinstance(source, Mapping) else None
         return value if isinstance(value, int) and value > 0 else 0
 
     written = count(usage, "cache_creation_input_tokens")

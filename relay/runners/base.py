@@ -31,6 +31,8 @@ class SessionSpec:
     """Given fill and soft line in tokens: what the model is told once when the fill passes that line."""
     check_budget: Callable[[int, int], str | None]
     """Given the most prompt and output tokens the next request can cost: why it must not be sent, or None."""
+    note_wait: Callable[[float], None] = lambda _: None
+    """Told, before a long wait for a limit, until when it lasts (seconds since the epoch): a restart must know."""
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
     max_output_tokens: int | None = None

@@ -12,7 +12,6 @@ from typing import Any
 
 from relay.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
 from relay.gauge import Zone
-from relay.interrupts import Interrupted
 from relay.pricing import find_limits
 from relay.runners.answers import Answer
 from relay.runners.base import ModelInfo, SessionSpec
@@ -22,11 +21,16 @@ from relay.session import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
 MAX_CUT_ANSWERS = 2
 """Answers in a row that may be cut at the model's own output limit before the session ends."""
+MAX_IDLE_ANSWERS = 3
+"""Answers in a row that may do nothing: empty ones, pauses, a stop for tools without a call."""
 
 _NUDGE = (
     "relay: you have made the same calls with the same results three times and nothing changed in between. "
     "Do something else, or call block with what stands in the way."
 )
+_EMPTY = "relay: your answer was empty. Go on with your task, or end your turn with a last line of text."
+_PAUSED = "relay: your turn was paused. Go on where you stopped."
+_NO_CALL = "relay: you stopped to use a tool but called none. Go on."
 _CUT = "Not executed: the answer was cut at the output limit. Write long files in several smaller steps."
 
 
@@ -57,11 +61,13 @@ class Conversation:
         self._exchange = Exchange(line, spec, model)
         self._history = self._exchange.history
         self._stuck = LoopDetector()
-        self._cut_answers = 0
+        self._cut_answers = self._idle_answers = 0
         self._noticed = self._nudged = False
 
     def advance(self, message: str) -> SessionOutcome:
         """Say something to the model and work until it stops or must be stopped."""
+        if self._history.ends_in_notice:
+            return self._stop_idle()  # a message may not follow a notice that was never answered
         self._say(message)
         outcome = None
         while outcome is None:
@@ -69,10 +75,7 @@ class Conversation:
         return outcome
 
     def _step(self) -> SessionOutcome | None:
-        try:
-            answer = self._exchange.ask()
-        except Interrupted:
-            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped while waiting for an answer")
+        answer = self._exchange.ask()
         return self._handle(answer) if isinstance(answer, Answer) else answer
 
     def _check_before_request(self) -> SessionOutcome | None:
@@ -94,8 +97,7 @@ class Conversation:
             case "tool_use":
                 return self._run_tools(answer)
             case "pause_turn":
-                self._history.add_answer(answer.content)
-                return None
+                return self._go_on(answer, _PAUSED)
             case "end_turn" | "stop_sequence":
                 return self._finish(answer)
             case "refusal":
@@ -109,11 +111,28 @@ class Conversation:
                 words = f"the answer ended with {reason!r}, which relay does not know; nothing of it was run"
                 return SessionOutcome(end=SessionEnd.API_FAILED, detail=words)
 
-    def _finish(self, answer: Answer) -> SessionOutcome:
-        if answer.content:
-            self._history.add_answer(answer.content)
-            self._answer_unrun(answer, "Not executed: the turn had ended.")
+    def _finish(self, answer: Answer) -> SessionOutcome | None:
+        if not answer.content:
+            # Known to happen right after tool results; a new message helps, the same request again does not.
+            ended = self._go_on(answer, _EMPTY)
+            return ended and SessionOutcome(end=SessionEnd.FINISHED, detail=ended.detail)
+        self._idle_answers = 0
+        self._history.add_answer(answer.content)
+        self._answer_unrun(answer, "Not executed: the turn had ended.")
         return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
+
+    def _go_on(self, answer: Answer, words: str) -> SessionOutcome | None:
+        """Ask for more after an answer that did nothing, a few times."""
+        self._history.add_answer(answer.content)
+        self._answer_unrun(answer, "Not executed: the turn was not finished.")
+        self._idle_answers += 1
+        if self._idle_answers >= MAX_IDLE_ANSWERS:
+            return self._stop_idle()
+        self._say(words)
+        return None
+
+    def _stop_idle(self) -> SessionOutcome:
+        return SessionOutcome(end=SessionEnd.STUCK, detail=f"{self._idle_answers} answers in a row did nothing")
 
     def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
         """Ask again with more room once; after that keep what is whole, run nothing and say so."""
@@ -140,11 +159,11 @@ class Conversation:
         return bool(ids)
 
     def _run_tools(self, answer: Answer) -> SessionOutcome | None:
-        self._history.add_answer(answer.content)
         blocks = [block for block in answer.content if block.get("type") == "tool_use"]
         if not blocks:
-            self._say("relay: you stopped to use a tool but called none. Go on.")
-            return None
+            return self._go_on(answer, _NO_CALL)
+        self._idle_answers = 0
+        self._history.add_answer(answer.content)
         pairs: list[tuple[ToolCall, ToolResult]] = []
         for block in blocks:
             ended = any(result.ends_session for _, result in pairs)

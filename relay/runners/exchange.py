@@ -7,25 +7,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from relay.errors import RunnerError
 from relay.events import Observe, RequestStarted, ResponseReceived, RetryScheduled, TextShown
 from relay.gauge import Gauge, estimate_tokens, open_gauge
-from relay.interrupts import Interrupts
+from relay.interrupts import Interrupted, Interrupts
 from relay.pricing import cost_usd, find_limits
 from relay.runners.answers import Answer
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.cache import CacheWatch
-from relay.runners.faults import Fault, FaultKind, find_wait_s
+from relay.runners.faults import Fault
 from relay.runners.history import History
+from relay.runners.invariants import make_sendable
+from relay.runners.waiting import Patience
 from relay.session import SessionEnd, SessionOutcome, Usage
 
 DEFAULT_OUTPUT_TOKENS = 32_000
 """First output limit of a request; an answer that is cut is asked for again with the model's own limit."""
 
-_NO_RETRY = {
-    FaultKind.OVERFLOW: SessionEnd.OVERFLOW,
-    FaultKind.REQUEST: SessionEnd.API_FAILED,
-    FaultKind.USER: SessionEnd.API_FAILED,
-}
+NOTED_WAIT_S = 60.0
+"""A wait for a limit that is longer than this is written down first, so that a restart does not ask too early."""
 
 
 class Api(Protocol):
@@ -34,8 +34,11 @@ class Api(Protocol):
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits."""
 
+    def find_model(self, model: str) -> ModelInfo | Fault:
+        """Return window and limits, or a fault that may pass by itself."""
+
     def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
-        """Send one request. Contract: raises only `Interrupted`."""
+        """Send one request. Contract: never raises for what an endpoint or a signal does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,53 @@ class Line:
     """Longest time to keep trying one request; a reset further away ends the session."""
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
+    now: Callable[[], float] = time.time
+    """Seconds since the epoch, for limits that reset at a time of day."""
+
+    def wait_after(
+        self, fault: Fault, patience: Patience, *, duration_s: float, note: Callable[[float], None] = lambda _: None
+    ) -> SessionOutcome | None:
+        """Wait before the next try where everybody can see it.
+
+        Args:
+            fault: What failed.
+            patience: How long it has been tried.
+            duration_s: How long the request took to fail.
+            note: Told until when (seconds since the epoch) a long wait for a limit lasts, before it begins.
+
+        Returns:
+            None to try again; else how the session ends.
+        """
+        wait = patience.judge(fault, duration_s=duration_s, jitter=self.jitter(), now=self.now())
+        if isinstance(wait, SessionOutcome):
+            return wait
+        if wait.until is not None and wait.wait_s > NOTED_WAIT_S:
+            note(wait.until)
+        self.observe(RetryScheduled(attempt=wait.attempt, wait_s=wait.wait_s, reason=fault.message))
+        if self.interrupts.wait(wait.wait_s):
+            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped while waiting for the API")
+        return None
+
+
+def get_model(line: Line, model: str) -> ModelInfo:
+    """Ask the endpoint for a model, again and again while it is only overloaded.
+
+    Raises:
+        RunnerError: Something that the user has to change, or the endpoint stayed unavailable.
+        Interrupted: The user asked to stop.
+    """
+    patience = Patience(max_wait_s=line.max_wait_s)
+    while True:
+        started = line.clock()
+        found = line.api.find_model(model)
+        if isinstance(found, ModelInfo):
+            return found
+        outcome = line.wait_after(found, patience, duration_s=line.clock() - started)
+        if outcome is None:
+            continue
+        if outcome.end is SessionEnd.INTERRUPTED:
+            raise Interrupted
+        raise RunnerError(f"the endpoint does not say what {model} can do: {outcome.detail}", hint="relay run")
 
 
 class Exchange:
@@ -79,25 +129,21 @@ class Exchange:
         return raised
 
     def ask(self) -> Answer | SessionOutcome:
-        """Send the conversation until there is an answer or no point in trying again.
-
-        Raises:
-            Interrupted: The user asked to stop now.
-        """
+        """Send the conversation until there is an answer or no point in trying again."""
         self._turn += 1
         self._line.observe(RequestStarted(turn=self._turn))
-        deadline, attempt = self._line.clock() + self._line.max_wait_s, 0
+        patience = Patience(max_wait_s=self._line.max_wait_s)
         while True:
             started = self._line.clock()
             result = self._line.api.send(self._render_request(), on_block=self._show)
             duration_s = self._line.clock() - started
             if isinstance(result, Answer):
                 self._account(result, duration_s)
-                return result
+                return make_sendable(result, self.history.call_ids)
             if result.usage is not None:
                 self._emit(self._spec.model, result.usage, "cut", duration_s)
-            attempt += 1
-            if outcome := self._wait_after(result, attempt, deadline):
+            outcome = self._line.wait_after(result, patience, duration_s=duration_s, note=self._spec.note_wait)
+            if outcome is not None:
                 return outcome
 
     def _render_request(self) -> dict[str, Any]:
@@ -153,20 +199,6 @@ class Exchange:
                 duration_s=duration_s,
             )
         )
-
-    def _wait_after(self, fault: Fault, attempt: int, deadline: float) -> SessionOutcome | None:
-        """Wait before the next try, or say why there is none."""
-        if fault.kind in _NO_RETRY:
-            return SessionOutcome(end=_NO_RETRY[fault.kind], detail=fault.message)
-        wait_s = find_wait_s(fault, attempt=attempt, jitter=self._line.jitter())
-        if self._line.clock() + wait_s > deadline:
-            end = SessionEnd.LIMIT if fault.kind is FaultKind.LIMIT else SessionEnd.API_FAILED
-            words = f"{fault.message}; tried {attempt} time(s), waiting {wait_s:.0f} s more would be past max_wait_s"
-            return SessionOutcome(end=end, detail=words)
-        self._line.observe(RetryScheduled(attempt=attempt, wait_s=wait_s, reason=fault.message))
-        if self._line.interrupts.wait(wait_s):
-            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped while waiting for the API")
-        return None
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")

@@ -4,7 +4,7 @@
 thinking refuse a conversation whose past has changed. Only cache markers move, on copies made for one request.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from relay.session import ToolResult
@@ -21,6 +21,7 @@ class History:
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
+        self._call_ids: set[str] = set()
         self._cached_blocks = 0
 
     @property
@@ -28,9 +29,23 @@ class History:
         """All messages so far; not to be changed."""
         return self._messages
 
+    @property
+    def call_ids(self) -> Collection[str]:
+        """Ids of all calls so far."""
+        return self._call_ids
+
+    @property
+    def ends_in_notice(self) -> bool:
+        """Whether a ``system`` message stands last: only an answer, or another of its kind, may follow it."""
+        return bool(self._messages) and self._messages[-1]["role"] == "system"
+
     def say(self, text: str) -> None:
-        """Append something that relay says to the model."""
-        self._messages.append({"role": "user", "content": [{"type": "text", "text": text}]})
+        """Append something that relay says to the model.
+
+        It is a message of its own even behind another of the user's: what has been sent is never extended.
+        """
+        role = "system" if self.ends_in_notice else "user"
+        self._messages.append({"role": role, "content": [{"type": "text", "text": _make_sendable(text)}]})
 
     def notify(self, text: str, *, as_system: bool) -> None:
         """Append a notice after tool results.
@@ -39,7 +54,7 @@ class History:
             text: The notice.
             as_system: Whether the model takes ``system`` messages in mid-conversation; else it is user text.
         """
-        block: Block = {"type": "text", "text": text}
+        block: Block = {"type": "text", "text": _make_sendable(text)}
         if as_system:
             self._messages.append({"role": "system", "content": [block]})
         elif self._messages[-1]["role"] == "user":
@@ -48,13 +63,16 @@ class History:
             self._messages.append({"role": "user", "content": [block]})
 
     def add_answer(self, content: Iterable[Block]) -> None:
-        """Append what the model answered, blocks untouched."""
-        self._messages.append({"role": "assistant", "content": list(content)})
+        """Append what the model answered, blocks untouched; an answer without any is no message."""
+        blocks = list(content)
+        if blocks:
+            self._messages.append({"role": "assistant", "content": blocks})
+            self._call_ids.update(block["id"] for block in blocks if block.get("type") == "tool_use")
 
     def add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
         """Append the results of all calls of the last answer, in call order, in one message."""
         blocks = [
-            {"type": "tool_result", "tool_use_id": call_id, "content": result.text or "(no output)"}
+            {"type": "tool_result", "tool_use_id": call_id, "content": _make_sendable(result.text)}
             | ({"is_error": True} if result.is_error else {})
             for call_id, result in results
         ]
@@ -78,6 +96,11 @@ class History:
     def note_cached(self) -> None:
         """Remember that everything up to here was in a request that was answered."""
         self._cached_blocks = sum(len(message["content"]) for message in self._messages)
+
+
+def _make_sendable(text: str) -> str:
+    """Return text as the endpoint takes it: not blank, and without halves of characters (from odd file names)."""
+    return text.encode(errors="replace").decode() if text.strip() else "(no output)"
 
 
 def _mark(messages: Sequence[Message], reach: int, control: Mapping[str, str]) -> list[Message]:
