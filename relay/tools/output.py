@@ -4,7 +4,6 @@ Order: the tool's own limit, the raw buffer of a command, the token cap here. No
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,6 @@ from pathlib import Path
 from relay.session import ToolResult
 from relay.tools.confine import locate
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, RefusedError, Workspace
-
-KEEP_S = 7 * 24 * 3600
-"""How long a spilled output is kept. Source: OpenCode's tool outputs, DESIGN § 4.4."""
 
 _MARK_TOKENS = 40
 """Room for the line that says what was cut."""
@@ -129,18 +125,3 @@ def _spill(workspace: Workspace, text: str, call_id: str) -> Path | None:
     except OSError:
         return None
     return path
-
-
-def sweep_outputs(outputs_dir: Path, *, now: float | None = None, keep_s: float = KEEP_S) -> int:
-    """Remove outputs that were last written more than `keep_s` ago; return how many.
-
-    Args:
-        outputs_dir: May be missing.
-        now: Seconds since the epoch; None for the clock.
-        keep_s: Age in seconds by modification time.
-    """
-    limit = (time.time() if now is None else now) - keep_s
-    old = [path for path in outputs_dir.glob("*.txt") if path.lstat().st_mtime < limit]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)

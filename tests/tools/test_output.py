@@ -1,6 +1,5 @@
 """Long outputs are cut in the middle, counted, and kept in full where the model can read them."""
 
-import os
 import re
 import subprocess
 
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.sandbox.text import render_output
-from relay.tools.output import cut_middle, estimate_tokens, sweep_outputs
+from relay.tools.output import cut_middle, estimate_tokens
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)
@@ -89,15 +88,6 @@ def test_same_call_id_in_another_session_does_not_overwrite(bench):
     bench.calls = 0
     bench.ok("bash", command="seq 2 100001")
     assert len(list(bench.workspace.outputs_dir.glob("*.txt"))) == 2
-
-
-def test_the_sweep_removes_old_outputs_only(tmp_path):
-    for name, age in (("old.txt", 10.0), ("new.txt", 100.0), ("other.md", 10.0)):
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (age, age))
-    assert sweep_outputs(tmp_path, now=120.0, keep_s=50.0) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.txt", "other.md"]
-    assert sweep_outputs(tmp_path / "none") == 0
 
 
 @pytest.mark.parametrize(
