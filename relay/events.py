@@ -8,7 +8,7 @@ one strips control characters and keeps it away from markup.
 import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Union, get_args, get_origin
 
 from relay.session import SessionEnd, Usage
@@ -33,6 +33,10 @@ class RunStarted:
     """What the plan has cost before this run; None when unknown."""
     rehearsed: bool
     """Whether the endpoint said that it is a rehearsal server."""
+    context: str = "reset"
+    """The context strategy of the run; what logs written before there was a choice mean by leaving it out."""
+    ablated: tuple[str, ...] = ()
+    """relay's own features that were switched off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +266,9 @@ def parse_event(line: str) -> tuple[float, Event] | None:
         if body.pop("v") != SCHEMA_VERSION:
             return None
         at, cls = float(body.pop("at")), _CLASSES[body.pop("event")]
-        return at, cls(**{f.name: _restore(f.type, body[f.name]) for f in fields(cls)})
+        # A field that came later than the log has a default; any other that is missing makes the line unreadable.
+        known = [f for f in fields(cls) if f.name in body or f.default is MISSING]
+        return at, cls(**{f.name: _restore(f.type, body[f.name]) for f in known})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relay.config.model import ModelSettings
+from relay.config.model import CONTEXTS, FEATURES, ModelSettings
 from relay.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.pricing import Price, parse_prices
 
@@ -64,6 +64,18 @@ def _texts(allowed: str, pattern: str) -> _Read:
         if not isinstance(items, list | tuple):
             raise ValueError(allowed)  # noqa: TRY004  # every reader refuses with ValueError
         return tuple(one(item) for item in items)
+
+    return read
+
+
+def _words(*words: str) -> _Read:
+    """Read a list of some of a few words, each at most once."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or not all(item in words for item in items):
+            raise ValueError(f"some of {', '.join(words)}")
+        return tuple(word for word in words if word in items)
 
     return read
 
@@ -144,6 +156,8 @@ KEYS: Mapping[str, Key] = {
     "max_wait_s": Key(read=_number(0, 7 * _DAY_S)),
     "idle_timeout_s": Key(read=_number(1, 3_600)),
     "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
+    "context": Key(read=_choice(*CONTEXTS)),
+    "ablate": Key(read=_words(*FEATURES), split=",", widens=bool),
     "prices": Key(read=_read_prices, widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "command_timeout_s": Key(read=_number(1, _DAY_S)),

@@ -63,6 +63,7 @@ def load_settings(
             if not source.repository:
                 owned[key] = value
     _check_caps(chosen, origins, owned)
+    _check_experiment(chosen, origins)
     return Settings(**chosen, origins=origins)
 
 
@@ -96,6 +97,16 @@ def _check_caps(chosen: Mapping[str, Any], origins: Mapping[str, str], owned: Ma
                 f"lower this cap but not raise it above yours, {limit:,g}",
                 hint=f"to raise it yourself, set {env_name(name)}, type {flag_name(name)}, or use your config file",
             )
+
+
+def _check_experiment(chosen: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+    """Refuse to switch off a reset that the strategy does not have: the result would be taken for something else."""
+    context = chosen.get("context", "reset")
+    if "reset" in chosen.get("ablate", ()) and context != "reset":
+        raise ConfigError(
+            f"{origins['ablate']}: ablate: context = {context} has no reset to switch off",
+            hint="leave out one of the two; without its reset relay is context = none",
+        )
 
 
 def _refuse_unknown(name: Any, source: Source) -> ConfigError:

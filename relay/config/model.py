@@ -6,6 +6,18 @@ from dataclasses import dataclass, field
 from relay.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.pricing import Price, normalize_model
 
+CONTEXTS = ("reset", "none", "compact", "prune")
+"""Strategies; `relay.runners.strategies` says what each does."""
+FEATURES = ("reset", "rules", "ledger", "cache", "spill")
+"""What can be switched off, one by one:
+
+reset    sessions are not handed over at the reset line; the run is one continuous session, as with ``none``
+rules    AGENTS.md is not part of the prompt
+ledger   what earlier sessions recorded is not shown to later ones
+cache    nothing is marked for the prompt cache
+spill    what is cut out of a long tool result is gone, not kept in a file that the model can read
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
@@ -42,6 +54,10 @@ class Settings:
     idle_timeout_s: float = 90
     """A response that sends nothing for so long has stalled."""
     cache_ttl: str = "auto"
+    context: str = "reset"
+    """What happens when the context fills: relay's own ``reset``, or one of the strategies that it is compared with."""
+    ablate: tuple[str, ...] = ()
+    """relay's own features that are switched off for this run, to find out what each is worth; never twice the same."""
     prices: tuple[Price, ...] = ()
     verify: tuple[str, ...] = ()
     command_timeout_s: float = 120
@@ -66,6 +82,11 @@ class Settings:
     def find_model(self, model: str) -> ModelSettings:
         """Return what is set for a model, under the id as written or its bare form; all None when nothing is."""
         return self.models.get(model) or self.models.get(normalize_model(model)) or ModelSettings()
+
+    @property
+    def strategy(self) -> str:
+        """How the context is kept from filling up: `context`, or ``none`` where the reset is switched off."""
+        return "none" if "reset" in self.ablate else self.context
 
     def reset_at_for(self, model: str) -> ResetAt:
         """Return the reset line of a model: its own from the ``models`` table, unless one was typed for this run."""

@@ -17,6 +17,8 @@ A script is YAML. Everything but ``sessions`` is optional::
       - name: planner
         when: {system_contains: "planner"}      # optional: chosen by content instead of by order
         repeat: true            # plays for every conversation that comes to it (side requests)
+        aside: true             # its one turn answers any request that `when` fits, in whatever conversation, and
+                                # moves none of them on (a client that asks for a summary)
         then: next              # when its turns are used up and the conversation goes on: go on with the
                                 # next session (default: stop, a 400 with readable words)
         turns:
@@ -105,7 +107,7 @@ from relay.rehearsal.turns import (
 
 _TOP = ("model", "models", "thinking", "pace", "faults", "sessions")
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")
-_SESSION = ("name", "when", "repeat", "then", "turns")
+_SESSION = ("name", "when", "repeat", "aside", "then", "turns")
 _CONTENT = ("thinking", "text", "tools", "blocks")
 _TURN = (
     *_CONTENT,
@@ -219,11 +221,15 @@ def _parse_session(reader: NodeReader, node: yaml.Node, number: int) -> Session:
     if not parsed:
         raise reader.error(fields["turns"], "the session has no turns")
     then = pick(fields, "then", lambda n, what: reader.choice(n, what, ("next", "stop")), "stop")
+    aside = pick(fields, "aside", reader.flag, default=False)
+    if aside and ("when" not in fields or len(parsed) != 1):
+        raise reader.error(node, "an aside has a when and one turn")
     return Session(
         name=pick(fields, "name", reader.text, f"session {number}"),
         line=get_line(node),
         when=parse_conditions(reader, fields["when"], "when") if "when" in fields else Conditions(),
         repeat="repeat" in fields and reader.flag(fields["repeat"], "repeat"),
+        aside=aside,
         then_next=then == "next",
         turns=parsed,
     )

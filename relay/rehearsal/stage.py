@@ -60,6 +60,7 @@ class Stage:
 
     script: Script
     _casts: list[_Cast] = field(default_factory=list)
+    _asides: dict[int, _Cast] = field(default_factory=dict)
     _played: set[int] = field(default_factory=set)
     _cued: set[int] = field(default_factory=set)
     """Identities of the script's turns that were given out."""
@@ -70,6 +71,9 @@ class Stage:
 
     def cue(self, body: Mapping[str, Any]) -> Cue | Miss:
         """Find the turn for a checked request and count it as played."""
+        aside = self._find_aside(body)
+        if aside is not None:
+            return aside
         history = _History(body)
         place = self._find_place(history) or self._open(body, history)
         if isinstance(place, Miss):
@@ -92,6 +96,8 @@ class Stage:
 
     def note_answer(self, cue: Cue, answer: Answer) -> None:
         """Remember what was answered, to know the conversation again."""
+        if cue.session.aside:
+            return
         cast = self._casts[cue.cast - 1]
         place = (cast, cue.step)
         bodies = [block.body for block in answer.blocks]
@@ -121,6 +127,17 @@ class Stage:
             left = [turn for turn in session.turns if id(turn) not in self._cued]
             words += [f"{self.script.source}:{t.line}: a turn of {session.name!r} was not played" for t in left]
         return tuple(words)
+
+    def _find_aside(self, body: Mapping[str, Any]) -> Cue | None:
+        """Find the session that answers this request beside every conversation."""
+        for index, session in enumerate(self.script.sessions):
+            if session.aside and not check_conditions(session.when, body):
+                turn = session.turns[0]
+                self._played.add(index)
+                self._cued.add(id(turn))
+                fault = self._take_fault(self._asides.setdefault(index, _Cast(number=0, segments=[])), 0, turn)
+                return Cue(cast=0, step=0, session=session, turn=turn, n=1, fault=fault)
+        return None
 
     def _find_place(self, history: "_History") -> _Place | None:
         same = self._by_request.get((history.scope, history.chain[-1]))
@@ -162,13 +179,14 @@ class Stage:
         return cast, 0
 
     def _pick_session(self, body: Mapping[str, Any]) -> Session | Miss:
-        open_sessions = [(i, s) for i, s in enumerate(self.script.sessions) if s.repeat or i not in self._played]
+        sessions = [(i, s) for i, s in enumerate(self.script.sessions) if not s.aside]
+        open_sessions = [(i, s) for i, s in sessions if s.repeat or i not in self._played]
         fitting = [(i, s) for i, s in open_sessions if s.when and not check_conditions(s.when, body)]
         in_order = [(i, s) for i, s in open_sessions if not s.when]
         in_order.sort(key=lambda item: item[0] in self._played)
         chosen = next(iter(fitting + in_order), None)
         if chosen is None:
-            count = len(self.script.sessions)
+            count = len(sessions)
             return Miss(words=f"{self.script.source}: a new conversation began, but all {count} sessions are played")
         self._played.add(chosen[0])
         return chosen[1]

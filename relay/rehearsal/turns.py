@@ -80,6 +80,8 @@ class Session:
     when: Conditions = field(default_factory=Conditions)
     repeat: bool = False
     """Whether it plays again for every conversation that comes to it."""
+    aside: bool = False
+    """Whether its one turn answers requests of any conversation without moving it on."""
     then_next: bool = False
     """Whether a conversation that goes on after the last turn continues with the next session."""
     turns: tuple[Turn, ...] = ()

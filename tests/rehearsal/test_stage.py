@@ -5,6 +5,8 @@ from typing import Any
 import anthropic
 import pytest
 
+from relay.errors import ConfigError
+
 
 def user(words: str) -> dict[str, Any]:
     return {"role": "user", "content": words}
@@ -236,3 +238,32 @@ def test_what_was_not_played_is_listed(play: Any) -> None:
     unplayed = table.rehearsal.unplayed
     assert any("'second'" in words and "script.yaml:4" in words for words in unplayed)
     assert len(unplayed) == 3
+
+
+def test_an_aside_answers_without_moving_the_conversation_on(play: Any, answer: Any) -> None:
+    """A summary asked for in mid-conversation takes no turn of it, as often as it is asked for; its faults play."""
+    table = play(
+        """
+sessions:
+  - {name: work, turns: [{tools: [{name: read, input: {path: a}}]}, {text: Done.}]}
+  - name: summary
+    aside: true
+    when: {last_message_contains: summarise}
+    turns: [{text: A summary., fault: {kind: overloaded}}]
+"""
+    )
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    first = table.ask([user("go")], tools=tools)
+    history = [user("go"), *answer(first)]
+    with pytest.raises(anthropic.APIStatusError):
+        table.ask([*history, user("summarise this")], tools=tools)
+    for _ in range(2):
+        assert last_text(table.ask([*history, user("summarise this")], tools=tools)) == "A summary."
+    assert last_text(table.ask(history, tools=tools)) == "Done."
+    assert table.rehearsal.unplayed == ()
+
+
+def test_an_aside_needs_a_condition_and_one_turn(play: Any) -> None:
+    """Without a condition it would answer everything."""
+    with pytest.raises(ConfigError, match="an aside has a when and one turn"):
+        play("sessions: [{name: a, aside: true, turns: [{text: x}]}]")

@@ -281,3 +281,21 @@ def test_a_settings_file_of_another_system_is_read(root: Path) -> None:
 )
 def test_the_user_s_directory_is_where_the_desktop_standard_says(environ: dict[str, str], path: Path | None) -> None:
     assert find_user_dir(environ) == path
+
+
+def test_what_is_switched_off_is_a_list_of_known_features(root: Path) -> None:
+    """Order and repetition do not matter; an unknown name is refused with what is allowed."""
+    assert load(environ={"RELAY_ABLATE": "spill, rules,rules"}).ablate == ("rules", "spill")
+    assert "RELAY_ABLATE: ablate" in (words := refuse(environ={"RELAY_ABLATE": "rules,memory"}))
+    assert "allowed: some of reset, rules, ledger, cache, spill" in words
+    (root / "relay.toml").write_text('ablate = ["cache"]\n')
+    assert "is not the repository's to say" in refuse(root=root)
+
+
+def test_without_its_reset_relay_is_one_continuous_session() -> None:
+    """Switching off the reset is a strategy; of a strategy that has none it cannot be switched off."""
+    assert load().strategy == "reset"
+    assert load(environ={"RELAY_ABLATE": "reset"}).strategy == "none"
+    assert load(flags={"context": "compact"}).strategy == "compact"
+    assert "has no reset to switch off" in refuse(environ={"RELAY_ABLATE": "reset", "RELAY_CONTEXT": "prune"})
+    assert "allowed: reset, none, compact, prune" in refuse(flags={"context": "forget"})

@@ -1,16 +1,18 @@
 """The event log: what is written, what is read back, and hostile places."""
 
+import json
 import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.events import Noticed, RequestStarted, TextShown
+from relay.events import Noticed, RequestStarted, RunStarted, TextShown, parse_event, render_event
 from relay.telemetry import (
     ensure_outputs_dir,
     find_logs,
@@ -226,3 +228,17 @@ def test_sweeping_at_the_same_time_is_harmless(tmp_path: Path) -> None:
         thread.join()
     assert sum(counts) == 200
     assert list(outputs.iterdir()) == []
+
+
+def test_a_log_from_before_a_field_was_added_is_still_read() -> None:
+    """A field with a default may be missing; one without makes the line unreadable."""
+    start = RunStarted(
+        run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=0.0,
+        rehearsed=False, context="prune", ablated=("cache",),
+    )  # fmt: skip
+    body = json.loads(render_event(start, at=1.0))
+    assert parse_event(json.dumps(body)) == (1.0, start)
+
+    old = {name: value for name, value in body.items() if name not in {"context", "ablated"}}
+    assert parse_event(json.dumps(old)) == (1.0, replace(start, context="reset", ablated=()))
+    assert parse_event(json.dumps({name: value for name, value in old.items() if name != "model"})) is None
