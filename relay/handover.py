@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 
 from relay.draft import Draft
+from relay.endings import is_refunded
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.landing import BATON_TITLE, LEG, run_phase_gate
 from relay.ledger import parse_ledger, render_snapshot
@@ -34,7 +35,7 @@ class Handover:
     leg: OpenLeg
     phase_id: str
     number: int
-    """1 for the first session of the phase."""
+    """1 for the first session of the phase; one that was cut off and the one after it have the same."""
     barren: int
     """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
     reason: str
@@ -67,10 +68,11 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
 def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
     """Put a fresh session on an open leg, with what its newest snapshot holds."""
     found = dict(leg.trailers)
-    number = _read_count(found.get(LEG, ""), 1) + 1
+    # A session that was cut off, by whatever, says nothing about the size of the phase: it is not counted.
+    counts = not is_refunded(leg)
+    number = _read_count(found.get(LEG, ""), 1) + counts
     ticked = len(leg.items) > _read_count(found.get(CLAIMED, ""), 0)
-    # An interrupted session says nothing about the size of the phase.
-    barren = 0 if ticked else _read_count(found.get(BARREN, ""), 0) + bool(leg.baton)
+    barren = 0 if ticked else _read_count(found.get(BARREN, ""), 0) + counts
     baseline = _parse_baseline(found.get(BASELINE, ""))
     interruption = "" if leg.baton else _describe_interruption(leg)
     marks = (*_render_marks(number, barren), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relay.draft import Draft, apply_notes
+from relay.endings import render_end, render_wait
 from relay.events import LegEnded, LegStarted, PlanRestored
 from relay.handover import Handover
 from relay.landing import Candidate, Landed, Refused, find_claims, find_owned_paths, land
@@ -80,6 +81,8 @@ class Leg:
         self._toolbox = build_runner_tools(_make_workspace(ctx), self._notes)
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
+        self._last_error = ("", "")
+        """Where the session's last error came from, and its words; empty once that was overcome."""
 
     def run(self) -> LegResult:
         """Run the session to its end, then land or keep its work."""
@@ -168,6 +171,7 @@ class Leg:
         landed = land(self._ctx, self._make_candidate(outcome.text, status))
         if isinstance(landed, Refused):
             self._gate_words = landed.for_user
+            self._last_error = ("gate", landed.for_user)
         return landed
 
     def _make_candidate(self, text: str, status: str) -> Candidate:
@@ -194,21 +198,41 @@ class Leg:
         return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
-        """Leave the work in the tree and store it with a baton; the leg stays open for the next session."""
-        if not self._ctx.interrupts.stop_now:
-            self._save(baton=self._render_baton())
+        """Leave the work in the tree and store it with a baton; the leg stays open for the next session.
+
+        When relay must stop now, there is time for what was spent, not for looking at the whole tree.
+        """
+        hurried = self._ctx.interrupts.stop_now
+        source, error = self._last_error
+        item = next(iter(self._notes.open_ids()), "")
+        notes = (
+            *render_end(outcome.end, item=item, error=f"{source}: {error}" if source else ""),
+            *render_wait(outcome.retry_at, self._ctx.settings.model),
+        )
+        self._save(paths=() if hurried else None, baton="" if hurried else self._render_baton(), trailers=notes)
         return self._end(kind, outcome, detail)
+
+    def _note_wait(self, until: float) -> None:
+        """Store until when a limit lasts, before waiting for it."""
+        self._save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
 
     def _draft(self) -> Draft:
         return apply_notes(self._handover.draft, self._notes)
 
-    def _save(self, *, paths: tuple[str, ...] | None = None, baton: str = "") -> None:
+    def _save(
+        self,
+        *,
+        paths: tuple[str, ...] | None = None,
+        baton: str = "",
+        trailers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         record = WipRecord(
             spend=self._ctx.meter.unrecorded,
             items=self._find_claims(),
             baton=baton,
             replace=self._draft().render_files(self._ctx.plan_path, self._ctx.ledger_path),
             paths=paths,
+            trailers=trailers,
         )
         self._open = save_wip(self._ctx.repo, self._open, record)
 
@@ -217,6 +241,10 @@ class Leg:
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
         result = self._toolbox.run(call)
+        if result.is_error:
+            self._last_error = (call.name, result.text)
+        elif self._last_error[0] == call.name:
+            self._last_error = ("", "")
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         if call.name == "amend" and not result.is_error:
@@ -289,6 +317,7 @@ class Leg:
             reset_at=ctx.settings.reset_at_for(ctx.settings.model),
             render_soft_notice=render_soft_notice,
             check_budget=ctx.meter.check,
+            note_wait=self._note_wait,
             price=ctx.price,
             max_output_tokens=ctx.settings.max_output_tokens,
             effort=ctx.settings.effort,

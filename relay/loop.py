@@ -4,10 +4,12 @@ Nothing is remembered between two rounds: each begins by asking git where the ru
 one that goes on take the same path.
 """
 
+import time
 from dataclasses import dataclass
 
+from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError
-from relay.events import Noticed, RunEnded
+from relay.events import Noticed, RetryScheduled, RunEnded
 from relay.facts import read_plan_bytes, read_standing
 from relay.handover import Handover, begin_phase, continue_phase, save_found
 from relay.leg import Leg, LegKind, LegResult
@@ -17,9 +19,13 @@ from relay.repo.finish import finish_commit
 from relay.repo.legs import OpenLeg, close_leg, read_leg
 from relay.resume import ResumePoint, Row, find_blocked_by, find_resume_point
 from relay.run_context import RunContext
+from relay.runners.waiting import render_moment, render_span
+from relay.session import SessionEnd
 
 MAX_BARREN_LEGS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big. Source: DESIGN § 6."""
+MAX_SAME_ERRORS = 3
+"""Sessions in a row that end at the same item with the same error before the phase is called stuck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,8 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
         phase = _choose_phase(plan, point, selection)
         if phase is None:
             return _finish_run(ctx, plan, point)
+        if end := _wait_for_reset(ctx, leg):
+            return end
         result, handover = _run_leg(ctx, plan, phase, leg, point)
         if end := _decide(ctx, selection, result, handover):
             return end
@@ -97,6 +105,22 @@ def _choose_phase(plan: Plan, point: ResumePoint, selection: Selection) -> Phase
     return phase
 
 
+def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnded | None:
+    """Wait for a limit that an earlier run met; how the run ends when that is too far away or a stop is asked for."""
+    now, most_s = time.time(), ctx.settings.max_wait_s
+    until = find_reset(leg, ctx.settings.model) if leg else None
+    if until is None or until <= now or not most_s:
+        return None  # with max_wait_s = 0 relay never waits: it asks
+    words = f"the usage limit that the last session met resets at {render_moment(until, now=now)}"
+    if until - now > most_s:
+        words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
+        return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", "relay run")
+    ctx.observe(RetryScheduled(attempt=1, wait_s=until - now, reason=words))
+    if ctx.interrupts.wait(until - now):
+        return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", "relay run")
+    return None
+
+
 def _run_leg(
     ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint
 ) -> tuple[LegResult, Handover]:
@@ -129,13 +153,26 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
                 spent_usd=ctx.meter.total.cost_usd,
             )
         case LegKind.HANDOFF:
-            return _check_size(ctx, result, handover)
+            return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.INTERRUPTED:
             return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
         case LegKind.FAILED if result.can_go_on:
-            return _check_size(ctx, result, handover)
+            return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
+        case LegKind.FAILED if stuck := _check_stuck(ctx, handover):
+            return stuck
         case _:
-            return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id}: {result.detail}", again)
+            code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
+            return _stop(ctx, code, f"phase {handover.phase_id}: {result.detail}", again)
+
+
+def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnded | None:
+    """Stop a phase whose sessions fail one after the other at the same place, also when ticks are made elsewhere."""
+    leg = read_leg(ctx.repo)
+    times, error = find_repeated_error(ctx.repo, leg) if leg else (0, "")
+    if times < MAX_SAME_ERRORS:
+        return None
+    words = f"phase {handover.phase_id} is stuck: {times} sessions in a row ended with the same error at {error}"
+    return _stop(ctx, ExitCode.STOPPED, words, 'relay plan --revise "what to do instead"')
 
 
 def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnded | None:

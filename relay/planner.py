@@ -106,7 +106,9 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
         return _reject(ctx, session_id, desk, "the repository changed while it was planned: " + "; ".join(changed))
     if desk.accepted is None:
         detail = "; ".join(desk.faults) if desk.faults else outcome.detail or "the session submitted no plan"
-        return _reject(ctx, session_id, desk, f"no plan was accepted: {detail}", interrupted=ctx.interrupts.finish_turn)
+        code = ExitCode.USER if outcome.end is SessionEnd.DENIED else ExitCode.STOPPED
+        code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
+        return _reject(ctx, session_id, desk, f"no plan was accepted: {detail}", code)
     replace_file(ctx.repo.root, ctx.plan_path, desk.accepted.encode("utf-8", "surrogateescape"), "100644")
     _keep_cost(ctx, session_id, desk.accepted, spent)
     return _finish(ctx, parse_plan(desk.accepted))
@@ -275,7 +277,7 @@ def _find_line(ctx: RunContext) -> int:
     return open_gauge(window_tokens=ctx.model.window_tokens, reset_at=reset_at).soft_tokens
 
 
-def _reject(ctx: RunContext, session_id: str, desk: _Desk, reason: str, *, interrupted: bool = False) -> RunEnded:
+def _reject(ctx: RunContext, session_id: str, desk: _Desk, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnded:
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=ctx.meter.session)
     where = save_rejected_plan(ctx.repo, record, desk.last.encode("utf-8", "surrogateescape"))
@@ -283,7 +285,7 @@ def _reject(ctx: RunContext, session_id: str, desk: _Desk, reason: str, *, inter
     if desk.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
     return RunEnded(
-        exit_code=ExitCode.INTERRUPTED if interrupted else ExitCode.STOPPED,
+        exit_code=code,
         reason=reason,
         next_command="relay plan",
         spent_usd=ctx.meter.total.cost_usd,

@@ -71,6 +71,8 @@ class OpenLeg:
     """What the snapshot at the start left out: never the leg's."""
     trailers: tuple[tuple[str, str], ...] = ()
     """All trailers of the leg's commit."""
+    wip_trailers: tuple[tuple[str, str], ...] = ()
+    """Trailers of the newest snapshot, the caller's own among them."""
 
 
 def find_boot_id() -> str:
@@ -174,7 +176,7 @@ def _parse_skipped(text: CommitText) -> tuple[Skipped, ...]:
 def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
     wip = _parse_wip(leg.wip_ref, text)
     snapshot = Snapshot(commit=wip.commit, tree=wip.tree, skipped=wip.skipped, replaced=wip.replaced)
-    return replace(leg, last_wip=snapshot, spend=wip.spend, items=wip.items, baton=wip.baton)
+    return replace(leg, last_wip=snapshot, spend=wip.spend, items=wip.items, baton=wip.baton, wip_trailers=text.found)
 
 
 def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
@@ -190,7 +192,14 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     if not objects.move_ref(repo, _leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
     opened = _parse_leg(leg.branch, trailers.read_text(repo.git, commit))
-    return replace(opened, last_wip=leg.last_wip, spend=leg.spend, items=leg.items, baton=leg.baton)
+    return replace(
+        opened,
+        last_wip=leg.last_wip,
+        spend=leg.spend,
+        items=leg.items,
+        baton=leg.baton,
+        wip_trailers=leg.wip_trailers,
+    )
 
 
 def close_leg(repo: Repo, leg: OpenLeg) -> bool:
@@ -231,6 +240,8 @@ class WipRecord:
     """Bytes to put into the tree in place of the work tree's: the plan with its claims ticked."""
     paths: tuple[str, ...] | None = None
     """The only paths that changed since the last snapshot of this leg; None when unknown."""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Further ones, kept and handed back with the open leg."""
 
 
 def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
@@ -251,6 +262,7 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
         (trailers.COST, trailers.render_cost(record.spend.cost_usd)),
         *_render_skipped(found.skipped),
         *((REPLACED, render_path(path)) for path in found.replaced),
+        *record.trailers,
     )
     message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
     parent = last.commit if last else leg.commit
@@ -258,7 +270,14 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
     if not objects.move_ref(repo, leg.wip_ref, commit, last.commit if last else None):
         raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
     snapshot = Snapshot(commit=commit, tree=found.tree, skipped=found.skipped, replaced=found.replaced)
-    return replace(leg, last_wip=snapshot, spend=record.spend, items=record.items, baton=record.baton)
+    return replace(
+        leg,
+        last_wip=snapshot,
+        spend=record.spend,
+        items=record.items,
+        baton=record.baton,
+        wip_trailers=record.trailers,
+    )
 
 
 def list_wip(repo: Repo, branch: str | None = None) -> tuple[Wip, ...]:
