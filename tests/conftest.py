@@ -1,14 +1,35 @@
-"""A hermetic machine for every test: no user's git config, no key, no home directory of a person."""
+"""A hermetic machine for every test, and a stage: a repository, a scripted endpoint and a real run between them."""
 
+import contextlib
 import os
+import subprocess
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis
 
-settings.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("relay")
+from relay.config import load_settings
+from relay.errors import PlanError
+from relay.events import Event, RunEnded, ToolFinished
+from relay.interrupts import Interrupts
+from relay.loop import Selection, run
+from relay.plan.parse import parse_plan
+from relay.planner import PlanTask, plan_feature
+from relay.preflight import RunRequest, open_run
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import Rehearsal, serve
+from relay.repo.history import RelayCommit, read_relay_commits
+from relay.repo.open import open_repo
+from relay.run_context import RunContext
+
+hypothesis.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.load_profile("relay")
 
 GIT_CONFIG = """\
 [user]
@@ -18,6 +39,19 @@ GIT_CONFIG = """\
     defaultBranch = main
 [commit]
     gpgSign = false
+"""
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+- [ ] Say it twice — world.txt
 """
 
 
@@ -37,3 +71,104 @@ def _remove(home: Path) -> None:
     import shutil
 
     shutil.rmtree(home, ignore_errors=True)
+
+
+@dataclass
+class Stage:
+    """One repository with an endpoint that plays scripts."""
+
+    root: Path
+    events: list[Event] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    server: Rehearsal | None = None
+    on_tool: Callable[[], None] | None = None
+    """Called when a tool has finished."""
+    idle_timeout_s: float | None = None
+    """Shorter than any setting may be, for endpoints that stall."""
+
+    def git(self, *args: str) -> str:
+        """Run git and return what it prints."""
+        done = subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file of the work tree."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def commit(self, subject: str = "start") -> str:
+        """Commit everything and return the commit."""
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", subject)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def run(self, script: str, *, phase: str = "", all_: bool = True, dirty: bool = False, **flags: object) -> RunEnded:
+        """Play a script against `relay run`."""
+        with self._open("run", script, dirty=dirty, flags=flags) as ctx:
+            return run(ctx, Selection(phase_id=phase, all=all_))
+
+    def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
+        """Play a script against `relay plan`."""
+        with self._open("plan", script, dirty=True, flags=flags) as ctx:
+            return plan_feature(ctx, task)
+
+    @contextmanager
+    def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
+        self.events.clear()
+        repo = open_repo(self.root)
+        plan_settings: Mapping[str, object] = {}
+        with contextlib.suppress(PlanError, FileNotFoundError):
+            plan_settings = parse_plan((self.root / "PLAN.md").read_text()).settings
+        settings = load_settings(
+            flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
+        )
+        if self.idle_timeout_s is not None:
+            settings = replace(settings, idle_timeout_s=self.idle_timeout_s)
+        with serve(parse_script(script)) as self.server:
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url, "PATH": "/usr/bin:/bin"}
+            request = RunRequest(
+                command=command,
+                repo=repo,
+                settings=settings,
+                plan_path="PLAN.md",
+                allow_dirty=dirty,
+                environ=environ,
+            )
+            with open_run(request, self._observe, self.interrupts) as ctx:
+                yield ctx
+
+    def _observe(self, event: Event) -> None:
+        self.events.append(event)
+        if self.on_tool is not None and isinstance(event, ToolFinished):
+            self.on_tool()
+
+    def calm(self) -> None:
+        """Forget that a stop was asked for."""
+        self.interrupts.close()
+        self.interrupts = Interrupts(sleep=self.waits.append)
+        self.on_tool = None
+
+    def commits(self) -> tuple[RelayCommit, ...]:
+        """Relay's commits of the plan, newest first."""
+        return read_relay_commits(open_repo(self.root), "PLAN.md")
+
+    def seen(self, kind: type) -> list[Any]:
+        """All events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A committed repository with a two-phase plan."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    waits: list[float] = []
+    made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
+    made.git("init", "-q", "-b", "main")
+    made.write("AGENTS.md", "# Rules\nBe brief.\n")
+    made.write("PLAN.md", PLAN)
+    made.commit()
+    yield made
+    made.interrupts.close()
