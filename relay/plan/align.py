@@ -37,7 +37,9 @@ def align(old: Sequence[Key], new: Sequence[Key], *, free: Sequence[bool]) -> Al
     for block in _find_fixed(free):
         found = _find_block(old, new, block, at_new, is_wild=block.start > at_old)
         if found is None:
-            return Alignment(broken=_find_break(old, new, block, at_new))
+            reaches_end = block.start > at_old and block.stop == len(old)
+            likely = max(at_new, len(new) - len(block)) if reaches_end else at_new
+            return Alignment(broken=_find_break(old, new, block, likely))
         if block.start > at_old:
             runs.append(Run(before=range(at_old, block.start), after=range(at_new, found)))
         pairs += zip(block, range(found, found + len(block)), strict=True)

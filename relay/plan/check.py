@@ -14,7 +14,7 @@ from relay.plan.spans import parse_number, render_plain
 from relay.plan.statements import find_statement, read_after_lines, read_verify_lines
 
 _ALLOWED_BOX = "write `- [ ] text` or `- [x] text`"
-_NEAR_BOX = re.compile(r"\[(?:[ \t\xa0]*[xX]?[ \t\xa0]*|[^\w\s\[\]\\^!@#])\](?![(\[:])")
+_NEAR_BOX = re.compile(r"\[(?:[ \t\xa0]*+(?:[xX][ \t\xa0]*+)?|[^\w\s\[\]\\^!@#])\](?![(\[:])")
 _NEAR_ITEM = re.compile(r"(?:[-*+•‣–—]|\d{1,9}[.)])[ \t\xa0]*\[[ \txX]?\](?![(\[:])")
 _BARE_BOX = re.compile(r"\[[ xX]\][ \t]+\S")
 _HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
@@ -192,6 +192,8 @@ def _check_entry(entry: Entry) -> Iterator[Violation]:
             yield _warning(entry.line, f"`{shown}` has no bullet, so its box does not count; {_ALLOWED_BOX}")
         case EntryKind.CODE if entry.unclosed:
             yield _error(entry.line, "this code fence is not closed, so all that follows is code; close it")
+        case EntryKind.HTML if entry.text.lstrip().startswith("<!--") and "-->" not in entry.text:
+            yield _error(entry.line, "this comment is not closed, so all that follows is hidden; close it with `-->`")
         case EntryKind.HTML if not entry.text.lstrip().startswith("<!--") and _HIDDEN_ITEM.search(entry.text):
             yield _warning(entry.line, "boxes inside this HTML do not count; put a blank line after the opening tag")
         case _:

@@ -35,17 +35,13 @@ def tick_items(text: str, item_ids: Collection[str]) -> str:
     Raises:
         PlanError: There is no such item, or the text is not a plan.
     """
-    plan = parse_plan(text)
-    marks = []
-    for item_id in item_ids:
-        item = plan.find_item(item_id)
-        if item is None:
-            raise PlanError(f"line 1: there is no item {item_id}; there are {_render_ids(_item_ids(plan))}")
-        if not item.done:
-            marks.append(item.mark)
-    ticked = text
-    for mark in set(marks):
-        ticked = f"{ticked[:mark]}x{ticked[mark + 1 :]}"
+    items = {item.id: item for phase in parse_plan(text).phases for item in phase.items}
+    unknown = next((item_id for item_id in item_ids if item_id not in items), None)
+    if unknown is not None:
+        raise PlanError(f"line 1: there is no item {unknown}; there are {_render_ids(list(items))}")
+    marks = sorted({items[item_id].mark for item_id in item_ids if not items[item_id].done})
+    starts = (0, *(mark + 1 for mark in marks))
+    ticked = "x".join(text[start:end] for start, end in zip(starts, (*marks, len(text)), strict=True))
     _refuse_illegal(text, ticked, may_tick=item_ids)
     return ticked
 
@@ -162,10 +158,6 @@ def _refuse_illegal(
 ) -> None:
     for violation in check_transition(before, after, may_tick=may_tick, amendable=amendable):
         raise PlanError(f"line {violation.line}: {violation.message}")
-
-
-def _item_ids(plan: Plan) -> list[str]:
-    return [item.id for phase in plan.phases for item in phase.items]
 
 
 def _render_ids(ids: Sequence[str]) -> str:

@@ -6,9 +6,9 @@ freely around the items that are ticked. Whatever cannot be explained so is refu
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile, zip_longest
+from itertools import takewhile
 
 from relay.errors import PlanError
 from relay.plan.align import Alignment, align
@@ -170,7 +170,8 @@ def _check_sections(old: _Side, new: _Side, was: _Part, now: _Part) -> Iterator[
             yield _violation(other.line, "Notes were changed; lines may only be appended to them")
         elif not (at and one.is_notes) and texts[0] != texts[1]:
             yield _violation(
-                other.line, f"blank lines were changed in `{_shorten(other.heading)}`; nothing else may change"
+                other.line,
+                f"blanks or line endings were changed in `{_shorten(other.heading)}`; nothing else may change",
             )
 
 
@@ -186,10 +187,10 @@ def _is_appended(before: str, after: str) -> bool:
     # The last line of a file may have no ending; it gets one before anything can be put below it.
     if now != was and (was != tail or now.rstrip("\r\n") != was):
         return False
-    return _count_equal(tail, rest) + _count_equal(tail[::-1], rest[::-1]) >= len(tail)
+    return len(rest) >= len(tail) and _count_equal(tail, rest) + _count_equal(tail[::-1], rest[::-1]) >= len(tail)
 
 
-def _count_equal(one: str, other: str) -> int:
+def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -225,72 +226,71 @@ def _check_amended(
 
 def _check_meaning(old: _Side, new: _Side, alignment: Alignment) -> Iterator[Violation]:
     """Check that what was rewritten left the gates, the order and the ids of the other phases alone."""
-    now_called = _find_names(old, new, alignment)
-    for was, now in alignment.pairs:
-        before, after = old.parts[was].phase, new.parts[now].phase
-        if before is None or after is None:
-            continue
+    order = _Order(old, new, alignment)
+    for before, after in order.pairs:
         if before.verify != after.verify:
             yield _violation(after.line, f"the gate of phase {before.id} was changed; only the user changes it")
         if before.id != after.id and any(item.done for item in before.items):
-            yield _violation(
-                after.line, f"phase {before.id} became phase {after.id}; a phase with ticked items keeps its id"
-            )
-        if not _is_same_order(old.plan, before, after, now_called):
-            yield _violation(
-                after.line, f"what phase {before.id} comes after was changed; write its number in `After:`"
-            )
+            words = f"phase {before.id} became phase {after.id}; a phase with ticked items keeps its id"
+            yield _violation(after.line, words)
+        if not order.is_same(before, after):
+            words = f"what phase {before.id} comes after was changed; write its number in `After:`"
+            yield _violation(after.line, words)
 
 
-def _find_names(old: _Side, new: _Side, alignment: Alignment) -> Mapping[str, frozenset[str]]:
-    """Return for each phase of the old plan what it is called in the new one; a split phase has several names."""
-    names: dict[str, frozenset[str]] = {}
-    for was, now in alignment.pairs:
-        names |= {
-            phase.id: frozenset(p.id for p in _phases(new, range(now, now + 1)))
-            for phase in _phases(old, range(was, was + 1))
-        }
-    for run in alignment.runs:
-        names |= {phase.id: frozenset(p.id for p in _phases(new, run.after)) for phase in _phases(old, run.before)}
-    return names
+class _Order:
+    """What the phases of the old text come after, in the names of the new one."""
 
+    def __init__(self, old: _Side, new: _Side, alignment: Alignment) -> None:
+        matched = ((old.parts[was].phase, new.parts[now].phase) for was, now in alignment.pairs)
+        self.pairs = [(before, after) for before, after in matched if before and after]
+        self._phases = {phase.id: phase for phase in old.plan.phases}
+        self._names = {before.id: frozenset({after.id}) for before, after in self.pairs}
+        for run in alignment.runs:
+            written = frozenset(phase.id for phase in _phases(new, run.after))
+            self._names |= {phase.id: written for phase in _phases(old, run.before)}
 
-def _is_same_order(plan: Plan, before: Phase, after: Phase, names: Mapping[str, frozenset[str]]) -> bool:
-    wanted = [_follow(plan, target, names, frozenset()) for target in before.after]
-    allowed = frozenset().union(*wanted)
-    return allowed >= set(after.after) and all(not some or some & set(after.after) for some in wanted)
+    def is_same(self, before: Phase, after: Phase) -> bool:
+        """Whether a phase still comes after what it came after; a phase that was split has several names."""
+        wanted = [self._follow(target) for target in before.after]
+        now = set(after.after)
+        return frozenset().union(*wanted) >= now and all(not some or some & now for some in wanted)
 
-
-def _follow(plan: Plan, target: str, names: Mapping[str, frozenset[str]], seen: frozenset[str]) -> frozenset[str]:
-    """Return the phases that stand for a target now; for one that was dropped, those that it came after."""
-    phase = plan.find_phase(target)
-    if phase is None or target in seen or names[target]:
-        return names.get(target, frozenset({target}))
-    return frozenset().union(*(_follow(plan, above, names, seen | {target}) for above in phase.after))
+    def _follow(self, target: str) -> frozenset[str]:
+        """Return the phases that stand for a target now; for one that was dropped, those that it came after."""
+        found: frozenset[str] = frozenset()
+        ahead, seen = [target], {target}
+        while ahead:
+            at = ahead.pop()
+            found |= self._names.get(at, frozenset({at}))
+            if at in self._names and not self._names[at]:
+                above = [other for other in self._phases[at].after if other not in seen]
+                ahead += above
+                seen.update(above)
+        return found
 
 
 def _find_difference(old: _Side, new: _Side, was: int, now: int) -> Violation:
     """Name the first line that cannot be explained."""
-    for before, after in zip_longest(_iter_lines(old, was), _iter_lines(new, now)):
-        if after is None:
-            line, text = before
-            last = new.outline.lines.count
-            return _violation(last, f"`{_shorten(text)}` (line {line} before) is gone; nothing is removed")
-        if before is None:
-            return _violation(after[0], f"`{_shorten(after[1])}` was added; notes are appended to a phase's Notes")
-        if before[1] != after[1]:
-            return _violation(after[0], _render_change(before[1], after[1]))
-    return _violation(0, "the plan's structure was changed; only boxes and Notes change")
+    before, after = list(_iter_lines(old, was)), list(_iter_lines(new, now))
+    at = _count_equal([text for _, text in before], [text for _, text in after])
+    line = after[at][0] if at < len(after) else new.outline.lines.count
+    texts = [text for _, text in before[at : at + 2]], [text for _, text in after[at : at + 2]]
+    return _violation(line, f"{_render_change(*texts)}; only boxes and Notes change")
 
 
-def _render_change(before: str, after: str) -> str:
-    if not before.strip():
-        return f"`{_shorten(after)}` was added; notes are appended to a phase's Notes"
-    if not after.strip():
-        return f"`{_shorten(before)}` is gone; nothing is removed"
-    if before.strip() == after.strip():
-        return "only the blanks or the line ending of this line were changed; only boxes and Notes change"
-    return f"found `{_shorten(after)}` where `{_shorten(before)}` stood; only boxes and Notes change"
+def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
+    """Put a difference into words; each side starts with its first differing line and has one more, if there is one."""
+    if not before and not after:
+        return "headings or boxes are read differently now"
+    lasts, was_there = before[:1] == after[1:2], after[:1] == before[1:2]
+    if not before or (lasts and not was_there):
+        return f"`{_shorten(after[0])}` was added"
+    if not after or (was_there and not lasts):
+        return f"`{_shorten(before[0])}` is gone"
+    if before[0].strip() == after[0].strip():
+        return "only the blanks or the line ending of this line were changed"
+    return f"found `{_shorten(after[0])}` where `{_shorten(before[0])}` stood"
 
 
 def _iter_lines(side: _Side, first: int) -> Iterator[tuple[int, str]]:

@@ -17,7 +17,7 @@ from relay.errors import PlanError
 
 MAX_NESTING = 100
 """Levels of containers; a list takes two (the list and its item), a quote one."""
-_SCANS_PER_LINE = 20
+_SCANS_PER_LINE = 10
 _SPARE_SCANS = 50_000
 _CONTAINERS = frozenset({"list_item_open", "blockquote_open"})
 

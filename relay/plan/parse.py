@@ -1,6 +1,6 @@
 """Text → `Plan`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from relay.errors import PlanError
 from relay.plan.model import Item, Phase, Plan
@@ -36,6 +36,7 @@ def build_plan(outline: Outline) -> Plan:
         raise _no_phase(outline)
     heads = [parse_number(sections[extent.head].title) for extent in extents]
     ids = number_phases(heads)
+    known = {_fold(phase_id): phase_id for phase_id in ids}
     gates = _Gates(outline, extents)
     phases: list[Phase] = []
     for extent, head, phase_id in zip(extents, heads, ids, strict=True):
@@ -51,7 +52,7 @@ def build_plan(outline: Outline) -> Plan:
                 items=_read_items(phase_id, section.boxes),
                 verify=gates.find(extent),
                 own_verify=gates.find_own(extent),
-                after=_find_after(section, ids, phases[-1].id if phases else None),
+                after=_find_after(section, known, phases[-1].id if phases else None),
             )
         )
     first = extents[0].head
@@ -93,11 +94,10 @@ def _read_items(phase_id: str, boxes: Sequence[Box]) -> tuple[Item, ...]:
     )
 
 
-def _find_after(section: Section, ids: Sequence[str], above: str | None) -> tuple[str, ...]:
+def _find_after(section: Section, known: Mapping[str, str], above: str | None) -> tuple[str, ...]:
     stated = [line for line in read_after_lines(section) if not line.prose]
     if not stated:
         return () if above is None else (above,)
-    known = {_fold(phase_id): phase_id for phase_id in ids}
     named = (known.get(_fold(number), number) for line in stated for number in line.numbers)
     return tuple(dict.fromkeys(named))
 

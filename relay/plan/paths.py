@@ -81,7 +81,7 @@ def _from_tail(prose: str) -> Iterator[tuple[int, str]]:
 
 def _split_pieces(tail: str) -> list[str]:
     words = (word for piece in _PIECE.findall(tail) for word in _AND.split(piece))
-    cleaned = (_REMARK.sub("", word.strip()).replace("`", "").strip(" \t\n*").removesuffix(".") for word in words)
+    cleaned = (_REMARK.sub("", word.strip()).replace("`", "").rstrip(".").strip(" \t\n*") for word in words)
     return [word for word in cleaned if word]
 
 

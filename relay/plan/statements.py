@@ -15,7 +15,7 @@ _TARGET = re.compile(
     r"(?:(?:phase|task|step|iteration|milestone|stage|part|sprint|wave)s?\s*)?\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)",
     re.IGNORECASE,
 )
-_SEPARATOR = re.compile(r"\s*(?:,|;|&|\band\b)\s*|\s+(?=\#?\d)", re.IGNORECASE)
+_SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def _spans(text: str) -> tuple[str, ...]:
 
 
 def _read_after(entry: Entry) -> AfterLine:
-    rest = _rest(entry.text).rstrip(".")
+    rest = " ".join(_rest(entry.text).rstrip(".").split())
     if rest.casefold() in _NOTHING:
         return AfterLine(line=entry.line, numbers=(), prose="")
     targets = [_TARGET.fullmatch(part) for part in _SEPARATOR.split(rest) if part]

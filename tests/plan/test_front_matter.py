@@ -1,0 +1,96 @@
+"""The YAML block at the top: only `relay` is kept, and nothing in it can harm."""
+
+import time
+
+import pytest
+
+from relay.errors import PlanError
+from relay.plan.parse import parse_plan
+
+BODY = "# P\n- [ ] a\n"
+
+
+def test_the_relay_mapping_is_kept_as_it_is():
+    plan = parse_plan(f"---\nrelay: {{verify: ['pytest -q'], model: m, reset_at: 45%, max_cost_usd: 20}}\n---\n{BODY}")
+    assert plan.settings == {"verify": ["pytest -q"], "model": "m", "reset_at": "45%", "max_cost_usd": 20}
+    assert plan.phases[0].verify == ("pytest -q",)
+    assert plan.phases[0].line == 4
+    assert plan.preamble == ""
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "",
+        "---\n---\n",
+        "---\n# only a comment\n---\n",
+        "---\ntitle: x\ndate: 2026-11-20\ntags: [a, b]\n---\n",
+        "---\nrelay:\n---\n",
+        "\ufeff---   \r\nfeature: 1\r\n---\t\r\n",
+        "---\n",
+        "---\n\nrelay: {model: m}\n",
+        "---\nMy plan\n---\n",
+        "\n---\nrelay: {model: m}\n---\n",
+        "----\nrelay: {model: m}\n----\n",
+    ],
+)
+def test_other_tools_keys_and_plain_thematic_breaks_are_left_alone(front):
+    plan = parse_plan(front + BODY)
+    assert plan.settings == {}
+    assert [item.text for item in plan.phases[-1].items] == ["a"]
+
+
+def test_a_command_may_stand_alone():
+    assert parse_plan(f"---\nrelay: {{verify: make test}}\n---\n{BODY}").phases[0].verify == ("make test",)
+
+
+@pytest.mark.parametrize(
+    ("front", "line", "words"),
+    [
+        ("a: [", 3, "not valid YAML"),
+        ("a: 1\nb: : 2", 3, "not valid YAML"),
+        ("a: 1\n\tb: 2", 3, "not valid YAML"),
+        ("a: \x07", 2, "forbids"),
+        ("a: &x [1]\nb: *x", 3, "alias"),
+        ("a: !!python/object/apply:os.system [id]", 2, "tag"),
+        ("a: !x y", 2, "tag"),
+        ("a: 2026-13-45", 2, "cannot read"),
+        ("a: 0x_", 2, "cannot read"),
+        (f"a: {'9' * 5000}", 2, "cannot read"),
+        ("a: =", 2, "YAML"),
+        ("a: " + "[" * 60 + "]" * 60, 2, "50 levels"),
+        ("a: " + "[" * 30_000, 2, "50 levels"),
+        ("a: 1\nrelay: yes", 3, "must be a mapping"),
+        ("relay: [x]", 2, "must be a mapping"),
+        ("relay: {on: 1}", 2, "keys must be words"),
+        ("relay:\n  model: x\n  verify: [true]", 4, "list of commands"),
+        ("relay: {verify: ['']}", 2, "list of commands"),
+        ("relay: {verify: {a: b}}", 2, "list of commands"),
+        ("relay: {model: a}\nx: 1\nrelay: {model: b}", 4, "twice"),
+        ("relay:\n  verify: [a]\n  verify: [b]", 4, "twice"),
+        ("a: 1\n--- b", 3, "not valid YAML"),
+        ("? [a]\n: b\n{c}: d", 2, "unhashable"),
+    ],
+)
+def test_front_matter_that_cannot_be_used_is_refused_by_line(front, line, words):
+    with pytest.raises(PlanError) as caught:
+        parse_plan(f"---\n{front}\n---\n{BODY}")
+    assert words in caught.value.message
+    assert caught.value.message.startswith(f"line {line}: the front matter")
+
+
+def test_front_matter_that_is_not_closed_is_refused():
+    with pytest.raises(PlanError, match=r"^line 1: .*not closed"):
+        parse_plan(f"---\nrelay: {{model: m}}\n{BODY}")
+
+
+@pytest.mark.parametrize("text", ["a: [" + "x, " * 20_000 + "]", "a:\n" + "- b: [c]\n" * 6_000])
+def test_long_front_matter_is_read_in_time(text):
+    started = time.process_time()
+    assert parse_plan(f"---\n{text}\n---\n{BODY}").settings == {}
+    assert time.process_time() - started < 20
+
+
+def test_front_matter_beyond_64_kib_is_refused():
+    with pytest.raises(PlanError, match="within 64 KiB"):
+        parse_plan(f"---\na: {'x' * 70_000}\n---\n{BODY}")

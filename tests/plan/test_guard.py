@@ -1,0 +1,187 @@
+"""The guard's words, and the changes that are easy to get wrong; the properties cover the rest."""
+
+import pytest
+
+from relay.errors import PlanError
+from relay.plan.guard import check_transition
+
+PLAN = """---
+relay: {verify: [t]}
+---
+# Plan
+Goal.
+
+## Phase 1 — A
+Verify: `a`
+- [x] one
+- [ ] two
+### Notes
+- first
+
+### Risks
+- r
+
+## Phase 2 — B
+- [ ] three
+- [ ] four
+
+## Later
+text
+"""
+
+
+def judge(old: str, new: str, *, may_tick=(), amendable=()) -> list[tuple[int, str]]:
+    assert old in PLAN
+    changed = PLAN.replace(old, new, 1)
+    return [(v.line, v.message) for v in check_transition(PLAN, changed, may_tick=may_tick, amendable=amendable)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[ ] two", "[x] two"),
+        ("- first\n", "- first\n- second\n"),
+        ("- first\n", "- first\n\n- second\nand more\n"),
+        ("- first\n", "- first\n```\n- [ ] code\n```\n"),
+        ("- [ ] four\n", "- [ ] four\n### Notes\n- n\n"),
+        ("- [ ] four\n", "- [ ] four\n\n### Notes\n\n- n\n"),
+        ("- [ ] four\n\n", "- [ ] four\n\n### Notes\n- n\n\n"),
+    ],
+)
+def test_ticks_and_notes_are_legal(old, new):
+    assert judge(old, new, may_tick=["1.2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("[x] one", "[ ] one", 9, "the box of item 1.1 was changed"),
+        ("[x] one", "[X] one", 9, "the box of item 1.1 was changed"),
+        ("[ ] three", "[x] three", 18, "item 2.1 was ticked; only 1.2 may be ticked"),
+        ("[ ] two", "[X] two", 10, "ticked with `X`"),
+        ("[ ] two", "[ ] too", 10, "found `- [ ] too` where `- [ ] two` stood"),
+        ("- [ ] two\n", "", 13, "`- [ ] two` is gone"),
+        ("- [ ] three\n- [ ] four", "- [ ] four\n- [ ] three", 18, "found `- [ ] four`"),
+        ("- [ ] four\n", "- [ ] four\n- [ ] five\n", 20, "five"),
+        ("Verify: `a`", "Verify: `true`", 8, "found `Verify: `true``"),
+        ("verify: [t]", "verify: []", 1, "front matter"),
+        ("verify: [t]", "verify: [t], max_cost_usd: 9", 1, "front matter"),
+        ("Goal.", "Goal!", 5, "Goal!"),
+        ("## Later", "## Sooner", 21, "Sooner"),
+        ("- first", "- First", 11, "Notes were changed"),
+        ("- first\n", "- zeroth\n- first\n", 11, "Notes were changed"),
+        ("- first", "- first, and more", 11, "Notes were changed"),
+        ("- first\n\n", "- first\n", 11, "Notes were changed"),
+        ("- r\n", "- r\n- s\n", 16, "`- s` was added"),
+        ("### Notes\n- first\n\n", "", 7, "came or went"),
+        ("### Risks", "### Notes", 17, "`### Risks` stood"),
+        ("- [ ] four\n", "- [ ] four\n### Notes\n- n\n### Notes\n- m\n", 17, "came or went"),
+        ("- [ ] four\n", "- [ ] four\n### Notes\n- [ ] n\n", 20, "Notes"),
+        ("- [ ] four\n", "- [ ] four\n## Notes\n- n\n", 20, "Notes"),
+        ("- first\n", "- first\n```\n", 0, ""),
+        ("- first\n", "- first\n## Phase 3\n- [ ] x\n", 13, "Phase 3"),
+        ("text\n", "text", 22, "line ending"),
+        ("text\n", "text\n\n", 23, "added"),
+        ("## Phase 2", "\n## Phase 2", 0, ""),
+        ("two\n", "two\r\n", 7, "line endings were changed"),
+        (" three", "  three", 18, "found|blanks"),
+    ],
+)
+def test_everything_else_is_refused_with_its_line(old, new, line, words):
+    violations = judge(old, new, may_tick=["1.2"])
+    assert violations
+    if line:
+        assert violations[0][0] == line, violations
+    assert any(part in violations[0][1] for part in words.split("|")), violations
+
+
+def test_what_no_longer_is_a_plan_is_a_violation_and_not_an_exception():
+    assert [(v.line, v.message[:14]) for v in check_transition("# P\n- [ ] a\n", "x\n", may_tick=())] == [
+        (1, "no phase found")
+    ]
+
+
+def test_a_text_that_never_was_a_plan_is_an_exception():
+    with pytest.raises(PlanError):
+        check_transition("x", "x", may_tick=())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("- [ ] two\n", ""),
+        ("- [ ] two\n", "- [ ] new\n- [ ] two, better\n"),
+        ("- [x] one\n- [ ] two\n", "- [ ] zero\n- [x] one\n"),
+        ("Verify: `a`", "Verify: `b`"),
+        ("## Phase 1 — A", "## Phase 1 — AA"),
+        ("### Notes\n- first\n\n", ""),
+        ("- [ ] two\n", "## Phase 1b — half\n- [ ] two\n"),
+        ("- [ ] two\n", "- [x] two\n- [ ] more\n"),
+    ],
+)
+def test_an_amendable_phase_may_change_around_its_ticks(old, new):
+    assert judge(old, new, may_tick=["1.2"], amendable=["1"]) == []
+    assert judge(old, new, may_tick=["1.2"]) != [] or new == "- [x] two\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[x] one", "[ ] one", "item 1.1 `one` is gone"),
+        ("[x] one", "[x] won", "item 1.1 `one` is gone"),
+        ("- [x] one\n", "", "item 1.1 `one` is gone"),
+        ("- [ ] two", "- [x] too", "`too` is ticked"),
+        ("- [ ] two", "- [ ] two\n- [x] extra", "`extra` is ticked"),
+        ("[ ] three", "[x] three", "item 2.1 was ticked"),
+        ("[ ] three", "[ ] tree", "stood"),
+        ("## Later", "## Sooner", "Sooner"),
+        ("- first\n", "- first\n# Part two\nVerify: `true`\n", "gate of phase 2"),
+    ],
+)
+def test_an_amendable_phase_keeps_its_ticks_and_leaves_the_others_alone(old, new, words):
+    violations = judge(old, new, may_tick=["1.2"], amendable=["1"])
+    assert violations
+    assert words in violations[0][1]
+
+
+def test_a_done_phase_is_never_amendable():
+    before = "# Phase 1\n- [x] a\n# Phase 2\n- [ ] b\n"
+    assert check_transition(before, before.replace("[x] a", "[x] a\n- [ ] c"), may_tick=(), amendable=["1"])
+
+
+def test_an_open_phase_may_be_dropped_and_its_followers_move_up():
+    before = "# Phase 1\n- [x] a\n# Phase 2\n- [ ] b\n# Phase 3\n- [ ] c\n"
+    after = before.replace("# Phase 2\n- [ ] b\n", "")
+    assert check_transition(before, after, may_tick=(), amendable=["2"]) == ()
+    assert check_transition(before, after, may_tick=(), amendable=["3"]) != ()
+
+
+def test_a_phase_with_ticks_keeps_its_id():
+    before = "# A\n- [ ] a\n# B\nAfter: none\n\n- [x] b\n- [ ] c\n"
+    after = before.replace("# A\n- [ ] a\n", "# A\n- [ ] a\n# AA\n- [ ] aa\n")
+    (violation,) = check_transition(before, after, may_tick=(), amendable=["1"])
+    assert "phase 2 became phase 3" in violation.message
+
+
+def test_a_swallowed_dependency_is_seen():
+    before = "# Phase 1\n- [x] a\n# Phase 2\n- [ ] b\n# Phase 3\nAfter: 2\n\n- [ ] c\n"
+    after = before.replace("# Phase 2\n- [ ] b\n", "# Phase 4\n- [ ] b\n")
+    (violation,) = check_transition(before, after, may_tick=(), amendable=["2"])
+    assert "what phase 3 comes after was changed" in violation.message
+
+
+def test_ticked_items_of_equal_text_are_matched_every_way():
+    before = "# P\n- [ ] same\n- [x] same\n- [ ] same\n"
+    after = "# P\n- [x] same\n- [ ] other\n"
+    assert check_transition(before, after, may_tick=["1.1", "1.3"], amendable=["1"]) == ()
+    twice = "# P\n- [x] same\n- [x] same\n- [x] same\n- [x] same\n"
+    assert check_transition(before, twice, may_tick=["1.1", "1.3"], amendable=["1"]) != ()
+
+
+def test_several_amendable_phases_are_lined_up_between_the_others():
+    before = "".join(f"# Phase {n}\n- [ ] item {n}\n" for n in range(1, 7))
+    after = before.replace("# Phase 2\n- [ ] item 2\n", "# Phase 2\n- [ ] x\n# Phase 2b\n- [ ] y\n")
+    after = after.replace("# Phase 5\n- [ ] item 5\n", "")
+    assert check_transition(before, after, may_tick=(), amendable=["2", "5"]) == ()
+    assert check_transition(before, after, may_tick=(), amendable=["2", "4"]) != ()
+    assert check_transition(before, after.replace("item 3", "item three"), may_tick=(), amendable=["2", "5"]) != ()

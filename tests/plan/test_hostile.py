@@ -1,0 +1,92 @@
+"""Text made to hang, to overflow or to mislead ends in a plan or in an error that names a line."""
+
+import time
+
+import pytest
+
+from relay.errors import PlanError
+from relay.plan.check import check_plan
+from relay.plan.outline import MAX_CHARS
+from relay.plan.parse import parse_plan
+
+PHASE = "# P\n- [ ] a\n\n"
+
+BOUND_S = 20.0
+"""Far above what is needed on a busy machine, far below what the quadratic ways take."""
+
+
+def read_in_time(text: str) -> int:
+    started = time.process_time()
+    plan = parse_plan(text)
+    check_plan(plan)
+    assert time.process_time() - started < BOUND_S
+    return sum(len(phase.items) for phase in plan.phases)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("- " * 5000 + "[ ] a", id="lists on one line"),
+        pytest.param("\n".join(f"{'  ' * depth}- [ ] a" for depth in range(1000)), id="lists"),
+        pytest.param("> " * 5000 + "- [ ] a", id="quotes on one line"),
+        pytest.param("> - " * 3000 + "[ ] a", id="lists in quotes"),
+    ],
+)
+def test_nesting_without_end_is_refused_by_line(text):
+    with pytest.raises(PlanError, match=r"^line \d+: lists and quotes are nested too deeply"):
+        parse_plan(PHASE + text)
+
+
+def test_text_below_a_nest_that_is_too_deep_is_not_dropped_in_silence():
+    nest = "\n".join(f"{'  ' * depth}- [ ] a" for depth in range(60))
+    with pytest.raises(PlanError, match="too deeply"):
+        parse_plan(f"{PHASE}{nest}\n\n# Q\n- [ ] b\n")
+
+
+def test_quotes_broken_up_line_by_line_are_refused_and_not_read_in_quadratic_time():
+    started = time.process_time()
+    with pytest.raises(PlanError, match="block quotes are broken up"):
+        parse_plan(PHASE + "> ```\nb\n" * 50_000)
+    assert time.process_time() - started < BOUND_S
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        pytest.param("- [ ] a `b/c.py` — d/e.py\n" * 10_000, 10_001, id="items"),
+        pytest.param("".join(f"## Phase {n}\n- [ ] a\n" for n in range(5000)), 5001, id="phases"),
+        pytest.param("- [ ] " + "a — b (c " * 100_000, 2, id="line of dashes"),
+        pytest.param("- [ ] " + "`a" * 200_000, 2, id="line of ticks"),
+        pytest.param("- [ ] " + "a" * 1_000_000 + "/b.py", 2, id="long word"),
+        pytest.param("- [ ] a" + " " * 1_000_000 + "b — c" + " " * 100_000 + "and d", 2, id="blanks"),
+        pytest.param("- [ ] — " + "\\" * 500_000 + "`", 2, id="backslashes"),
+        pytest.param("## " + "_a *b [c](d <!-- " * 50_000 + "\n- [ ] a", 2, id="heading of markup"),
+        pytest.param("## " + "_" * 300_000 + "a" + "*" * 300_000 + "\n- [ ] a", 2, id="heading of runs"),
+        pytest.param("Verify: " + "*" * 300_000 + "\nAfter: " + "1, " * 100_000, 1, id="statements"),
+        pytest.param("After: " + " " * 300_000 + "1" + " " * 300_000 + "x", 1, id="statement of blanks"),
+        pytest.param("- [" + " " * 300_000 + "y\n- [ ]" + "\xa0" * 300_000 + "y", 1, id="box of blanks"),
+        pytest.param("<div>\n" + (" " * 1000 + ">- [") * 500, 1, id="html"),
+        pytest.param("<a" + " a" * 100_000 + "\n", 1, id="attributes"),
+        pytest.param("[" * 300_000, 1, id="brackets"),
+        pytest.param("[a]: <b> '\n" * 10_000, 1, id="definitions"),
+        pytest.param("<!-- \n\n" * 10_000, 1, id="comments"),
+        pytest.param("> a\nb\n" * 10_000, 1, id="lazy lines"),
+        pytest.param("\n" * 500_000, 1, id="blank lines"),
+        pytest.param("- a\n\n\n\n* b\n" * 10_000, 1, id="list after list"),
+        pytest.param("\r" * 100_000 + "\r\n" * 100_000, 1, id="line endings"),
+    ],
+)
+def test_long_text_is_read_in_linear_time(text, items):
+    assert read_in_time(PHASE + text) == items
+
+
+def test_a_plan_of_unreasonable_length_is_refused():
+    with pytest.raises(PlanError, match=r"^line 1: a plan of 4,194,\d+ characters; at most"):
+        parse_plan(PHASE + "x" * MAX_CHARS)
+
+
+def test_reading_leaves_the_recursion_limit_of_a_deep_caller_alone():
+    def call_from(depth: int) -> int:
+        return call_from(depth - 1) if depth else read_in_time(PHASE + "- " * 40 + "[ ] a")
+
+    assert call_from(500) == 2

@@ -1,0 +1,237 @@
+"""What is a phase, what is an item, and where they stand."""
+
+import pytest
+
+from relay.errors import PlanError
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+
+
+def texts(text: str) -> list[str]:
+    return [item.text for phase in parse_plan(text).phases for item in phase.items]
+
+
+def ids(plan: Plan) -> list[str]:
+    return [phase.id for phase in plan.phases]
+
+
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [
+        ("- [ ] a", False),
+        ("* [x] a", True),
+        ("+ [X] a", True),
+        ("1. [ ] a", False),
+        ("27) [x] a", True),
+        ("   - [ ] a", False),
+        ("-\t[ ]\ta", False),
+        ("> - [ ] a", False),
+        ("> > 1. [x] a", True),
+        ("- - [ ] a", False),
+        ("- [ ] a\x20\x20\t", False),
+    ],
+)
+def test_every_way_to_write_a_box_is_read(line, done):
+    plan = parse_plan(f"# P\n\n{line}\n")
+    (item,) = plan.phases[0].items
+    assert (item.text, item.done, item.line) == ("a", done, 3)
+    assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]"}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```\n- [ ] no\n```",
+        "~~~~md\n- [ ] no\n~~~\n~~~~",
+        "text\n\n    - [ ] no",
+        "<!-- \n- [ ] no\n\n- [ ] no\n-->",
+        "<details>\n- [ ] no\n</details>",
+        "text `- [ ] no`",
+        "text\n2. [ ] no",
+        "- ```\n  - [ ] no\n  ```",
+        "- []",
+        "- [ ]",
+        "- [ ]no",
+        "-[ ] no",
+        "- [-] no",
+        "- [  ] no",
+        "- text [ ] no",
+        "- [x](no)",
+        "- [x]: /no",
+        "- **[ ] no**",
+        "-     [ ] no",
+    ],
+)
+def test_what_only_looks_like_a_box_is_no_item(block):
+    assert texts(f"# P\n- [ ] yes\n\n{block}\n\n# Q\n- [ ] also") == ["yes", "also"]
+
+
+def test_deep_nesting_is_read():
+    nested = "\n".join(f"{'  ' * depth}- [ ] level {depth}" for depth in range(30))
+    items = parse_plan(f"# P\n{nested}\n# Q\n- [ ] after\n").phases[0].items
+    assert [item.depth for item in items] == list(range(30))
+
+
+def test_depth_counts_items_and_not_plain_bullets():
+    plan = parse_plan("# P\n- group\n  - [ ] a\n    - [ ] b\n")
+    assert [item.depth for item in plan.phases[0].items] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "heading", ["# P", "###### P ##", "P\n=", "P\n---", "   ## P", "> ## P", "two\nlines\n===", "#\tP"]
+)
+def test_any_heading_with_items_is_a_phase(heading):
+    plan = parse_plan(f"{heading}\n\n> - [ ] a\n")
+    assert len(plan.phases) == 1
+    assert plan.phases[0].start == 0
+
+
+def test_a_heading_inside_a_list_item_starts_no_phase():
+    assert ids(parse_plan("# P\n- [ ] a\n\n  ## Inner\n\n- [ ] b\n")) == ["1"]
+
+
+def test_headings_without_items_are_no_phases():
+    plan = parse_plan("# Plan\ngoal\n## Why\nx\n## Phase A\n- [ ] a\n## Later\ny\n")
+    assert plan.title == "Plan"
+    assert plan.preamble == "# Plan\ngoal\n## Why\nx\n"
+    assert [phase.title for phase in plan.phases] == ["Phase A"]
+
+
+def test_a_plan_that_starts_with_a_phase_has_no_title():
+    assert parse_plan("# P\n- [ ] a\n").title == ""
+
+
+def test_deeper_sections_without_items_belong_to_the_phase():
+    text = "## A\n- [ ] a\n### Notes\n- n\n#### More\n## Gap\ntext\n## B\n- [ ] b\n"
+    one, two = parse_plan(text).phases
+    assert text[one.start : one.end] == "## A\n- [ ] a\n### Notes\n- n\n#### More\n"
+    assert text[one.end : two.start] == "## Gap\ntext\n"
+    assert two.end == len(text)
+
+
+def test_notes_belong_to_a_phase_on_the_sixth_level():
+    plan = parse_plan("###### A\n- [ ] a\n###### Notes\n- n\n")
+    assert plan.phases[0].end == len(plan.text)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_offsets_hold_for_every_line_ending(end):
+    text = end.join(["\ufeff# Plan", "", "## A", "- [ ] a", "", "## B", "* [x] b"])
+    plan = parse_plan(text)
+    assert [phase.line for phase in plan.phases] == [3, 6]
+    assert [text[phase.start] for phase in plan.phases] == ["#", "#"]
+    assert [text[item.mark] for phase in plan.phases for item in phase.items] == [" ", "x"]
+    assert [item.line for phase in plan.phases for item in phase.items] == [4, 7]
+
+
+def test_mixed_line_endings_count_as_commonmark_counts_them():
+    plan = parse_plan("# P\r- [ ] a\r\n- [ ] b\n\r- [ ] c")
+    assert [item.line for item in plan.phases[0].items] == [2, 3, 5]
+
+
+@pytest.mark.parametrize("char", ["\u2028", "\x0b", "\x0c", "\x85", "\x1c", "\0", "\udc80", "\U0001f600"])
+def test_odd_characters_end_no_line_and_shift_no_offset(char):
+    text = f"# P{char}\n- [ ] a{char}b{char} — x.py\n- [x] c\n"
+    first, second = parse_plan(text).phases[0].items
+    assert (first.line, second.line) == (2, 3)
+    assert first.text == f"a{char}b{char} — x.py"
+    assert text[second.mark] == "x"
+
+
+def test_wrapped_items_name_paths_on_any_of_their_lines():
+    plan = parse_plan("# P\n- [ ] a long line\n  that goes on — src/a.py,\n  src/b.py\n")
+    (item,) = plan.phases[0].items
+    assert item.text == "a long line"
+    assert item.paths == ("src/a.py", "src/b.py")
+
+
+def test_a_box_is_ticked_in_an_item_that_is_underlined():
+    assert texts("# P\n- [ ] a\n  ===\n") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", 1),
+        ("just text\n", 1),
+        ("---\nrelay: {}\n---\n# A\n- plain\n", 4),
+        ("text\n\n- [ ] above any heading\n", 3),
+        ("```\n# A\n- [ ] a\n```\n", 1),
+    ],
+)
+def test_a_plan_without_a_phase_is_an_error_and_never_a_silent_success(text, line):
+    with pytest.raises(PlanError, match=rf"^line {line}: .*\[ \]"):
+        parse_plan(text)
+
+
+@pytest.mark.parametrize(
+    ("headings", "expected"),
+    [
+        (["Phase 1 — A", "Phase 2 — B"], [("1", "A"), ("2", "B")]),
+        (["Phase 2: A", "Phase 1: B"], [("2", "A"), ("1", "B")]),
+        (["Task 1: A", "Task 2 B", "Iteration 3. C"], [("1", "A"), ("2", "B"), ("3", "C")]),
+        (["Step 3 - A", "Milestone 4", "phase 5) B"], [("3", "A"), ("4", "Milestone 4"), ("5", "B")]),
+        (["1. A", "2) B", "3 — C", "4: D"], [("1", "A"), ("2", "B"), ("3", "C"), ("4", "D")]),
+        (["Phase 2a — A", "Phase 2b — B"], [("2a", "A"), ("2b", "B")]),
+        (["1.1 A", "1.2 B", "2.1. C"], [("1.1", "A"), ("1.2", "B"), ("2.1", "C")]),
+        (["**Phase 1** — `a`", "Phase *2*: [b](/u)"], [("1", "a"), ("2", "b")]),
+        (["Phase 1: .gitignore", "Phase 2-x"], [("1", ".gitignore"), ("2", "x")]),
+        (["Phase #1 A", "🎯 Phase 2 B"], [("1", "A"), ("2", "B")]),
+        (["Phase 01", "Phase 02"], [("01", "Phase 01"), ("02", "Phase 02")]),
+    ],
+)
+def test_numbers_in_the_headings_are_the_ids(headings, expected):
+    plan = parse_plan("".join(f"## {heading}\n- [ ] x\n" for heading in headings))
+    assert [(phase.id, phase.title) for phase in plan.phases] == expected
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        ["Setup", "Phase 2"],
+        ["Phase 1", "Phase 1"],
+        ["Same", "Same"],
+        ["Phase 2a", "Phase 2A"],
+        ["Phase 2", "Phase 2.1"],
+        ["3 little pigs", "2026-11-20 review"],
+        ["Phase 1-2: both", "Phase 3"],
+        ["", "##"],
+    ],
+)
+def test_without_distinct_numbers_the_ids_are_ordinals(headings):
+    plan = parse_plan("".join(f"## {heading}\n- [ ] x\n" for heading in headings))
+    assert ids(plan) == ["1", "2"]
+
+
+def test_an_id_of_a_phase_is_never_the_id_of_an_item():
+    plan = parse_plan("## Phase 2\n- [ ] a\n## Phase 2.1\n- [ ] b\n")
+    assert [item.id for phase in plan.phases for item in phase.items] == ["1.1", "2.1"]
+    assert ids(plan) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("After: 1", ("1",)),
+        ("after: 1, 2", ("1", "2")),
+        ("**After:** Phase 1 and phase 2", ("1", "2")),
+        ("*After*: 01 & #2.", ("1", "2")),
+        ("- After: 2; 1", ("2", "1")),
+        ("After: none", ()),
+        ("After: None.", ()),
+        ("After: 9", ("9",)),
+        ("After: the first one", ("2",)),
+        ("**After:**", ("2",)),
+        ("Afterwards: 1", ("2",)),
+        ("`After: 1`", ("2",)),
+        ("```\nAfter: 1\n```", ("2",)),
+        ("After: 1\nAfter: 2", ("1", "2")),
+        ("### Sub\nAfter: 1", ("2",)),
+        ("", ("2",)),
+    ],
+)
+def test_after_names_the_phases_that_come_first(line, after):
+    plan = parse_plan(f"# Phase 1\n- [ ] a\n# Phase 2\n- [ ] b\n# Phase 3\n- [ ] c\n\n{line}\n")
+    assert plan.phases[0].after == ()
+    assert plan.phases[1].after == ("1",)
+    assert plan.phases[2].after == after

@@ -1,0 +1,53 @@
+"""Which files and folders an item names."""
+
+import pytest
+
+from relay.plan.paths import find_paths
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("Add `api_keys` table (id, org_id) — db/schema.py", ("db/schema.py",)),
+        ("Generate migration — db/migrations/", ("db/migrations/",)),
+        ("Wire it — `app/web.py`, `tests/test_web.py`", ("app/web.py", "tests/test_web.py")),
+        ("Wire it -- Makefile, src/lib/keys.py", ("Makefile", "src/lib/keys.py")),
+        ("Wire it – README", ("README",)),
+        ("Wire it - src/a.py (new), b.toml and docs/", ("src/a.py", "b.toml", "docs/")),
+        ("Wire it — the big one — src/a.py", ("src/a.py",)),
+        ("Wire it — **`src/a.py`**.", ("src/a.py",)),
+        ("Wire it — see above", ()),
+        ("Wire it — src/a.py, then rest", ("src/a.py",)),
+        ("T001 [P] [US1] Do it in src/x.py", ("src/x.py",)),
+        ("Move (src/a.py) to lib/b.py, and stop.", ("src/a.py", "lib/b.py")),
+        ("Fix `src/x.py:12` and `./y/z.py`", ("src/x.py", "y/z.py")),
+        ("Edit `.gitignore`, `Dockerfile`, `app/[id]/page.tsx`", (".gitignore", "Dockerfile", "app/[id]/page.tsx")),
+        ("Call `os.path`, `self.x`, `foo()`, `a b/c.py`, `-x/y`", ()),
+        ("Run `pytest tests/test_x.py -q` first", ()),
+        ("Read https://example.org/a.py and `https://example.org/b/c`", ()),
+        ("Either and/or both, 1.0/2.0, w/ care, e.g. this", ()),
+        ("Leave `/etc/passwd`, `../up.py`, `~/x.py`, `a/../b.py`", ()),
+        ("Answer `/v1/keys`", ()),
+        ("Same `a/b.py` twice — a/b.py", ("a/b.py",)),
+        ("`unclosed src/a.py", ("src/a.py",)),
+        ("``a/`b``", ()),
+        (r"\`src/a.py` and `b/c`", ("src/a.py",)),
+        ("a/b.py — `c/d`", ("a/b.py", "c/d")),
+        ("`/`, `./`, `.`", ()),
+    ],
+)
+def test_paths_are_found_where_people_put_them(text, paths):
+    assert find_paths(text).named == paths
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("x — /etc/app.toml", ("/etc/app.toml",)),
+        ("`../up.py` `a/../b`", ("../up.py", "a/../b")),
+        ("`~/x.py`", ("~/x.py",)),
+        ("`/v1/keys` is a route", ()),
+    ],
+)
+def test_paths_that_leave_the_repository_are_refused(text, refused):
+    assert find_paths(text).refused == refused

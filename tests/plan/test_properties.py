@@ -1,0 +1,303 @@
+"""Properties of plans that nobody wrote: generated ones, and text that only resembles Markdown."""
+
+import random
+import re
+from dataclasses import dataclass
+
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from relay.errors import PlanError
+from relay.plan.check import check_plan
+from relay.plan.edit import append_items, append_note, replace_phase, tick_items
+from relay.plan.guard import check_transition
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+
+WORDS = st.text(st.sampled_from("abc xyz`_*/.—\u2028\x0bé\U0001f600\udc80\0[]()#>-"), min_size=0, max_size=12)
+TEXTS = st.builds("{}{}{}".format, st.sampled_from("abcdefgh"), WORDS, st.sampled_from("uvw"))
+BULLETS = st.sampled_from(["- ", "* ", "+ ", "1. ", "2) ", "> - ", "  - ", "-\t"])
+PIECES = [
+    *[
+        "- [ ] ",
+        "- [x] ",
+        "* [X] ",
+        "1. [ ] ",
+        "2) [x] ",
+        "- ",
+        "> ",
+        ">",
+        "    ",
+        "  ",
+        "\t",
+        " ",
+        "# ",
+        "## ",
+        "### ",
+    ],
+    *["text", "a `b/c.py` d", " — x/y.py", "```", "~~~", "<!--", "-->", "<div>", "<details>", "---", "===", "[x]: /u"],
+    *["[ ]", "- []", "\n", "\n", "\n\n", "\r\n", "\r", "\u2028", "\0", "\ufeff", "Phase 1 — A", "Task 2", "2.1 T"],
+    *[
+        "Verify: `t`",
+        "Verify:",
+        "After: 1",
+        "After: none",
+        "### Notes\n",
+        "- [ ] a\n",
+        "## Phase 3\n",
+        "***",
+        "\\",
+        "\udc80",
+    ],
+    *["---\nrelay: {verify: [t]}\n---\n", "    - [ ] deep", "\x0b", "\x85", "\xa0", "[a](b)", "|a|b|\n|-|-|\n"],
+]
+NEAR_MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A plan as it was written down, with what must be read from it."""
+
+    text: str
+    items: tuple[tuple[bool, str], ...]
+    notes: tuple[bool, ...]
+    """For each phase, whether it has Notes."""
+
+
+@st.composite
+def plans(draw, *, flat: bool = False) -> Written:
+    """Plans with phases on several levels; on one level only when `flat`."""
+    headings = [["## Phase {0} — T"], ["Step {0}", "---"], *([] if flat else [["### Task {0}"]])]
+    end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    lines = draw(st.sampled_from([[], ["---", "relay: {verify: [t]}", "other: [1]", "---"]]))
+    lines = [*lines, *draw(st.sampled_from([[], ["# Plan", "Goal.", ""], ["Title", "===", "Verify: `all`", ""]]))]
+    items, notes = [], []
+    for number in range(1, draw(st.integers(1, 4)) + 1):
+        lines += [line.format(number) for line in draw(st.sampled_from(headings))]
+        lines += draw(st.lists(st.sampled_from(["Verify: `v`", "", "prose", "", "```\n- [ ] code\n```"]), max_size=2))
+        lines.append("")
+        bullet = draw(BULLETS)
+        for _ in range(draw(st.integers(1, 4))):
+            done, text = draw(st.booleans()), draw(TEXTS)
+            items.append((done, text.strip(" \t")))
+            lines.append(f"{bullet}[{'x' if done else ' '}] {text}")
+        lines.append("")
+        notes.append(draw(st.booleans()))
+        lines += ["#### Notes", "- first note", ""] if notes[-1] else []
+    lines += draw(st.sampled_from([[], ["# Appendix", "text"]]))
+    bom = draw(st.sampled_from(["", "\ufeff"]))
+    text = bom + "\n".join(lines).replace("\n", end) + draw(st.sampled_from(["", end]))
+    return Written(text=text, items=tuple(items), notes=tuple(notes))
+
+
+def parse_or_refuse(text: str) -> Plan | str:
+    try:
+        return parse_plan(text)
+    except PlanError as error:
+        return error.message
+
+
+def boxes(plan: Plan) -> list[tuple[str, str, bool]]:
+    return [(item.id, item.text, item.done) for phase in plan.phases for item in phase.items]
+
+
+def open_ids(plan: Plan) -> list[str]:
+    return [item.id for phase in plan.phases for item in phase.open_items]
+
+
+def is_insertion(before: str, after: str) -> bool:
+    """Whether one run of text was put in and everything else stayed."""
+    added = len(after) - len(before)
+    return any(before[:at] == after[:at] and before[at:] == after[at + added :] for at in range(len(before) + 1))
+
+
+@given(plans())
+def test_what_was_written_is_what_is_read(written):
+    plan = parse_plan(written.text)
+    assert tuple((done, text) for _, text, done in boxes(plan)) == written.items
+    assert [phase.id for phase in plan.phases] == [str(n + 1) for n in range(len(written.notes))]
+
+
+@given(st.one_of(plans().map(lambda written: written.text), NEAR_MARKDOWN))
+@example("# P\n- [ ] a\r")
+@example("\ufeff\ufeff# P\n- [ ] a")
+def test_spans_tile_the_text_and_hold_their_items(text):
+    plan = parse_or_refuse(text)
+    assume(isinstance(plan, Plan))
+    assert isinstance(plan, Plan)
+    done = 0
+    pieces = []
+    for phase in plan.phases:
+        assert done <= phase.start < phase.end <= len(text)
+        pieces += [text[done : phase.start], text[phase.start : phase.end]]
+        done = phase.end
+        for item in phase.items:
+            assert phase.start < item.mark < phase.end
+            assert text[item.mark - 1 : item.mark + 2] == f"[{text[item.mark]}]"
+            assert item.done == (text[item.mark] != " ")
+            assert item.line == text[: item.mark].replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+    assert "".join((*pieces, text[done:])) == text
+    assert text[: plan.phases[0].start].endswith(plan.preamble)
+    ids = [phase.id for phase in plan.phases] + [item.id for phase in plan.phases for item in phase.items]
+    assert len(set(ids)) == len(ids)
+
+
+@given(st.one_of(st.text(), NEAR_MARKDOWN, st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))))
+@settings(max_examples=300)
+def test_any_text_is_read_or_refused_by_line(text):
+    plan = parse_or_refuse(text)
+    if isinstance(plan, str):
+        assert plan.startswith("line ")
+    else:
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+        assert all(0 < violation.line <= lines and violation.message for violation in check_plan(plan))
+
+
+@given(plans(), st.randoms(use_true_random=False))
+def test_a_tick_changes_one_byte_and_one_box(written, chance):
+    plan = parse_plan(written.text)
+    assume(open_ids(plan))
+    ticked_id = chance.choice(open_ids(plan))
+    ticked = tick_items(written.text, [ticked_id])
+    before, after = (text.encode("utf-8", "surrogateescape") for text in (written.text, ticked))
+    assert len(before) == len(after)
+    assert [(old, new) for old, new in zip(before, after, strict=True) if old != new] == [(ord(" "), ord("x"))]
+    assert boxes(parse_plan(ticked)) == [(i, text, done or i == ticked_id) for i, text, done in boxes(plan)]
+
+
+@given(plans(), st.randoms(use_true_random=False))
+def test_ticking_one_by_one_in_any_order_ends_with_everything_done(written, chance):
+    text = written.text
+    order = open_ids(parse_plan(text))
+    chance.shuffle(order)
+    for item_id in order:
+        text = tick_items(text, [item_id])
+    assert parse_plan(text).done
+
+
+@given(plans(), NEAR_MARKDOWN, st.randoms(use_true_random=False))
+def test_a_note_adds_lines_and_changes_nothing_else(written, note, chance):
+    plan = parse_plan(written.text)
+    phase = chance.choice(plan.phases)
+    noted = append_note(written.text, phase.id, f"{note} n")
+    assert is_insertion(written.text, noted)
+    assert boxes(parse_plan(noted)) == boxes(plan)
+    assert [(p.id, p.verify, p.after) for p in parse_plan(noted).phases] == [
+        (p.id, p.verify, p.after) for p in plan.phases
+    ]
+
+
+@given(plans(), st.lists(TEXTS, min_size=1, max_size=3), st.randoms(use_true_random=False))
+def test_appended_items_come_last_in_their_phase_and_change_nothing_else(written, texts, chance):
+    plan = parse_plan(written.text)
+    phase = chance.choice(plan.phases)
+    assume(not phase.done)
+    longer = append_items(written.text, phase.id, texts)
+    assert is_insertion(written.text, longer)
+    was, now = boxes(plan), boxes(parse_plan(longer))
+    assert set(was) <= set(now)
+    assert [i for i, *_ in now if i not in {j for j, *_ in was}] == [
+        f"{phase.id}.{len(phase.items) + n}" for n in range(1, len(texts) + 1)
+    ]
+
+
+@given(plans(flat=True), st.randoms(use_true_random=False))
+def test_a_replaced_phase_leaves_every_other_byte_alone(written, chance):
+    plan = parse_plan(written.text)
+    phase = chance.choice(plan.phases)
+    assume(not phase.done)
+    kept = "".join(f"- [x] {item.text}\n" for item in phase.items if item.done)
+    replaced = replace_phase(written.text, phase.id, f"## Phase {phase.id}\n\n{kept}- [ ] new\n")
+    assert replaced.startswith(written.text[: phase.start])
+    assert replaced.endswith(written.text[phase.end :])
+    assert parse_plan(replaced).find_phase(phase.id)
+
+
+def note_by_hand(text: str, plan: Plan, at: int) -> str:
+    """Append a note to a phase that has Notes, without relay's own editing."""
+    section = text[plan.phases[at].start : plan.phases[at].end]
+    content = section.rstrip("\r\n")
+    end = next((e for e in ("\r\n", "\n", "\r") if e in section), "\n")
+    start = plan.phases[at].start + len(content)
+    return f"{text[:start]}{end}- one more{text[start:] or end}"
+
+
+@given(plans(), st.randoms(use_true_random=False))
+def test_the_guard_accepts_ticks_that_are_allowed_and_notes(written, chance):
+    plan = parse_plan(written.text)
+    allowed = [item_id for item_id in open_ids(plan) if chance.random() < 0.5]
+    after = written.text
+    for phase in plan.phases:
+        for item in phase.open_items:
+            if item.id in allowed and chance.random() < 0.7:
+                after = f"{after[: item.mark]}x{after[item.mark + 1 :]}"
+    for at in reversed(range(len(written.notes))):
+        if written.notes[at] and chance.random() < 0.5:
+            after = note_by_hand(after, plan, at)
+    assert check_transition(written.text, after, may_tick=allowed) == ()
+
+
+def mutate(text: str, plan: Plan, allowed: list[str], chance: random.Random) -> str:
+    """Return the text with one change that is never legal, or as it is where the draw cannot be made."""
+    items = [item for phase in plan.phases for item in phase.items]
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    at = chance.randrange(len(text))
+    match chance.randrange(6):
+        case 0:
+            item = chance.choice(items)
+            other = "x" if not item.done and item.id not in allowed else chance.choice("X-" if item.done else "X.")
+            return f"{text[: item.mark]}{other}{text[item.mark + 1 :]}"
+        case 1:
+            marks = {item.mark for item in items if item.id in allowed}
+            new = chance.choice("aZ \t#`-x\r\n\0")
+            return text if at in marks else f"{text[:at]}{new}{text[at + 1 :]}"
+        case 2:
+            return text[:at] + text[at + 1 :]
+        case 3:
+            one, two = chance.randrange(len(lines)), chance.randrange(len(lines))
+            lines[one], lines[two] = lines[two], lines[one]
+            return "".join(lines)
+        case 4:
+            del lines[chance.randrange(len(lines))]
+            return "".join(lines)
+        case _:
+            place = chance.choice([plan.phases[0].start, *(item.mark - 1 for item in items)])
+            return text[:place] + chance.choice(["\n", "x", "- [ ] new\n", "Verify: `true`\n"]) + text[place:]
+
+
+@given(plans(), st.randoms(use_true_random=False))
+@settings(max_examples=400)
+def test_the_guard_refuses_every_other_change(written, chance):
+    plan = parse_plan(written.text)
+    allowed = [item_id for item_id in open_ids(plan) if chance.random() < 0.5]
+    after = mutate(written.text, plan, allowed, chance)
+    assume(after != written.text)
+    assert check_transition(written.text, after, may_tick=allowed) != ()
+
+
+@given(plans(flat=True), st.randoms(use_true_random=False))
+@settings(max_examples=200)
+def test_an_amendable_phase_may_change_around_its_ticks_only(written, chance):
+    plan = parse_plan(written.text)
+    phase = chance.choice(plan.phases)
+    assume(not phase.done)
+    kept = [item.text for item in phase.items if item.done]
+    news = [f"- [x] {text}" for text in kept]
+    for n in range(chance.randrange(1, 4)):
+        news.insert(chance.randrange(len(news) + 1), f"- [ ] new {n}")
+
+    def rewrite(lines: list[str]) -> str:
+        body = "\n".join([f"## Phase {phase.id}", "Verify: `other`", "", *lines, "", ""])
+        return f"{written.text[: phase.start]}{body}{written.text[phase.end :]}"
+
+    assert check_transition(written.text, rewrite(news), may_tick=(), amendable=[phase.id]) == ()
+    assert check_transition(written.text, rewrite(news), may_tick=()) != ()
+    assert check_transition(written.text, rewrite([*news, "- [x] extra"]), may_tick=(), amendable=[phase.id]) != ()
+    if kept:
+        lost = [line for line in news if line != f"- [x] {kept[0]}"]
+        assert check_transition(written.text, rewrite(lost), may_tick=(), amendable=[phase.id]) != ()
+        open_again = [line.replace("[x]", "[ ]") for line in news]
+        assert check_transition(written.text, rewrite(open_again), may_tick=(), amendable=[phase.id]) != ()
+    if kept != kept[::-1]:
+        turned = [line for line in news if "[ ]" in line] + [f"- [x] {text}" for text in reversed(kept)]
+        assert check_transition(written.text, rewrite(turned), may_tick=(), amendable=[phase.id]) != ()

@@ -1,0 +1,99 @@
+"""Which commands gate a phase."""
+
+import pytest
+
+from relay.plan.parse import parse_plan
+
+
+def gate(section: str) -> tuple[str, ...]:
+    return parse_plan(f"## P\n- [ ] a\n\n{section}\n").phases[0].verify
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("Verify: `pytest -q`", ("pytest -q",)),
+        ("verify : `a` and `b`", ("a", "b")),
+        ("**Verify:** `a`", ("a",)),
+        ("**Verify**: `a`", ("a",)),
+        ("*Verification:* `a` passes", ("a",)),
+        ("**Verify: make test**", ("make test",)),
+        ("Verify: python -m unittest tests.test_schema", ("python -m unittest tests.test_schema",)),
+        ("- Verify: `a`", ("a",)),
+        ("> Verify: `a`", ("a",)),
+        ("Some text\nVerify: `a`\nmore `no`", ("a",)),
+        ("Verify: ``a `b` c``", ("a `b` c",)),
+        ("Verify: `a`\nVerify: `b`\n\nVerify: `a`", ("a", "b")),
+        ("Verify:\n```sh\n# comment\n$ a\n\nb \\\n  --c\n```", ("a", "b --c")),
+        ("Verify:\n\n    a\n    b", ("a", "b")),
+        ("- Verify:\n  ~~~\n  a\n  ~~~", ("a",)),
+        ("Verify:\n- `a`\n- `b` passes\n- looks right\n\ntext `no`", ("a", "b")),
+        ("- Verify:\n  - `a`\n- `no`", ("a",)),
+        ("### Checks\nVerify: `a`", ("a",)),
+        ("### Validation Commands\n- `a`\n- `b`", ("a", "b")),
+        ("Verify: none", ()),
+        ("Verify: —", ()),
+        ("Verify:\n- [ ] `no`", ()),
+        ("Verify:", ()),
+        ("Verify with: `no`", ()),
+        ("To verify: `no`", ()),
+        ("`Verify: no`", ()),
+        ("```\nVerify: no\n```", ()),
+        ("<!-- Verify: no -->", ()),
+        ("- [ ] Verify: `no`", ()),
+        ("### Notes\nVerify: `no`", ()),
+        ("### Notes\n#### Old\nVerify: `no`", ()),
+        ("Verify: `` ` ``", ("`",)),
+    ],
+)
+def test_a_verify_line_gives_its_commands(line, commands):
+    assert gate(line) == commands
+
+
+def test_a_phase_is_gated_by_the_document_then_by_its_parents_then_by_itself():
+    text = """---
+relay: {verify: [front, shared]}
+---
+Verify: `loose`
+# Plan
+Verify: `title`
+## Validation Commands
+- `valid`
+Verify: no
+## Part A
+Verify: `part`
+### One
+Verify: `one`, `shared`
+- [ ] a
+#### Two
+- [ ] b
+## Part B
+### Three
+- [ ] c
+#### Notes
+Verify: `no`
+##### Four
+- [ ] d
+"""
+    one, two, three, four = parse_plan(text).phases
+    assert one.verify == ("front", "shared", "loose", "valid", "title", "part", "one")
+    assert two.verify == (*one.verify,)
+    assert three.verify == ("front", "shared", "loose", "valid", "title")
+    assert four.verify == three.verify
+
+
+def test_the_first_heading_speaks_for_all_phases_even_on_their_level():
+    text = "# Plan\nVerify: `all`\n# One\n- [ ] a\n# Context\nVerify: `no`\n# Two\n- [ ] b\n"
+    assert [phase.verify for phase in parse_plan(text).phases] == [("all",), ("all",)]
+
+
+def test_validation_commands_hold_for_what_stands_under_the_same_heading():
+    text = (
+        "# A\n## Validation commands:\n```\nx\n```\n## One\n- [ ] a\n# B\n## Two\n- [ ] b\n## Verify Commands\n- `y`\n"
+    )
+    assert [phase.verify for phase in parse_plan(text).phases] == [("x",), ("x", "y")]
+
+
+def test_validation_commands_without_a_heading_above_hold_for_the_document():
+    text = "### One\n- [ ] a\n## Validation Commands\n- `x`\n- run it\n### Two\n- [ ] b\n"
+    assert [phase.verify for phase in parse_plan(text).phases] == [("x",), ("x",)]
