@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 from relay.plan.model import Plan
+from relay.plan_files import find_ledger_path
 from relay.repo.history import read_relay_commit
 from relay.repo.legs import OpenLeg, read_leg
 from relay.repo.objects import diff_trees, read_blob
 from relay.repo.open import Repo
 from relay.repo.snapshot import write_snapshot_tree
 from relay.resume import Facts, LegFacts
-
-LEG = "Relay-Leg"
-"""Trailer with the number of the session within its phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +20,13 @@ class Standing:
     leg: OpenLeg | None
 
 
-def read_standing(repo: Repo, plan: Plan, plan_path: str, ledger_path: str, *, boot_id: str) -> Standing:
+def read_standing(repo: Repo, plan: Plan, plan_path: str, *, boot_id: str) -> Standing:
     """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock.
 
     Args:
         repo: The repository.
         plan: As HEAD has it.
         plan_path: Relative to the root.
-        ledger_path: Relative to the root.
         boot_id: Of the running system.
     """
     head = repo.head()
@@ -40,7 +37,7 @@ def read_standing(repo: Repo, plan: Plan, plan_path: str, ledger_path: str, *, b
         head=head,
         head_session=commit.session if commit and commit.status in {"done", "handoff"} else "",
         boot_id=boot_id,
-        leg=_read_leg_facts(repo, leg, (plan_path, ledger_path)) if leg else None,
+        leg=_read_leg_facts(repo, leg, (plan_path, find_ledger_path(plan_path))) if leg else None,
     )
     return Standing(facts=facts, leg=leg)
 
@@ -55,7 +52,6 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         phase_id=leg.phase_id,
         base_head=leg.base_head,
         boot_id=leg.boot_id,
-        sessions=int(dict(leg.trailers).get(LEG, "1")),
         claims=leg.items,
         handed_over=bool(leg.baton),
         touched=since_start or leg.last_wip is not None,

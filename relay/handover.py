@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from relay.draft import Draft
 from relay.endings import is_refunded
+from relay.events import Noticed
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.landing import BATON_TITLE, LEG, run_phase_gate
 from relay.ledger import parse_ledger, render_snapshot
@@ -18,6 +19,8 @@ from relay.prompts import PhaseBriefing
 from relay.repo.history import read_relay_commits
 from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_wip
 from relay.repo.objects import read_blob
+from relay.repo.restore import restore_snapshot
+from relay.repo.snapshot import TreeSnapshot
 from relay.run_context import RunContext
 
 BARREN = "Relay-Barren"
@@ -100,6 +103,22 @@ def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     return save_wip(ctx.repo, leg, WipRecord(spend=leg.spend, items=leg.items, replace=draft))
 
 
+def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
+    """After a power loss, keep what is found, then put the work tree back to the newest snapshot.
+
+    Files that were not synced may be empty or torn; the snapshots were synced with their refs.
+    """
+    wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
+    kept = save_found(ctx, leg)
+    if kept.last_wip is not None:
+        target = TreeSnapshot(tree=wanted.tree, skipped=wanted.skipped, replaced=wanted.replaced)
+        found = TreeSnapshot(tree=kept.last_wip.tree, skipped=kept.last_wip.skipped, replaced=kept.last_wip.replaced)
+        paths = restore_snapshot(ctx.repo, found=found, wanted=target, head=leg.base_head)
+        words = f"the machine was restarted: {len(paths)} file(s) put back to the last snapshot"
+        ctx.observe(Noticed(text=f"{words}; what was found is kept under {leg.wip_ref}", warning=True))
+    return save_found(ctx, kept)
+
+
 def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     ctx: RunContext,
     leg: OpenLeg,
@@ -135,9 +154,15 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             baton=baton,
             interruption=interruption,
             baseline=_describe_red(baseline),
-            ledger=render_snapshot(parse_ledger(draft.ledger_text), LEDGER_TOKENS) if draft.ledger_text else "",
+            ledger=_render_ledger(ctx, draft),
         ),
     )
+
+
+def _render_ledger(ctx: RunContext, draft: Draft) -> str:
+    if not draft.ledger_text or "ledger" in ctx.settings.ablate:
+        return ""
+    return render_snapshot(parse_ledger(draft.ledger_text), LEDGER_TOKENS)
 
 
 def _is_done(plan: Plan, item_id: str) -> bool:

@@ -20,6 +20,7 @@ from relay.repo import trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.repo.hooks import HookResult, HookRun, Hooks
 from relay.repo.legs import OpenLeg, close_leg
+from relay.repo.names import render_path
 from relay.repo.objects import diff_trees
 from relay.repo.snapshot import TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.trailers import Message
@@ -240,7 +241,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
         subject=_choose_subject(candidate),
         body="\n\n".join(part for part in (ticked, baton) if part),
         trailers=(
-            (trailers.PLAN, ctx.plan_path),
+            (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.PHASE, candidate.phase.id),
             (trailers.STATUS, candidate.status),
             (trailers.ITEMS, " ".join(claims)),

@@ -11,7 +11,7 @@ from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError
 from relay.events import Noticed, RetryScheduled, RunEnded
 from relay.facts import read_plan_bytes, read_standing
-from relay.handover import Handover, begin_phase, continue_phase, save_found
+from relay.handover import Handover, begin_phase, continue_phase, restore_saved, save_found
 from relay.leg import Leg, LegKind, LegResult
 from relay.plan.model import Phase, Plan
 from relay.plan_commit import ensure_plan_committed, parse_committed
@@ -57,7 +57,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
 def _find_point(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
     """Ask git where the run stands, and tidy up what a killed run left unfinished."""
     plan = _read_plan(ctx)
-    standing = read_standing(ctx.repo, plan, ctx.plan_path, ctx.ledger_path, boot_id=ctx.boot_id)
+    standing = read_standing(ctx.repo, plan, ctx.plan_path, boot_id=ctx.boot_id)
     leg, head = standing.leg, standing.facts.head
     point = find_resume_point(standing.facts)
     if leg is None or point.row not in {Row.AFTER_COMMIT, Row.MOVED_ON}:
@@ -136,7 +136,9 @@ def _secure(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> OpenLeg:
     """Store what an interrupted session left before anything else touches it."""
     if point.row is Row.UNTOUCHED or leg.baton:
         return leg
-    return save_found(ctx, leg)
+    words = "what the request that was cut off has cost is not known; the figures are a lower bound"
+    ctx.observe(Noticed(text=words))
+    return restore_saved(ctx, leg) if point.row is Row.POWER_LOSS else save_found(ctx, leg)
 
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnded | None:

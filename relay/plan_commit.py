@@ -5,7 +5,7 @@ that himself, and relay then reads it from HEAD like any other state.
 """
 
 from relay.errors import PlanError, RepoError
-from relay.events import Committed
+from relay.events import Committed, Noticed
 from relay.landing import make_hooks
 from relay.plan.edit import tick_items
 from relay.plan.guard import check_transition
@@ -15,6 +15,7 @@ from relay.repo import trailers
 from relay.repo.commit import CommitRequest, commit_paths
 from relay.repo.files import read_file
 from relay.repo.legs import get_branch
+from relay.repo.names import render_path
 from relay.repo.objects import read_blob
 from relay.repo.planning import drop_plan_usage, read_plan_usage
 from relay.repo.status import read_status
@@ -37,12 +38,12 @@ def ensure_plan_committed(ctx: RunContext) -> str:
     head = ctx.repo.head()
     blob = read_blob(ctx.repo, head, ctx.plan_path) if head else None
     if blob is None:
-        _commit_new(ctx, text)
+        _commit_new(ctx, text, disk)
         return text
     if ctx.plan_path not in read_status(ctx.repo).changed:
         return text  # line endings may differ from the blob's; git says that it is the same file
     merged = _merge(blob.decode("utf-8", "surrogateescape"), text, ctx.plan_path)
-    _commit(ctx, merged, status="amended", subject="relay: plan amended by hand", spent=Spent())
+    _commit(ctx, merged, disk=disk, status="amended", subject="relay: plan amended by hand", spent=Spent())
     return merged
 
 
@@ -66,12 +67,12 @@ def _decode(data: bytes, path: str) -> str:
         raise PlanError(f"{path}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
 
 
-def _commit_new(ctx: RunContext, text: str) -> None:
+def _commit_new(ctx: RunContext, text: str, disk: bytes) -> None:
     plan = parse_committed(text, ctx.plan_path)
     record = read_plan_usage(ctx.repo)
     spent = record.spend if record and record.plan_path == ctx.plan_path else Spent()
     subject = f"relay: plan — {plan.title}" if plan.title else "relay: plan"
-    _commit(ctx, text, status="planned", subject=subject[:72], spent=spent)
+    _commit(ctx, text, disk=disk, status="planned", subject=subject[:72], spent=spent)
     drop_plan_usage(ctx.repo)
 
 
@@ -98,11 +99,11 @@ def _merge(committed: str, edited: str, path: str) -> str:
     return merged
 
 
-def _commit(ctx: RunContext, text: str, *, status: str, subject: str, spent: Spent) -> None:
+def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:
     message = Message(
         subject=subject,
         trailers=(
-            (trailers.PLAN, ctx.plan_path),
+            (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.STATUS, status),
             (trailers.SANDBOX, ctx.sandbox.mechanism),
             (trailers.USAGE, trailers.render_usage(spent.usage)),
@@ -114,8 +115,11 @@ def _commit(ctx: RunContext, text: str, *, status: str, subject: str, spent: Spe
         head=ctx.repo.head(),
         message=message,
         replace={ctx.plan_path: text.encode("utf-8", "surrogateescape")},
+        based_on={ctx.plan_path: disk},
     )
     outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
     if outcome.commit is None:
         raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
     ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))
+    for words in outcome.left:
+        ctx.observe(Noticed(text=words, warning=True))

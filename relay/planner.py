@@ -6,9 +6,11 @@ and writes the file itself. Before and after, the repository is fingerprinted: a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from relay.errors import ExitCode, PlanError
 from relay.events import LegEnded, LegStarted, Noticed, RunEnded
+from relay.gate.shell_line import check_command
 from relay.gauge import open_gauge
 from relay.measure import measure_phases
 from relay.plan.check import check_plan
@@ -16,6 +18,7 @@ from relay.plan.edit import replace_phase
 from relay.plan.guard import check_transition
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
+from relay.plan_files import STATE_DIR
 from relay.prompts import (
     render_feature_message,
     render_no_plan_reminder,
@@ -29,10 +32,9 @@ from relay.repo.fingerprint import compare, take_fingerprint
 from relay.repo.planning import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
-from relay.sandbox.policy import Level, Limits
+from relay.sandbox.policy import Limits
 from relay.session import SessionEnd, SessionOutcome, Spent
 from relay.sizing import suggest_parts
-from relay.telemetry import STATE_DIR
 from relay.tools.toolbox import Toolbox, build_planner_tools
 from relay.tools.workspace import Workspace
 
@@ -93,7 +95,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
     Raises:
         PlanError: There is an unfinished plan already, or none to revise or split.
     """
-    before = _read_existing(ctx, task)
+    before = read_existing(ctx.repo.root, ctx.plan_path, task)
     message, check = _prepare(ctx, task, before)
     desk = _Desk(check=check)
     leave_out = (STATE_DIR,)
@@ -114,17 +116,19 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
     return _finish(ctx, parse_plan(desk.accepted))
 
 
-def _read_existing(ctx: RunContext, task: PlanTask) -> Plan | None:
+def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     """Return the plan in the work tree; None when there is none or it does not matter.
+
+    Commands call it before anything is opened: an unfinished plan is no reason to ask an endpoint anything.
 
     Raises:
         PlanError: It is unfinished and would be overwritten, or it is needed and not there.
     """
-    data = read_file(ctx.repo.root, ctx.plan_path)
+    data = read_file(root, plan_path)
     needed = bool(task.revise or task.split)
     if data is None:
         if needed:
-            raise PlanError(f"{ctx.plan_path}: there is no plan to change", hint='relay plan "what you want"')
+            raise PlanError(f"{plan_path}: there is no plan to change", hint='relay plan "what you want"')
         return None
     if not needed and task.force:
         return None
@@ -133,11 +137,11 @@ def _read_existing(ctx: RunContext, task: PlanTask) -> Plan | None:
     except PlanError:
         if needed:
             raise
-        words = f"{ctx.plan_path} exists and relay cannot read it as a plan"
+        words = f"{plan_path} exists and relay cannot read it as a plan"
         raise PlanError(words, hint="--force replaces it") from None
     if not needed and not plan.done:
         raise PlanError(
-            f"{ctx.plan_path} has open items: an unfinished plan is not overwritten",
+            f"{plan_path} has open items: an unfinished plan is not overwritten",
             hint='relay plan --revise "what to change" changes it, --force replaces it',
         )
     return plan if needed else None
@@ -193,6 +197,12 @@ def _check_new(plan: Plan) -> list[str]:
     ]
     faults += [f"line {p.line}: phase {p.id} has no `Verify:` line with a command" for p in plan.phases if not p.verify]
     faults += [
+        f"line {phase.line}: `{command}` {words}"
+        for phase in plan.phases
+        for command in phase.verify
+        if (words := check_command(command))
+    ]
+    faults += [
         f"line {item.line}: item {item.id} names no file or folder; end it with ` — path`"
         for phase in plan.phases
         for item in phase.items
@@ -219,20 +229,20 @@ def _check_sizes(ctx: RunContext, plan: Plan) -> list[str]:
 
 
 def _run_session(ctx: RunContext, session_id: str, message: str, desk: _Desk) -> SessionOutcome:
-    with ctx.sandbox.with_level(Level.READ_ONLY) as sandbox:
-        workspace = Workspace(
-            root=ctx.repo.root,
-            sandbox=sandbox,
-            protected=ctx.protected,
-            outputs_dir=ctx.outputs_dir,
-            should_stop=lambda: ctx.interrupts.stop_now,
-            limits=Limits(timeout_s=ctx.settings.command_timeout_s),
-        )
-        toolbox = build_planner_tools(workspace, desk.submit)
-        ctx.observe(LegStarted(session_id=session_id, phase_id="", title="planning", leg=1, reason="relay plan"))
-        ctx.meter.open_session()
-        with ctx.runner.open_session(_make_spec(ctx, session_id, toolbox)) as session:
-            outcome = _drive(session, message, desk)
+    workspace = Workspace(
+        root=ctx.repo.root,
+        sandbox=ctx.sandbox,
+        protected=ctx.protected,
+        outputs_dir=ctx.outputs_dir,
+        should_stop=lambda: ctx.interrupts.stop_now,
+        limits=Limits(timeout_s=ctx.settings.command_timeout_s),
+        spills="spill" not in ctx.settings.ablate,
+    )
+    toolbox = build_planner_tools(workspace, desk.submit)
+    ctx.observe(LegStarted(session_id=session_id, phase_id="", title="planning", leg=1, reason=""))
+    ctx.meter.open_session()
+    with ctx.runner.open_session(_make_spec(ctx, session_id, toolbox)) as session:
+        outcome = _drive(session, message, desk)
     spent = ctx.meter.session
     ctx.observe(
         LegEnded(
@@ -268,6 +278,8 @@ def _make_spec(ctx: RunContext, session_id: str, toolbox: Toolbox) -> SessionSpe
         price=ctx.price,
         max_output_tokens=ctx.settings.max_output_tokens,
         effort=ctx.settings.effort,
+        cached="cache" not in ctx.settings.ablate,
+        long_cache=ctx.long_cache,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from relay.config import Settings
@@ -18,24 +18,31 @@ from relay.errors import ConfigError, RepoError
 from relay.events import Event, Noticed, Observe, RunStarted
 from relay.interrupts import Interrupts
 from relay.meter import Meter
+from relay.plan_files import STATE_DIR, find_ledger_path, find_protected
 from relay.pricing import Budget, Price, find_price
+from relay.repo.guard import read_config
 from relay.repo.history import read_relay_commits
 from relay.repo.hooks import find_hooks_dir
+from relay.repo.identity import get_identity
+from relay.repo.intents import clear_stale_locks
 from relay.repo.legs import find_boot_id, get_branch, read_leg
 from relay.repo.lock import lock_worktree
 from relay.repo.open import Repo
+from relay.repo.signing import check_signing
 from relay.repo.state import check_state
 from relay.repo.status import read_status
 from relay.rules import Rules, load_rules
 from relay.run_context import RunContext
 from relay.runners.api import check_key, open_api
 from relay.runners.base import ModelInfo
+from relay.runners.cache import Pace
 from relay.runners.conversation import ApiRunner
 from relay.runners.exchange import Line, get_model
+from relay.runners.strategies import choose_runner
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
-from relay.session import Spent, Usage
-from relay.telemetry import STATE_DIR, open_log, sweep_outputs
+from relay.session import Spent
+from relay.telemetry import EventLog, open_log, sweep_outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +81,14 @@ def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, int
     repo, settings = request.repo, request.settings
     check_repository(repo)
     stack.enter_context(lock_worktree(repo))
-    ledger_path = find_ledger_path(request.plan_path)
-    check_clean(request, ledger_path)
-    rules = load_repository_rules(repo.root, settings)
-    protected = (request.plan_path, ledger_path, STATE_DIR, "relay.toml")
+    check_commits(repo)
+    check_clean(request)
+    rules = Rules() if "rules" in settings.ablate else load_repository_rules(repo.root, settings)
+    protected = find_protected(request.plan_path)
+    log = stack.enter_context(open_log(repo.root, run_id, clock=time.time))  # makes .relay before commands could
     policy = make_policy(repo, settings, protected, request.environ)
-    off = settings.sandbox == "off"
-    sandbox = stack.enter_context(open_sandbox(policy, Level.WORKSPACE_WRITE, off=off))
+    level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
+    sandbox = stack.enter_context(open_sandbox(policy, level, off=settings.sandbox == "off"))
     api = stack.enter_context(
         open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
     )
@@ -88,20 +96,23 @@ def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, int
     model = _apply_limits(get_model(line, settings.model), settings)
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     meter = make_meter(repo, request.plan_path, settings, price)
-    observe = _open_observers(stack, repo, run_id, meter, view)
+    pace = Pace()
+    observe = _make_observe((meter.observe, pace.observe, view), log)
+    runner = ApiRunner(line=replace(line, observe=observe), known={model.id: model})
     return RunContext(
         repo=repo,
         settings=settings,
         sandbox=sandbox,
-        runner=ApiRunner(line=replace(line, observe=observe), known={model.id: model}),
+        runner=choose_runner(runner, settings.strategy),
         model=model,
         price=price,
         rules=rules,
         meter=meter,
+        pace=pace,
         observe=observe,
         interrupts=interrupts,
         plan_path=request.plan_path,
-        ledger_path=ledger_path,
+        ledger_path=find_ledger_path(request.plan_path),
         outputs_dir=repo.root / STATE_DIR / "outputs",
         protected=protected,
         boot_id=find_boot_id(),
@@ -121,18 +132,19 @@ def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:
         cap_usd=ctx.settings.max_cost_usd,
         spent_usd=ctx.meter.total.cost_usd,
         rehearsed=ctx.model.rehearsed,
+        context=ctx.settings.strategy,
+        ablated=ctx.settings.ablate,
     )
 
 
-def _open_observers(stack: ExitStack, repo: Repo, run_id: str, meter: Meter, view: Observe) -> Observe:
-    """Feed every event to the meter first, then to the eyes, then to the log."""
-    log = stack.enter_context(open_log(repo.root, run_id, clock=time.time))
+def _make_observe(observers: tuple[Observe, ...], log: EventLog) -> Observe:
+    """Feed every event to the observers in their order, the view last, then to the log."""
 
     def observe(event: Event) -> None:
-        meter.observe(event)
-        view(event)
+        for tell in observers:
+            tell(event)
         if lost := log.append(event):
-            view(lost)
+            observers[-1](lost)
 
     return observe
 
@@ -153,7 +165,20 @@ def check_repository(repo: Repo) -> str:
     return get_branch(repo)
 
 
-def check_clean(request: RunRequest, ledger_path: str) -> None:
+def check_commits(repo: Repo) -> None:
+    """Make sure that a commit could be made, before a session is paid for.
+
+    Raises:
+        RepoError: A lock of somebody else's is in the way, there is no identity, or commits cannot be signed.
+    """
+    if locks := clear_stale_locks(repo):
+        raise RepoError("; ".join(locks))
+    get_identity(repo)
+    if words := check_signing(repo):
+        raise RepoError(words)
+
+
+def check_clean(request: RunRequest) -> None:
     """Make sure that no uncommitted change of the user's to a tracked file is in the way.
 
     An open leg's own changes are no obstacle: they are what the run goes on with.
@@ -163,7 +188,7 @@ def check_clean(request: RunRequest, ledger_path: str) -> None:
     """
     if request.command != "run" or request.allow_dirty or read_leg(request.repo) is not None:
         return
-    own = {request.plan_path, ledger_path}
+    own = {request.plan_path, find_ledger_path(request.plan_path)}
     dirty = [path for path in read_status(request.repo).changed if path not in own]
     if dirty:
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")  # noqa: PLR2004
@@ -194,16 +219,8 @@ def load_repository_rules(root: Path, settings: Settings) -> Rules:
     return rules
 
 
-def find_ledger_path(plan_path: str) -> str:
-    """Return the ledger's path: beside the plan, ``PLAN.md`` → ``PLAN.ledger.yaml``."""
-    path = PurePosixPath(plan_path)
-    return str(path.with_name(f"{path.stem}.ledger.yaml"))
-
-
 def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str]) -> Policy:
     """Return what commands in this repository may touch."""
-    from relay.repo.guard import read_config
-
     return Policy(
         root=repo.root,
         env=environ,
@@ -232,10 +249,7 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
 
 def read_spent(repo: Repo, plan_path: str) -> Spent:
     """Return what the commits of a plan record."""
-    total = Spent()
-    for commit in read_relay_commits(repo, plan_path):
-        total += Spent(usage=commit.usage or Usage(), cost_usd=commit.cost_usd)
-    return total
+    return sum((commit.spent for commit in read_relay_commits(repo, plan_path)), start=Spent())
 
 
 def _apply_limits(model: ModelInfo, settings: Settings) -> ModelInfo:

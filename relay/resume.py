@@ -36,8 +36,6 @@ class LegFacts:
     base_head: str | None
     """HEAD when the leg began; None on an unborn branch."""
     boot_id: str
-    sessions: int
-    """How many sessions worked in it."""
     claims: tuple[str, ...]
     handed_over: bool
     """Its newest snapshot carries a baton: the session ended in order."""
@@ -76,7 +74,7 @@ class ResumePoint:
 def find_resume_point(facts: Facts) -> ResumePoint:
     """Return the row of the table that the facts select."""
     if facts.leg is None:
-        return _begin(facts, Row.NOTHING_OPEN, "No leg is open.")
+        return _begin(facts, Row.NOTHING_OPEN, "")
     if facts.head != facts.leg.base_head:
         return _after_head_moved(facts, facts.leg)
     if not facts.leg.touched:
@@ -121,12 +119,12 @@ def _go_on(leg: LegFacts, row: Row, why: str, then: str) -> ResumePoint:
 def _begin(facts: Facts, row: Row, why: str, first: str = "") -> ResumePoint:
     phase = facts.plan.next_phase()
     if phase is None and facts.plan.done:
-        return ResumePoint(row=row, phase_id="", why=f"{why} Every phase is done.", then=f"{first}has nothing to do")
+        return ResumePoint(row=row, phase_id="", why=f"{why} Every phase is done.".strip(), then=f"{first}ends")
     if phase is None:
-        return ResumePoint(row=row, phase_id="", why=f"{why} {_explain_wait(facts.plan)}", then=f"{first}cannot go on")
-    return ResumePoint(
-        row=row, phase_id=phase.id, why=f"{why} Phase {phase.id} is next.", then=f"{first}begins phase {phase.id}"
-    )
+        words = f"{why} {_explain_wait(facts.plan)}".strip()
+        return ResumePoint(row=row, phase_id="", why=words, then=f"{first}cannot go on")
+    words = f"{why} Phase {phase.id} is next.".strip()
+    return ResumePoint(row=row, phase_id=phase.id, why=words, then=f"{first}begins phase {phase.id}")
 
 
 def _explain_wait(plan: Plan) -> str:

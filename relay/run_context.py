@@ -15,6 +15,7 @@ from relay.pricing import Price
 from relay.repo.open import Repo
 from relay.rules import Rules
 from relay.runners.base import ModelInfo, Runner
+from relay.runners.cache import Pace
 from relay.sandbox.run import Sandbox
 
 
@@ -25,12 +26,14 @@ class RunContext:
     repo: Repo
     settings: Settings
     sandbox: Sandbox
-    """Confines every command a session or a gate runs; workspace-write unless narrowed."""
+    """Confines every command: workspace-write for a run, read-only for planning."""
     runner: Runner
     model: ModelInfo
     price: Price | None
     rules: Rules
     meter: Meter
+    pace: Pace
+    """How slow this run's commands and answers are; chooses the lifetime of cache entries."""
     observe: Observe
     """Feeds the meter, the view and telemetry."""
     interrupts: Interrupts
@@ -45,3 +48,8 @@ class RunContext:
     new_id: Callable[[], str]
     """Makes session ids."""
     environ: Mapping[str, str]
+
+    @property
+    def long_cache(self) -> bool:
+        """Whether a session that starts now asks for cache entries of one hour."""
+        return self.settings.cache_ttl == "1h" or (self.settings.cache_ttl == "auto" and self.pace.is_slow)

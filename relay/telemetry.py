@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from relay.events import Event, Noticed, parse_event, render_event
+from relay.plan_files import STATE_DIR
 
-STATE_DIR = ".relay"
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time; source: DESIGN § 4.4."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")

@@ -156,14 +156,13 @@ def _ask_endpoint(settings: "Settings", environ: Mapping[str, str]) -> Finding:
 
 def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping[str, str]) -> Iterator[Finding]:
     from relay.config import Settings as Defaults
-    from relay.preflight import find_ledger_path, make_policy
+    from relay.plan_files import find_protected
+    from relay.preflight import make_policy
     from relay.sandbox.install import find_install_command
     from relay.sandbox.probe import probe
-    from relay.telemetry import STATE_DIR
 
     chosen = settings or Defaults()
-    protected = (chosen.plan, find_ledger_path(chosen.plan), STATE_DIR, "relay.toml")
-    policy = make_policy(repo, chosen, protected, environ)
+    policy = make_policy(repo, chosen, find_protected(chosen.plan), environ)
     if chosen.sandbox == "off":
         yield Finding(name="sandbox", state=State.WARNING, words="switched off by your settings")
         return

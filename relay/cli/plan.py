@@ -28,10 +28,11 @@ def command(  # one parameter for each option of its own
 
     The plan is checked, written and shown, not committed: read it, change it, then `relay run`.
     """
-    from relay.planner import plan_feature
+    from relay.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request("plan", options)
+    read_existing(place.root, place.plan_name, task)
     code = run_sessions(request, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     if code == ExitCode.DONE and not as_json:
         show_plan(place)

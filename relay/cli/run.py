@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 @click.option("--phase", metavar="next|all|N", default="all", show_default=True, help="Which phases to run.")
 @session_options
 @click.option("--max-legs", metavar="N", help="Sessions of one phase before relay asks for a split.")
+@click.option(
+    "--context", metavar="reset|none|compact|prune", help="What to do when the context fills; reset is relay."
+)
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
 def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
@@ -54,10 +57,10 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     from relay.cli.standing import gather_standing
     from relay.cli.status import find_next, show_standing
     from relay.errors import PlanError
-    from relay.preflight import check_clean, check_repository, find_ledger_path
+    from relay.preflight import check_clean, check_repository
 
     check_repository(request.repo)
-    check_clean(request, find_ledger_path(request.plan_path))
+    check_clean(request)
     standing = gather_standing(place, request.repo)
     phase = standing.plan.find_phase(selection.phase_id or find_next(standing) or "")
     if phase is None and selection.phase_id:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.cli.place import Place, load_plan
@@ -99,8 +98,7 @@ def _read_point(place: Place, repo: "Repo", shown: Plan) -> tuple[Plan, ResumePo
     from relay.plan.parse import parse_plan
     from relay.repo.legs import find_boot_id
 
-    ledger = str(Path(place.plan_name).with_suffix(".ledger.yaml"))  # relay.preflight costs the start-up budget
-    facts = read_standing(repo, shown, place.plan_name, ledger, boot_id=find_boot_id()).facts
+    facts = read_standing(repo, shown, place.plan_name, boot_id=find_boot_id()).facts
     point = find_resume_point(facts)
     if point.row is not Row.AFTER_COMMIT:
         return shown, point, ""

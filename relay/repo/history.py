@@ -6,7 +6,7 @@ from relay.repo import trailers
 from relay.repo.names import parse_path
 from relay.repo.open import Repo
 from relay.repo.trailers import CommitText
-from relay.session import Usage
+from relay.session import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class RelayCommit:
     """All trailers in order."""
 
     @property
-    def cost_known(self) -> bool:
-        """Whether the commit says what it cost."""
-        return self.cost_usd is not None
+    def spent(self) -> Spent:
+        """What the sessions behind it used and cost; the cost is unknown where the trailers do not say it."""
+        return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd)
 
 
 def read_relay_commits(

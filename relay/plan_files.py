@@ -1,0 +1,17 @@
+"""Which files belong to a plan, by name alone. Pure."""
+
+from pathlib import PurePosixPath
+
+STATE_DIR = ".relay"
+"""Telemetry and spilled output; never state that matters."""
+
+
+def find_ledger_path(plan_path: str) -> str:
+    """Return the ledger's path: beside the plan, ``PLAN.md`` → ``PLAN.ledger.yaml``."""
+    path = PurePosixPath(plan_path)
+    return str(path.with_name(f"{path.stem}.ledger.yaml"))
+
+
+def find_protected(plan_path: str) -> tuple[str, ...]:
+    """Return what no tool and no command may write, beside git's own directory and the rules files."""
+    return (plan_path, find_ledger_path(plan_path), STATE_DIR, "relay.toml")
