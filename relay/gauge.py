@@ -148,6 +148,15 @@ class Gauge:
         """Count what was added to the conversation since the last response, as `estimate_tokens` saw it."""
         return replace(self, appended_tokens=self.appended_tokens + max(0, text_tokens))
 
+    def release(self, text_tokens: int) -> Self:
+        """Count what was taken out of the conversation, as `estimate_tokens` saw it: until the next response a guess.
+
+        It comes off without a margin, so that the fill is rather over- than underestimated.
+        """
+        if self.measured_tokens is None:
+            return replace(self, appended_tokens=max(0, self.appended_tokens - text_tokens))
+        return replace(self, measured_tokens=max(0, self.measured_tokens - text_tokens), estimated=True)
+
     @property
     def least_tokens(self) -> int:
         """What is in the context as far as is known: a lower bound while nothing was measured."""

@@ -63,6 +63,11 @@ def render_planner_notice(fill_tokens: int, line_tokens: int) -> str:
     return text.substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
 
 
+def render_summary_request() -> str:
+    """Return what asks a session for a summary of itself, where the strategy is to compact."""
+    return _load("summary").strip()
+
+
 def render_reminder(items: Sequence[str]) -> str:
     """Return the one reminder a session gets when it stops with open items."""
     return Template(_load("reminder")).substitute(items=", ".join(items)).strip()

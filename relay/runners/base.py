@@ -39,6 +39,8 @@ class SessionSpec:
     """Output limit of a request; None for the runner's default. Raised once when an answer is cut."""
     effort: str | None = None
     """None for the model's default."""
+    cached: bool = True
+    """Whether the prompt is marked for the endpoint's cache."""
     long_cache: bool = False
     """Ask for the one-hour cache: worth its dearer writes when gates or commands run for minutes."""
 

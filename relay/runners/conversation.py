@@ -57,16 +57,19 @@ class Conversation:
 
     def __init__(self, line: Line, spec: SessionSpec, model: ModelInfo) -> None:
         self._line = line
-        self._spec = spec
         self._exchange = Exchange(line, spec, model)
-        self._history = self._exchange.history
+        self.go_on_for(spec)
+
+    def go_on_for(self, spec: SessionSpec) -> None:
+        """Serve a leg in this conversation, whatever was said in it before; system and tools must be the same."""
+        self._exchange.spec = spec
         self._stuck = LoopDetector()
         self._cut_answers = self._idle_answers = 0
         self._noticed = self._nudged = False
 
     def advance(self, message: str) -> SessionOutcome:
         """Say something to the model and work until it stops or must be stopped."""
-        if self._history.ends_in_notice:
+        if self._exchange.history.ends_in_notice:
             return self._stop_idle()  # a message may not follow a notice that was never answered
         self._say(message)
         outcome = None
@@ -84,9 +87,7 @@ class Conversation:
         gauge = self._exchange.gauge
         if gauge.zone is Zone.HARD:
             return self._cross_hard_line()
-        if why := self._spec.check_budget(gauge.least_tokens, self._exchange.max_output_tokens):
-            return SessionOutcome(end=SessionEnd.BUDGET, detail=why)
-        return None
+        return self._exchange.check_budget()
 
     def _handle(self, answer: Answer) -> SessionOutcome | None:
         """Act on a complete answer; None means: go on."""
@@ -117,13 +118,13 @@ class Conversation:
             ended = self._go_on(answer, _EMPTY)
             return ended and SessionOutcome(end=SessionEnd.FINISHED, detail=ended.detail)
         self._idle_answers = 0
-        self._history.add_answer(answer.content)
+        self._exchange.history.add_answer(answer.content)
         self._answer_unrun(answer, "Not executed: the turn had ended.")
         return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
 
     def _go_on(self, answer: Answer, words: str) -> SessionOutcome | None:
         """Ask for more after an answer that did nothing, a few times."""
-        self._history.add_answer(answer.content)
+        self._exchange.history.add_answer(answer.content)
         self._answer_unrun(answer, "Not executed: the turn was not finished.")
         self._idle_answers += 1
         if self._idle_answers >= MAX_IDLE_ANSWERS:
@@ -146,7 +147,7 @@ class Conversation:
         if self._cut_answers >= MAX_CUT_ANSWERS or not answer.content:
             words = f"cut at the model's output limit of {self._exchange.max_output_tokens:,} tokens"
             return SessionOutcome(end=SessionEnd.TRUNCATED, detail=words, text=answer.text)
-        self._history.add_answer(answer.content)
+        self._exchange.history.add_answer(answer.content)
         if not self._answer_unrun(answer, _CUT):
             self._say(_CUT)
         return None
@@ -163,7 +164,7 @@ class Conversation:
         if not blocks:
             return self._go_on(answer, _NO_CALL)
         self._idle_answers = 0
-        self._history.add_answer(answer.content)
+        self._exchange.history.add_answer(answer.content)
         pairs: list[tuple[ToolCall, ToolResult]] = []
         for block in blocks:
             ended = any(result.ends_session for _, result in pairs)
@@ -184,7 +185,7 @@ class Conversation:
     def _run_tool(self, call: ToolCall) -> ToolResult:
         started = self._line.clock()
         self._line.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
-        result = self._spec.run_tool(call)
+        result = self._exchange.spec.run_tool(call)
         self._line.observe(
             ToolFinished(
                 call_id=call.id,
@@ -199,16 +200,16 @@ class Conversation:
         return result
 
     def _say(self, text: str) -> None:
-        self._history.say(text)
+        self._exchange.history.say(text)
         self._exchange.append(text)
 
     def _notify(self, text: str) -> None:
-        limits = find_limits(self._spec.model)
-        self._history.notify(text, as_system=limits is not None and limits.system_messages)
+        limits = find_limits(self._exchange.spec.model)
+        self._exchange.history.notify(text, as_system=limits is not None and limits.system_messages)
         self._exchange.append(text)
 
     def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
-        self._history.add_results(results)
+        self._exchange.history.add_results(results)
         self._exchange.append(*(result.text for _, result in results))
 
     def _look_at_gauge(self) -> SessionOutcome | None:
@@ -219,7 +220,7 @@ class Conversation:
         if gauge.zone is Zone.SOFT and not self._noticed:
             self._noticed = True
             self._observe_line("soft", gauge.soft_tokens)
-            self._notify(self._spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
+            self._notify(self._exchange.spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
         return None
 
     def _cross_hard_line(self) -> SessionOutcome:

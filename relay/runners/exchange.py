@@ -14,7 +14,7 @@ from relay.interrupts import Interrupted, Interrupts
 from relay.pricing import cost_usd, find_limits
 from relay.runners.answers import Answer
 from relay.runners.base import ModelInfo, SessionSpec
-from relay.runners.cache import CacheWatch
+from relay.runners.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch
 from relay.runners.faults import Fault
 from relay.runners.history import History
 from relay.runners.invariants import make_sendable
@@ -105,17 +105,22 @@ class Exchange:
     """The conversation's history and gauge, and the way to the endpoint."""
 
     def __init__(self, line: Line, spec: SessionSpec, model: ModelInfo) -> None:
-        self.history = History()
+        self.spec = spec
         self._line = line
-        self._spec = spec
         self._model = model
-        self._cache = CacheWatch()
         self._ttl = {"ttl": "1h"} if spec.long_cache else {}
-        self._turn = 0
+        self.turn = 0
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
-        self.gauge: Gauge = open_gauge(
-            window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=self.max_output_tokens
-        ).append(_estimate_prefix(spec))
+        self.begin(History())
+
+    def begin(self, history: History) -> None:
+        """Go on with this history: to the endpoint a new conversation, of which nothing is measured yet."""
+        self.history = history
+        self._cache = CacheWatch(lifetime_s=LONG_TTL_S if self._ttl else SHORT_TTL_S)
+        gauge = open_gauge(
+            window_tokens=self._model.window_tokens, reset_at=self.spec.reset_at, room_tokens=self.max_output_tokens
+        )
+        self.gauge: Gauge = gauge.append(_estimate_prefix(self.spec) + history.estimate_tokens())
 
     def append(self, *texts: str) -> None:
         """Count text that was appended to the history."""
@@ -130,64 +135,67 @@ class Exchange:
 
     def ask(self) -> Answer | SessionOutcome:
         """Send the conversation until there is an answer or no point in trying again."""
-        self._turn += 1
-        self._line.observe(RequestStarted(turn=self._turn))
+        self.turn += 1
+        self._line.observe(RequestStarted(turn=self.turn))
         patience = Patience(max_wait_s=self._line.max_wait_s)
         while True:
-            started = self._line.clock()
-            result = self._line.api.send(self._render_request(), on_block=self._show)
+            started, request = self._line.clock(), self._render_request()
+            result = self._line.api.send(request, on_block=self._show)
             duration_s = self._line.clock() - started
             if isinstance(result, Answer):
                 self._account(result, duration_s)
+                self._watch_cache(result, request, started)
                 return make_sendable(result, self.history.call_ids)
             if result.usage is not None:
-                self._emit(self._spec.model, result.usage, "cut", duration_s)
-            outcome = self._line.wait_after(result, patience, duration_s=duration_s, note=self._spec.note_wait)
+                self._emit(self.spec.model, result.usage, "cut", duration_s)
+            outcome = self._line.wait_after(result, patience, duration_s=duration_s, note=self.spec.note_wait)
+            outcome = outcome or self.check_budget()
             if outcome is not None:
                 return outcome
 
+    def check_budget(self) -> SessionOutcome | None:
+        """Say why the next request must not be sent; None when it may."""
+        why = self.spec.check_budget(self.gauge.least_tokens, self.max_output_tokens)
+        return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
+
     def _render_request(self) -> dict[str, Any]:
-        control = {"type": "ephemeral", **self._ttl}
+        control = {"cache_control": {"type": "ephemeral", **self._ttl}} if self.spec.cached else {}
         request: dict[str, Any] = {
-            "model": self._spec.model,
+            "model": self.spec.model,
             "max_tokens": self.max_output_tokens,
-            "system": [{"type": "text", "text": self._spec.system, "cache_control": control}],
+            "system": [{"type": "text", "text": self.spec.system, **control}],
             "tools": [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
-                for tool in self._spec.tools
+                for tool in self.spec.tools
             ],
-            "messages": self.history.render(self._ttl),
-            "cache_control": control,
+            "messages": self.history.render(self._ttl) if control else list(self.history.messages),
+            **control,
         }
-        limits = find_limits(self._spec.model)
+        limits = find_limits(self.spec.model)
         if limits is not None and limits.adaptive_thinking:
             request["thinking"] = {"type": "adaptive", "display": "summarized"}
-        if self._spec.effort is not None:
-            request["output_config"] = {"effort": self._spec.effort}
+        if self.spec.effort is not None:
+            request["output_config"] = {"effort": self.spec.effort}
         return request
 
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before anything of it is used."""
         self.gauge = self.gauge.measure(answer.usage)
         if answer.usage is None:
-            self.append(json.dumps(answer.content, default=str))
+            self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
         self._emit(answer.model, answer.usage, answer.stop_reason, duration_s)
+
+    def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
         self.history.note_cached()
-        broken = self._cache.check(
-            answer.usage,
-            system=self._spec.system,
-            tools=self._spec.tools,
-            model=answer.model,
-            at=self._line.clock(),
-        )
+        broken = self._cache.check(answer.usage, request, model=answer.model, at=started)
         if broken is not None:
             self._line.observe(broken)
 
     def _emit(self, model: str, usage: Usage | None, stop_reason: str, duration_s: float) -> None:
-        price = self._spec.price
+        price = self.spec.price
         self._line.observe(
             ResponseReceived(
-                turn=self._turn,
+                turn=self.turn,
                 model=model,
                 usage=usage,
                 cost_usd=None if usage is None or price is None else cost_usd(usage, price),

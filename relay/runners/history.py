@@ -4,9 +4,11 @@
 thinking refuse a conversation whose past has changed. Only cache markers move, on copies made for one request.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from relay.gauge import estimate_tokens
 from relay.session import ToolResult
 
 Block = dict[str, Any]
@@ -17,17 +19,27 @@ LOOK_BACK_BLOCKS = 20
 
 
 class History:
-    """The messages of one session."""
+    """The messages of one session.
 
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._call_ids: set[str] = set()
-        self._cached_blocks = 0
+    Args:
+        messages: What the conversation begins with.
+        cached_blocks: How many of their blocks, from the first, the endpoint has in its cache.
+    """
+
+    def __init__(self, messages: Iterable[Message] = (), *, cached_blocks: int = 0) -> None:
+        self._messages: list[Message] = list(messages)
+        blocks = (block for message in self._messages for block in message["content"])
+        self._call_ids = {block["id"] for block in blocks if block.get("type") == "tool_use"}
+        self._cached_blocks = cached_blocks
 
     @property
     def messages(self) -> Sequence[Message]:
         """All messages so far; not to be changed."""
         return self._messages
+
+    def estimate_tokens(self) -> int:
+        """Estimate what all messages take, as `relay.gauge` does; 0 when there are none."""
+        return sum(estimate_block(block) for message in self._messages for block in message["content"])
 
     @property
     def call_ids(self) -> Collection[str]:
@@ -98,6 +110,14 @@ class History:
         self._cached_blocks = sum(len(message["content"]) for message in self._messages)
 
 
+def estimate_block(block: Block) -> int:
+    """Estimate the tokens of a block: its text where it has one, else its JSON."""
+    text = block.get("text") or block.get("content")
+    if isinstance(text, str):
+        return estimate_tokens(text)
+    return estimate_tokens(json.dumps(block, default=str), json=True)
+
+
 def _make_sendable(text: str) -> str:
     """Return text as the endpoint takes it: not blank, and without halves of characters (from odd file names)."""
     return text.encode(errors="replace").decode() if text.strip() else "(no output)"
@@ -109,7 +129,7 @@ def _mark(messages: Sequence[Message], reach: int, control: Mapping[str, str]) -
     for m, message in enumerate(messages):
         for b, block in enumerate(message["content"]):
             seen += 1
-            if seen <= reach and block.get("type") in {"text", "tool_use", "tool_result"}:
+            if seen <= reach and (block.get("text") or block.get("type") in {"tool_use", "tool_result"}):
                 best = m, b
     if best is None:
         return list(messages)

@@ -106,6 +106,8 @@ def open_outputs(workspace: Workspace) -> Iterator[int | None]:
 
 def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
     """Return a path in `outputs_dir` where nothing stands yet; None when the directory cannot be trusted or made."""
+    if not workspace.spills:
+        return None
     with open_outputs(workspace) as fd:
         if fd is None:
             return None

@@ -35,6 +35,8 @@ class Workspace:
     """Polled while a command runs; true kills it."""
     limits: Limits
     """For `bash`; `timeout_s` is the longest that a call may ask for."""
+    spills: bool = True
+    """Whether what is cut out of a long output is kept in `outputs_dir`."""
     unreadable: tuple[str, ...] = ()
     """What file tools neither show nor replace, in the form of `protected`."""
     secret_names: tuple[str, ...] = SECRET_NAMES

@@ -1,15 +1,25 @@
-"""A cache break is noticed and named; noise is not."""
+"""A cache break is noticed and named; noise is not. The lifetime of entries follows the run's own pace."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from relay.runners.cache import CacheWatch
-from relay.session import ToolSpec, Usage
+from relay.events import GateFinished, ResponseReceived, ToolFinished
+from relay.runners.cache import CacheWatch, Pace
+from relay.session import Usage
 
-TOOL = ToolSpec(name="read", description="d", input_schema={})
+TOOL = {"name": "read", "description": "d", "input_schema": {}}
+HELLO = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
 
 
-def check(watch, read, *, system="s", tools=(TOOL,), model="m", at=0.0):
-    return watch.check(Usage(input_tokens=1, cache_read_tokens=read), system=system, tools=tools, model=model, at=at)
+def make_request(**changes: Any) -> dict[str, Any]:
+    return {"system": [{"type": "text", "text": "s"}], "tools": [TOOL], "messages": [HELLO], **changes}
+
+
+def check(watch, read, *, written=0, model="m", at=0.0, **changes):
+    usage = Usage(input_tokens=1, cache_read_tokens=read, cache_write_5m_tokens=written)
+    return watch.check(usage, make_request(**changes), model=model, at=at)
 
 
 @pytest.mark.parametrize(
@@ -23,22 +33,73 @@ def test_only_a_large_drop_is_a_break(before, now, broken):
     assert broken == (check(watch, now) is not None)
 
 
-def test_names_the_part_that_changed():
-    """The event says which tool, or that the system text or the model changed."""
+def test_what_was_written_is_expected_to_be_read():
+    """The first request reads nothing and leaves everything; a second that finds nothing has lost it."""
     watch = CacheWatch()
-    check(watch, 50_000)
-    changed = ToolSpec(name="read", description="other", input_schema={})
+    assert check(watch, 0, written=40_000) is None
 
-    event = check(watch, 0, tools=(changed,))
+    event = check(watch, 0, written=41_000)
 
     assert event is not None
-    assert event.changed == "tool read"
-    assert (event.expected_tokens, event.read_tokens) == (50_000, 0)
+    assert (event.expected_tokens, event.read_tokens) == (40_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"tools": [TOOL | {"description": "other"}]}, "tool read"),
+        ({"tools": [TOOL, {"name": "list", "input_schema": {}}]}, "tool list"),
+        ({"system": [{"type": "text", "text": "other"}]}, "system"),
+        ({"model": "another"}, "model"),
+        ({"output_config": {"effort": "max"}}, "settings"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "hello!"}]}]}, "messages"),
+        ({"messages": [HELLO, HELLO]}, "unknown"),
+        ({"system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}]}, "unknown"),
+    ],
+)
+def test_names_the_part_that_changed(changes, named):
+    """Which tool, the system text, the model, or a message that was sent before; a marker that moves is no change."""
+    watch = CacheWatch()
+    check(watch, 50_000)
+
+    event = check(watch, 0, **changes)
+
+    assert event is not None
+    assert event.changed == named
 
 
 def test_a_long_pause_is_no_break():
-    """After the cache's lifetime a miss is expected."""
-    watch = CacheWatch()
-    check(watch, 50_000, at=0.0)
+    """After an entry's lifetime a miss is expected; entries of an hour live longer."""
+    for watch, broken in ((CacheWatch(), False), (CacheWatch(lifetime_s=3_600), True)):
+        check(watch, 50_000, at=0.0)
+        assert (check(watch, 0, at=400.0) is not None) is broken
 
-    assert check(watch, 0, at=400.0) is None
+
+TOOL_RAN = ToolFinished(
+    call_id="c", name="bash", is_error=False, result_chars=1, result_sha256="", duration_s=0.0, changed_paths=None
+)
+ANSWERED = ResponseReceived(
+    turn=1, model="m", usage=None, cost_usd=None, fill_tokens=None, soft_tokens=1, hard_tokens=2, window_tokens=3,
+    stop_reason="tool_use", duration_s=0.0,
+)  # fmt: skip
+GATE_RAN = GateFinished(phase_id="1", baseline=True, passed=True, summary="", duration_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "slow"),
+    [
+        ([], False),
+        ([(GATE_RAN, 239)], False),
+        ([(GATE_RAN, 241)], True),
+        ([(ANSWERED, 100), (TOOL_RAN, 100), (TOOL_RAN, 101)], True),
+        ([(ANSWERED, 100), (TOOL_RAN, 100), (ANSWERED, 50), (TOOL_RAN, 101)], False),
+        ([(ANSWERED, 200), (TOOL_RAN, 101)], True),
+    ],
+)
+def test_a_run_is_slow_when_an_answer_and_the_pause_behind_it_outlive_an_entry(events, slow):
+    """All calls of one turn are one pause; calls of different turns are not."""
+    pace = Pace()
+    for event, duration_s in events:
+        pace.observe(replace(event, duration_s=float(duration_s)))
+
+    assert pace.is_slow is slow
