@@ -321,7 +321,8 @@ class Leg:
             price=ctx.price,
             max_output_tokens=ctx.settings.max_output_tokens,
             effort=ctx.settings.effort,
-            long_cache=ctx.settings.cache_ttl == "1h",
+            cached="cache" not in ctx.settings.ablate,
+            long_cache=ctx.long_cache,
         )
 
 
@@ -333,6 +334,7 @@ def _make_workspace(ctx: RunContext) -> Workspace:
         outputs_dir=ctx.outputs_dir,
         should_stop=lambda: ctx.interrupts.stop_now,
         limits=Limits(timeout_s=ctx.settings.command_timeout_s),
+        spills="spill" not in ctx.settings.ablate,
     )
 
 

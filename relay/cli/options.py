@@ -25,6 +25,7 @@ _SETTINGS = {
     "reset_at": "reset_at",
     "max_cost": "max_cost_usd",
     "max_legs": "max_legs",
+    "context": "context",
     "network": "network",
     "sandbox": "sandbox",
 }

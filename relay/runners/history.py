@@ -23,14 +23,13 @@ class History:
 
     Args:
         messages: What the conversation begins with.
-        cached_blocks: How many of their blocks, from the first, the endpoint has in its cache.
     """
 
-    def __init__(self, messages: Iterable[Message] = (), *, cached_blocks: int = 0) -> None:
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = list(messages)
         blocks = (block for message in self._messages for block in message["content"])
         self._call_ids = {block["id"] for block in blocks if block.get("type") == "tool_use"}
-        self._cached_blocks = cached_blocks
+        self._cached_blocks = 0
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -12,8 +12,7 @@ too, and a conversation is not in it.
 
 **Preserved thinking.** Models that preserve thinking refuse a history whose past has changed. So what is kept across a
 change goes on *without its thinking blocks*, which they accept (the provider's escape for this case): compaction drops
-thinking from the turns it keeps, pruning from every answer behind the first result it clears. What stands before that
-stays byte for byte, and so stays cached.
+thinking from the turns it keeps, pruning from every answer behind the first result it clears.
 
 Sources: mechanisms notes § 5.7 (ladders of Claude Code, Codex, OpenCode, Cline) and § 5.3 (batches, because each
 rewrite costs the cached prefix once); constants are named where they stand.
@@ -243,9 +242,7 @@ def clear_results(messages: Sequence[Message], *, keep_tokens: int) -> tuple[His
                 old[at, place] = saved
     first = min((at for at, _ in old), default=len(messages))
     behind = [_drop_thinking(_clear(messages[at], at, old)) for at in range(first, len(messages))]
-    # A request ended where the answer begins whose results are the first to go: so far the cache still holds.
-    cached = sum(len(message["content"]) for message in messages[: max(0, first - 1)])
-    return History([*messages[:first], *behind], cached_blocks=cached), sum(old.values())
+    return History([*messages[:first], *behind]), sum(old.values())
 
 
 def _clear(message: Message, at: int, old: Collection[tuple[int, int]]) -> Message:

@@ -1,0 +1,184 @@
+"""The four context strategies through the real SDK: same plan, gates and commits; only the conversation differs."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.events import Committed, GaugeCrossed, LegEnded, LegStarted, Noticed, RunStarted
+from relay.runners.invariants import check_messages
+
+PLAN = """\
+# Letters
+
+## Phase 1 — A
+Verify: `test -s a.txt`
+- [ ] Write a — a.txt
+
+## Phase 2 — B
+Verify: `test -s b.txt`
+- [ ] Write b — b.txt
+
+## Phase 3 — C
+Verify: `test -s c.txt`
+- [ ] Write c — c.txt
+"""
+LINE = 8_000
+"""The reset line, in tokens; one phase reads about 6,000."""
+SUMMARY = "The letters before were written, because the plan asked for it."
+
+
+def play(phase, reads=4):
+    """One phase: read files of about 1,500 tokens each, write one, tick, end."""
+    name = "abc"[phase - 1]
+    looks = [{"tools": [{"name": "read", "input": {"path": f"big{n % 8}.txt"}}]} for n in range(reads)]
+    work = [
+        {"tools": [{"name": "write", "input": {"path": f"{name}.txt", "content": f"{name}\n"}}]},
+        {"tools": [{"name": "tick", "input": {"item": f"{phase}.1", "evidence": "it is there"}}]},
+        {"text": f"Commit: Write {name}"},
+    ]
+    return {"name": f"phase {phase}", "then": "next", "turns": [*looks, *work]}
+
+
+def make_script(*sessions, summary=SUMMARY, **extra):
+    aside = {
+        "name": "summary",
+        "aside": True,
+        "when": {"last_message_contains": "replaced by a summary"},
+        "turns": [{"text": summary}],
+    }
+    return json.dumps({"sessions": [*sessions, aside], **extra})
+
+
+SCRIPT = make_script(play(1), play(2), play(3))
+
+
+@pytest.fixture
+def letters(stage):
+    """A repository with three small phases and files to read."""
+    stage.write("PLAN.md", PLAN)
+    for n in range(8):
+        stage.write(f"big{n}.txt", "".join(f"{n}: line {line} of a file to read\n" for line in range(200)))
+    stage.commit()
+    return stage
+
+
+def list_requests(stage):
+    return [r for r in stage.server.requests if r.path == "/v1/messages" and r.status == 200]
+
+
+def count_conversations(stage):
+    """How many requests do not begin with the messages of the one before."""
+    bodies = [r.body["messages"] for r in list_requests(stage)]
+    plain = [json.dumps([strip(m) for m in body]) for body in bodies]
+    return 1 + sum(not now.startswith(before[:-1]) for before, now in pairwise(plain))
+
+
+def strip(message):
+    return {
+        "role": message["role"],
+        "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in message["content"]],
+    }
+
+
+def texts(stage, kind=Noticed):
+    return [event.text for event in stage.seen(kind)]
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-4-6"])
+@pytest.mark.parametrize("context", ["reset", "none", "compact", "prune"])
+def test_plan_gates_ticks_and_commits_are_the_same(letters, context, model):
+    """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""
+    ended = letters.run(SCRIPT, context=context, reset_at="12k", model=model)
+
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "all 3 phases are done")
+    assert [c.subject for c in reversed(letters.commits())] == ["Write a", "Write b", "Write c"]
+    assert [c.items for c in letters.seen(Committed)] == [("1.1",), ("2.1",), ("3.1",)]
+    assert [leg.leg for leg in letters.seen(LegStarted)] == [1, 1, 1]
+    assert letters.server.errors == []
+    assert [r.status for r in letters.server.requests if r.status != 200] == []
+    assert [check_messages(r.body["messages"]) for r in list_requests(letters)] == [()] * len(list_requests(letters))
+    assert letters.seen(RunStarted)[0].context == context
+
+
+def test_one_conversation_goes_through_all_phases(letters):
+    """`none` sends the next phase's message behind the last phase's answer; `reset` begins anew."""
+    letters.run(SCRIPT, context="none")
+
+    assert count_conversations(letters) == 1
+    last = list_requests(letters)[-1].body["messages"]
+    asked = [b["text"] for m in last for b in m["content"] if "Carry out phase" in b.get("text", "")]
+    assert [text.splitlines()[-1] for text in asked] == [f"Carry out phase {n} now." for n in (1, 2, 3)]
+
+
+def test_reset_begins_each_phase_anew(letters):
+    """The control: as many conversations as phases."""
+    letters.run(SCRIPT)
+
+    assert count_conversations(letters) == 3
+
+
+def test_compaction_keeps_task_summary_and_last_turns(letters):
+    """The new conversation begins with the task in full; calls stay with their results; it is small again."""
+    letters.run(SCRIPT, context="compact", reset_at=str(LINE))
+
+    crossed = letters.seen(GaugeCrossed)
+    assert {c.line for c in crossed} == {"soft"}
+    assert len([t for t in texts(letters) if t.startswith("compacted: ")]) == len(crossed) >= 2
+    bodies = [r.body["messages"] for r in list_requests(letters)]
+    begun = [now for before, now in pairwise(bodies) if len(now) < len(before)]
+    assert len(begun) == len(crossed)
+    for messages in begun:
+        task, summary = messages[0]["content"]
+        assert "Carry out phase" in task["text"]
+        assert SUMMARY in summary["text"]
+        assert messages[1]["role"] == "assistant"
+        assert not any(b["type"] == "thinking" for m in messages for b in m["content"])
+    assert not any("replaced by a summary" in json.dumps(messages[:-1]) for messages in bodies)
+
+
+def test_pruning_clears_old_results_in_batches_and_never_the_newest(letters):
+    """What was cleared stays cleared, what the model has not seen yet is whole, and one batch frees a good part."""
+    letters.run(SCRIPT, context="prune", reset_at=str(LINE))
+
+    reports = [t for t in texts(letters) if t.startswith("old tool results cleared")]
+    bodies = [r.body["messages"] for r in list_requests(letters)]
+    cleared = [json.dumps(messages).count("old tool result cleared") for messages in bodies]
+    assert cleared == sorted(cleared)
+    batches = [now - before for before, now in pairwise(cleared) if now > before]
+    assert len(batches) == len(reports) >= 1
+    assert "cleared" not in json.dumps([messages[-1] for messages in bodies])
+    assert count_conversations(letters) == 1 + len(reports)
+
+
+def test_a_summary_that_does_not_fit_ends_in_a_hand_over(letters):
+    """The conversation goes on unharmed: the model is told to hand over, and the run is not lost."""
+    letters.run(make_script(play(1, reads=8), play(2), play(3), summary="long " * 12_000), context="compact",
+                reset_at=str(LINE))  # fmt: skip
+
+    assert any("could not be summarised" in t for t in texts(letters))
+    assert any("planned line" in json.dumps(r.body["messages"][-1]) for r in list_requests(letters))
+
+
+def test_a_full_window_ends_a_continuous_session_in_a_fresh_one(letters):
+    """`none` has no line but the window; there it hands over, with a baton, to a new conversation."""
+    sessions = [play(1, reads=24), {**play(1, reads=0), "name": "again"}, play(2), play(3)]
+    model = {"id": "claude-opus-5-5", "window": 40_000, "max_tokens": 8_000}
+
+    ended = letters.run(make_script(*sessions, model=model), context="none")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [e.result for e in letters.seen(LegEnded)][:2] == ["handoff", "done"]
+    assert count_conversations(letters) == 2
+
+
+def test_too_many_summaries_in_a_row_are_given_up(letters):
+    """A context that is full again right behind each summary is not compacted for ever."""
+    reads = [{"tools": [{"name": "read", "input": {"path": f"big{n}.txt"}} for n in range(2)]} for _ in range(9)]
+    session = {"name": "greedy", "then": "next", "turns": [*reads, *play(1, reads=0)["turns"]]}
+
+    letters.run(make_script(session, play(2), play(3)), context="compact", reset_at=str(LINE))
+
+    words = " ".join(texts(letters))
+    assert "the context fills again right behind every summary" in words
