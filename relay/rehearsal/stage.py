@@ -147,6 +147,8 @@ class Stage:
         for call_id in history.last_calls:
             if call_id in self._by_call:
                 cast, step = self._by_call[call_id]
+                while step + 1 in cast.silent:
+                    step += 1
                 return cast, step + 1
         return self._find_prefix(history) or self._find_content(history)
 

@@ -224,7 +224,7 @@ def _fault_from_event(data: Mapping[str, Any], builder: AnswerBuilder) -> Fault:
     found = data.get("error")
     error: Mapping[str, Any] = found if isinstance(found, dict) else {}
     text, name = str(error.get("message") or ""), _find_text(error, "type")
-    kind = classify_error(status=200, error_type=name, error_code=_find_text(error, "error_code"), text=text)
+    kind = classify_error(status=200, error_type=name, error_code=_find_code(error), text=text)
     if kind is FaultKind.REQUEST:
         kind = FaultKind.INFRA  # a request that had begun to be answered was well-formed
     return _fault(kind, f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}", builder)
@@ -234,7 +234,7 @@ def _fault_from_status(error: "anthropic.APIStatusError") -> Fault:
     kind = classify_error(
         status=error.status_code,
         error_type=_find_text(_get_error(error), "type"),
-        error_code=_find_text(_get_error(error), "error_code"),
+        error_code=_find_code(_get_error(error)),
         text=_find_words(error),
     )
     if kind in _TRANSIENT and error.response.headers.get("x-should-retry") == "false":
@@ -286,6 +286,12 @@ def _get_error(error: "anthropic.APIStatusError") -> Mapping[str, Any]:
 def _find_text(source: Mapping[str, Any], name: str) -> str | None:
     value = source.get(name)
     return value if isinstance(value, str) else None
+
+
+def _find_code(error: Mapping[str, Any]) -> str | None:
+    """Return the code of an error: ``details.error_code``, or ``code`` as other providers have it."""
+    details = error.get("details")
+    return (_find_text(details, "error_code") if isinstance(details, dict) else None) or _find_text(error, "code")
 
 
 def _find_words(error: "anthropic.APIStatusError") -> str:

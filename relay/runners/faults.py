@@ -104,7 +104,7 @@ def classify_error(*, status: int, error_type: str | None, error_code: str | Non
     Args:
         status: HTTP status; 200 for an ``error`` event in a stream.
         error_type: ``error.type`` of the body.
-        error_code: ``error.error_code`` of the body.
+        error_code: ``error.details.error_code`` of the body, or ``error.code``.
         text: The body's message; only looked at to recognise an overflow or a spending cap. Empty without a body.
     """
     if error_code == _SPEND_CODE or _SPEND_LIMIT.match(text):

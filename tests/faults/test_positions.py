@@ -1,0 +1,550 @@
+"""Every fault of the rehearsal server at every position of a run, and what it must lead to.
+
+The play is the same each time: a session writes a line to a file with ``>>``, writes another, hands off; a second
+session ticks the item and ends. One of these requests goes wrong. A command that ran twice would show as a third line.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from relay.endings import WAIT_UNTIL
+from relay.errors import ExitCode
+from relay.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
+from relay.planner import PlanTask
+from relay.rehearsal.faults import FaultKind
+from relay.repo.legs import read_leg
+from relay.repo.open import open_repo
+from relay.repo.planning import read_plan_usage
+from relay.runners.invariants import check_messages
+from relay.session import SessionEnd, Usage
+
+PLAN = """\
+# Log
+
+## Phase 1 — Write
+Verify: `grep -qx once log.txt`
+- [ ] Write it once — log.txt
+"""
+NEW_PLAN = PLAN.replace("Log", "New log")
+
+
+class Position(StrEnum):
+    """Which request goes wrong."""
+
+    FIRST = "first"
+    """The first request of a session."""
+    MID = "mid-session"
+    HAND_OFF = "hand-off"
+    """The one in which the model hands off."""
+    AFTER = "after the hand-off"
+    """The first request of the second session."""
+    PLANNING = "planning"
+
+
+class Then(StrEnum):
+    """What a fault must lead to."""
+
+    AGAIN = "again"
+    """The same request is sent again until it is answered; the run completes."""
+    MORE_ROOM = "more room"
+    """The same conversation is sent again with a larger output limit; the run completes."""
+    GO_ON = "go on"
+    """The model is told and goes on in the same session; the run completes."""
+    NOTHING = "nothing"
+    """The run goes on as if nothing had been."""
+    FRESH = "fresh session"
+    """The session hands over to a fresh one, which completes the run."""
+    STOP = "stop"
+    """The run stops with work left, exit 4."""
+    USER = "user"
+    """The run stops because only the user can change it, exit 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One fault and what is expected of it."""
+
+    fault: Mapping[str, Any]
+    then: Then
+    words: str
+    """Part of what the user is told: of the retry's reason, of the notice, or of the stop."""
+    end: SessionEnd | None = None
+    """How the session ends where the run stops."""
+    retries: int = 1
+    """How many tries fail; -1 for as many as fit."""
+    wait_s: tuple[float, float] = (0.0, 60.0)
+    """Bounds of each wait."""
+    counted: bool = False
+    """Whether the answer had begun, so that tokens are to be paid for it."""
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    idle_timeout_s: float | None = None
+    everywhere: bool = True
+    """False for a variant that takes the same way as another case: it is tried in mid-session only."""
+    in_planning: Then | None = None
+    """What it leads to there, where that is something else."""
+
+    def at(self, position: Position) -> Then:
+        """What the fault leads to at a position."""
+        return self.in_planning if position is Position.PLANNING and self.in_planning else self.then
+
+
+def _status(status: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "status", "status": status, **more}
+
+
+IDLE_S = 0.4
+"""Long enough for a healthy answer of the server in this process, on a busy machine too."""
+
+CASES: Mapping[str, Case] = {
+    # Nobody's fault: the same request again, with growing waits. Not counted against the phase.
+    "overloaded": Case(fault={"kind": "overloaded"}, then=Then.AGAIN, words="HTTP 529 overloaded_error"),
+    "status 500": Case(fault=_status(500), then=Then.AGAIN, words="HTTP 500 api_error"),
+    "drop": Case(fault={"kind": "drop", "how": "rst"}, then=Then.AGAIN, words="Error"),
+    "cut, clean": Case(
+        fault={"kind": "cut", "how": "end", "after_events": 5},
+        then=Then.AGAIN,
+        words="without message_stop",
+        counted=True,
+    ),
+    "error event": Case(
+        fault={"kind": "error_event"}, then=Then.AGAIN, words="overloaded_error in mid-stream", counted=True
+    ),
+    "stall": Case(
+        fault={"kind": "stall"}, then=Then.AGAIN, words="Timeout", counted=True, idle_timeout_s=IDLE_S, retries=1
+    ),
+    "garbage": Case(fault={"kind": "garbage"}, then=Then.AGAIN, words="not a well-formed answer", counted=True),
+    # A limit: wait as long as the endpoint says, but not for ever.
+    "rate limit": Case(
+        fault={"kind": "rate_limit", "retry_after": "7"}, then=Then.AGAIN, words="HTTP 429", wait_s=(7.0, 8.0)
+    ),
+    "rate limit, far away": Case(
+        fault={"kind": "rate_limit", "retry_after": "36000", "times": "always"},
+        then=Then.STOP,
+        words="It resets at",
+        end=SessionEnd.LIMIT,
+        retries=0,
+    ),
+    # The account: nothing that relay does can help, so it asks once.
+    "spend limit": Case(
+        fault={"kind": "spend_limit", "times": "always"},
+        then=Then.USER,
+        words="monthly API usage threshold",
+        end=SessionEnd.DENIED,
+        retries=0,
+    ),
+    # The prompt does not fit: a fresh session has a short one.
+    # A planner has nobody to hand over to.
+    "overflow": Case(
+        fault={"kind": "overflow"},
+        then=Then.FRESH,
+        words="prompt is too long",
+        end=SessionEnd.OVERFLOW,
+        in_planning=Then.STOP,
+    ),
+    "window exceeded": Case(
+        fault={"kind": "window_exceeded"},
+        then=Then.FRESH,
+        words="window is full",
+        end=SessionEnd.OVERFLOW,
+        in_planning=Then.STOP,
+    ),
+    # What the model says is not what it meant: nothing of it is run.
+    "max tokens": Case(fault={"kind": "max_tokens"}, then=Then.MORE_ROOM, words="asked again with 128,000 tokens"),
+    "bad json": Case(fault={"kind": "bad_json"}, then=Then.GO_ON, words="not complete JSON"),
+    "empty": Case(fault={"kind": "empty"}, then=Then.GO_ON, words="your answer was empty"),
+    "pause turn": Case(fault={"kind": "pause_turn"}, then=Then.GO_ON, words="your turn was paused"),
+    "refusal": Case(
+        fault={"kind": "refusal", "category": "cyber", "explanation": "I will not"},
+        then=Then.STOP,
+        words="the model refused: I will not",
+        end=SessionEnd.REFUSED,
+    ),
+    "unknown stop": Case(
+        fault={"kind": "unknown_stop"},
+        then=Then.STOP,
+        words="'moonrise', which relay does not know",
+        end=SessionEnd.API_FAILED,
+    ),
+    "unknown block": Case(fault={"kind": "unknown_block"}, then=Then.NOTHING, words=""),
+    # Money cannot be counted: with a cap that must hold, that is the end; without one it is shown as unknown.
+    # A plan that was submitted is there: nothing more is asked.
+    "usage missing": Case(
+        fault={"kind": "usage", "report": "missing"},
+        then=Then.STOP,
+        words="is unknown",
+        end=SessionEnd.BUDGET,
+        in_planning=Then.NOTHING,
+    ),
+    "usage zero, no cap": Case(
+        fault={"kind": "usage", "report": "zero"},
+        then=Then.NOTHING,
+        words="",
+        flags={"max_cost_usd": "none"},
+    ),
+    # Variants.
+    "overloaded three times": Case(
+        fault={"kind": "overloaded", "times": 3}, then=Then.AGAIN, words="HTTP 529", retries=3, everywhere=False
+    ),
+    "overloaded for ever": Case(
+        fault={"kind": "overloaded", "times": "always"},
+        then=Then.STOP,
+        words="took as long as relay waits (2 min, max_wait_s)",
+        end=SessionEnd.API_FAILED,
+        retries=-1,
+        flags={"max_wait_s": 120},
+        everywhere=False,
+    ),
+    "overloaded with a wait": Case(
+        fault={"kind": "overloaded", "retry_after": "9"},
+        then=Then.AGAIN,
+        words="HTTP 529",
+        wait_s=(9.0, 10.0),
+        everywhere=False,
+    ),
+    "status 408": Case(fault=_status(408, body="empty"), then=Then.AGAIN, words="HTTP 408: no body", everywhere=False),
+    "status 409": Case(fault=_status(409), then=Then.AGAIN, words="HTTP 409", everywhere=False),
+    "status 502, html": Case(
+        fault=_status(502, body="html"), then=Then.AGAIN, words="HTTP 502: <html>", everywhere=False
+    ),
+    "status 503, empty": Case(
+        fault=_status(503, body="empty"), then=Then.AGAIN, words="HTTP 503: no body", everywhere=False
+    ),
+    "status 500, told not to": Case(
+        fault=_status(500, headers={"x-should-retry": "false"}),
+        then=Then.STOP,
+        words="HTTP 500",
+        end=SessionEnd.API_FAILED,
+        retries=0,
+        everywhere=False,
+    ),
+    "status 400": Case(
+        fault=_status(400, type="invalid_request_error", message="no such field"),
+        then=Then.STOP,
+        words="HTTP 400 invalid_request_error: no such field (request req_rehearsal_",
+        end=SessionEnd.API_FAILED,
+        retries=0,
+        everywhere=False,
+    ),
+    "status 401": Case(
+        fault=_status(401, message="invalid x-api-key"),
+        then=Then.USER,
+        words="HTTP 401 authentication_error: invalid x-api-key",
+        end=SessionEnd.DENIED,
+        retries=0,
+        everywhere=False,
+    ),
+    "status 402": Case(
+        fault=_status(402, type="billing_error", message="credit balance is too low"),
+        then=Then.USER,
+        words="credit balance is too low",
+        end=SessionEnd.DENIED,
+        retries=0,
+        everywhere=False,
+    ),
+    "status 403": Case(
+        fault=_status(403), then=Then.USER, words="HTTP 403", end=SessionEnd.DENIED, retries=0, everywhere=False
+    ),
+    "status 404": Case(
+        fault=_status(404, message="model: claude-gone"),
+        then=Then.USER,
+        words="model: claude-gone",
+        end=SessionEnd.DENIED,
+        retries=0,
+        everywhere=False,
+    ),
+    "status 413": Case(
+        fault=_status(413), then=Then.FRESH, words="HTTP 413", end=SessionEnd.OVERFLOW, everywhere=False
+    ),
+    "own spend limit": Case(
+        fault=_status(400, message="You have reached your specified API usage limits. Access returns tomorrow."),
+        then=Then.USER,
+        words="You have reached your specified API usage limits",
+        end=SessionEnd.DENIED,
+        retries=0,
+        everywhere=False,
+    ),
+    "rate limit, header only": Case(
+        fault={"kind": "rate_limit", "resets_in_s": 30, "limit": "output-tokens"},
+        then=Then.AGAIN,
+        words="HTTP 429",
+        wait_s=(15.0, 31.0),
+        everywhere=False,
+    ),
+    "rate limit, no time": Case(
+        fault=_status(429, type="rate_limit_error", message="slow down"),
+        then=Then.AGAIN,
+        words="HTTP 429",
+        everywhere=False,
+    ),
+    "drop, closed": Case(fault={"kind": "drop", "how": "fin"}, then=Then.AGAIN, words="Error", everywhere=False),
+    "cut, reset": Case(
+        fault={"kind": "cut", "how": "rst", "after_events": 5}, then=Then.AGAIN, words="Error", everywhere=False
+    ),
+    "cut, closed": Case(
+        fault={"kind": "cut", "how": "fin", "after_events": 5},
+        then=Then.AGAIN,
+        words="Error",
+        counted=True,
+        everywhere=False,
+    ),
+    "cut in the first event": Case(
+        fault={"kind": "cut", "how": "end", "after_bytes": 10},
+        then=Then.AGAIN,
+        words="without message_stop",
+        everywhere=False,
+    ),
+    "cut before the last event": Case(
+        fault={"kind": "cut", "how": "end", "after_events": 999},
+        then=Then.AGAIN,
+        words="without message_stop",
+        counted=True,
+        everywhere=False,
+    ),
+    "error event, api error": Case(
+        fault={"kind": "error_event", "type": "api_error"},
+        then=Then.AGAIN,
+        words="api_error in mid-stream",
+        counted=True,
+        everywhere=False,
+    ),
+    "error event, invalid request": Case(
+        fault={"kind": "error_event", "type": "invalid_request_error"},
+        then=Then.AGAIN,
+        words="invalid_request_error in mid-stream",
+        counted=True,
+        everywhere=False,
+    ),
+    "stall, pings": Case(
+        fault={"kind": "stall", "ping_s": 0.05},
+        then=Then.AGAIN,
+        words="only pings",
+        counted=True,
+        idle_timeout_s=IDLE_S,
+        everywhere=False,
+    ),
+    "stall before headers": Case(
+        fault={"kind": "stall", "before_headers": True},
+        then=Then.AGAIN,
+        words="Timeout",
+        idle_timeout_s=IDLE_S,
+        everywhere=False,
+    ),
+    "empty for ever": Case(
+        fault={"kind": "empty", "times": "always"},
+        then=Then.STOP,
+        words="1.1 is not ticked",
+        end=SessionEnd.FINISHED,
+        everywhere=False,
+    ),
+    "pause turn for ever": Case(
+        fault={"kind": "pause_turn", "times": "always"},
+        then=Then.STOP,
+        words="3 answers in a row did nothing",
+        end=SessionEnd.STUCK,
+        everywhere=False,
+    ),
+}
+
+PLACES = [
+    pytest.param(name, position, id=f"{name} — {position}")
+    for name, case in CASES.items()
+    for position in Position
+    if case.everywhere or position is Position.MID
+]
+
+
+def bash(command: str) -> dict[str, Any]:
+    return {"tools": [{"name": "bash", "input": {"command": command}}]}
+
+
+TURNS: Mapping[Position, dict[str, Any]] = {
+    Position.FIRST: bash("echo once >> log.txt"),
+    Position.MID: bash("echo twice >> log.txt"),
+    Position.HAND_OFF: {
+        "tools": [{"name": "hand_off", "input": {"next_step": "tick it", "learned": [], "dead_ends": []}}]
+    },
+    Position.AFTER: {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "one line"}}]},
+    Position.PLANNING: {"tools": [{"name": "submit_plan", "input": {"markdown": NEW_PLAN}}]},
+}
+END = {"text": "Commit: Write it once"}
+RECOVERY = [
+    bash("grep -qx once log.txt || echo once >> log.txt; grep -qx twice log.txt || echo twice >> log.txt"),
+    TURNS[Position.AFTER],
+    END,
+]
+"""What a session does that finds the work half done: it looks first."""
+
+
+def write_turns(position: Position, case: Case) -> list[dict[str, Any]]:
+    """Write the turns of a position: its own answer, with the fault in front of it."""
+    own = TURNS[position]
+    if case.fault["kind"] in {"empty", "pause_turn"}:
+        broken = {"fault": case.fault}
+        return [broken, own] if case.then is Then.GO_ON else [broken] * 8
+    broken = {**own, "fault": case.fault}
+    return [broken, own] if case.then is Then.GO_ON else [broken]
+
+
+def write_script(position: Position, case: Case) -> str:
+    """Write the play with one request that goes wrong."""
+    if position is Position.PLANNING:
+        turns = write_turns(position, case)
+        return json.dumps({"sessions": [{"turns": turns}]})
+    first = [Position.FIRST, Position.MID, Position.HAND_OFF]
+    sessions = [
+        [turn for place in first for turn in (write_turns(place, case) if place is position else [TURNS[place]])],
+        [*(write_turns(position, case) if position is Position.AFTER else [TURNS[Position.AFTER]]), END],
+    ]
+    if case.then is Then.FRESH:
+        sessions = sessions[:2] if position is Position.AFTER else sessions[:1]
+        sessions.append(RECOVERY)
+    return json.dumps({"sessions": [{"turns": turns} for turns in sessions]})
+
+
+def list_requests(stage) -> list[dict[str, Any]]:
+    return [r.body for r in stage.server.requests if r.path == "/v1/messages"]
+
+
+def sum_usage(stage) -> Usage:
+    total = Usage()
+    for event in stage.seen(ResponseReceived):
+        total += event.usage or Usage()
+    return total
+
+
+def list_words(stage) -> str:
+    """Everything that a person, or the model, was told."""
+    told = [e.reason for e in stage.seen(RetryScheduled)]
+    told += [e.text for e in stage.seen(Noticed)]
+    told += [e.detail for e in stage.seen(LegEnded)]
+    told += [json.dumps(body["messages"], ensure_ascii=False) for body in list_requests(stage)]
+    return "\n".join(told)
+
+
+def check_histories(stage) -> None:
+    """Each request keeps the ten rules, and begins with the request before it in its conversation."""
+    before: dict[str, list[Any]] = {}
+    for body in list_requests(stage):
+        messages = [_strip(message) for message in body["messages"]]
+        assert check_messages(messages) == ()
+        opening = json.dumps(messages[0])
+        earlier = before.get(opening, [])
+        assert messages[: len(earlier)] == earlier
+        before[opening] = messages
+
+
+def _strip(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave cache markers out: they move."""
+    content = [{k: v for k, v in block.items() if k != "cache_control"} for block in message["content"]]
+    return {**message, "content": content}
+
+
+def check_repository(stage) -> None:
+    """Objects are sound, nothing of git's is locked or half done, and the plan in the work tree is HEAD's or new."""
+    assert stage.git("fsck", "--strict", "--no-dangling", "--no-progress") == ""
+    assert list((stage.root / ".git").rglob("*.lock")) == []
+    assert stage.git("ls-files", "--unmerged") == ""
+
+
+def check_retries(stage, case: Case) -> None:
+    """What went wrong was tried again as often as it should, with waits that nobody slept through."""
+    retries = stage.seen(RetryScheduled)
+    assert stage.waits == [retry.wait_s for retry in retries]
+    if case.then in {Then.AGAIN, Then.STOP, Then.USER}:
+        expected = case.retries if case.then is Then.AGAIN or case.retries < 0 else 0
+        if expected < 0:
+            assert len(retries) > 2
+        elif case.idle_timeout_s is None:
+            assert len(retries) == expected
+        else:
+            assert len(retries) >= expected  # on a busy machine a healthy answer may be late too
+    for retry in retries:
+        low, high = case.wait_s
+        assert low <= retry.wait_s <= high
+
+
+@pytest.mark.parametrize(("name", "position"), PLACES)
+def test_each_fault_at_each_position(stage, name, position):
+    """See the table: what happens, what is told, and that nothing ran twice, was lost or was not counted."""
+    case = CASES[name]
+    stage.write("PLAN.md", PLAN)
+    base = stage.commit("plan")
+    stage.idle_timeout_s = case.idle_timeout_s
+    script = write_script(position, case)
+
+    if position is Position.PLANNING:
+        ended = stage.plan(script, PlanTask(feature="a new log", force=True), **case.flags)
+    else:
+        ended = stage.run(script, **case.flags)
+
+    assert stage.server.errors == []
+    check_retries(stage, case)
+    check_histories(stage)
+    check_repository(stage)
+    if case.counted:
+        assert [e for e in stage.seen(ResponseReceived) if e.stop_reason == "cut" and e.usage is not None]
+    if case.at(position) in {Then.STOP, Then.USER}:
+        check_stop(stage, case, position, ended, base)
+    else:
+        check_done(stage, case, position, ended)
+
+
+def check_done(stage, case: Case, position: Position, ended) -> None:
+    """The run completed: one commit, each command ran once, every token is in its trailers."""
+    assert ended.exit_code == ExitCode.DONE, ended
+    if case.at(position) is not Then.NOTHING:
+        assert case.words in list_words(stage)
+    if position is Position.PLANNING:
+        assert (stage.root / "PLAN.md").read_text() == NEW_PLAN
+        record = read_plan_usage(open_repo(stage.root))
+        assert record is not None
+        assert record.spend.usage == sum_usage(stage)
+        return
+    (commit,) = stage.commits()
+    assert commit.items == ("1.1",)
+    assert commit.usage == sum_usage(stage)
+    assert (commit.cost_usd is None) == (case.fault["kind"] == FaultKind.USAGE)
+    assert stage.git("show", "HEAD:log.txt") == "once\ntwice\n"
+    assert stage.git("status", "--porcelain") == ""
+    assert stage.git("for-each-ref", "refs/relay/leg") == ""
+    if case.then is not Then.FRESH:
+        assert [e.name for e in stage.seen(ToolFinished) if not e.is_error] == ["bash", "bash", "hand_off", "tick"]
+    if case.then is Then.AGAIN:
+        bodies = [json.dumps(body) for body in list_requests(stage)]
+        assert len(set(bodies)) == 5
+        unseen = "before_headers" in case.fault  # the server notes a request when it begins to answer
+        assert len(bodies) + unseen == 5 + len(stage.seen(RetryScheduled))
+
+
+def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
+    """The run stopped: the words say why, the work is where it was, the next run can go on."""
+    assert ended.exit_code == (ExitCode.USER if case.then is Then.USER else ExitCode.STOPPED), ended
+    assert case.words in ended.reason
+    assert [leg.end for leg in stage.seen(LegEnded)][-1] == case.end
+    assert stage.git("rev-parse", "HEAD").strip() == base
+    assert (stage.root / "PLAN.md").read_text() == PLAN
+    if position is Position.PLANNING:
+        record = read_plan_usage(open_repo(stage.root))
+        assert record is not None
+        assert record.spend.usage == sum_usage(stage)
+        return
+    lines = (stage.root / "log.txt").read_text().split() if (stage.root / "log.txt").exists() else []
+    done = {Position.FIRST: [], Position.MID: ["once"]}.get(position, ["once", "twice"])
+    ran = case.fault["kind"] == FaultKind.USAGE  # a complete answer: its tool runs before the next request is refused
+    assert lines == (["once", "twice"][: len(done) + 1] if ran else done)
+    leg = read_leg(open_repo(stage.root))
+    assert leg is not None
+    assert leg.spend.usage == sum_usage(stage)
+    assert leg.baton
+    assert (WAIT_UNTIL in dict(leg.wip_trailers)) == (case.end is SessionEnd.LIMIT)
+
+
+def test_every_kind_of_fault_is_in_the_table():
+    """A new fault of the server cannot be forgotten here."""
+    assert {case.fault["kind"] for case in CASES.values()} == set(FaultKind)
+    assert {case.fault["kind"] for case in CASES.values() if case.everywhere} == set(FaultKind)
