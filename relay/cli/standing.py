@@ -57,10 +57,10 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         PlanError: There is no plan, or it cannot be used.
     """
     from relay.repo.history import read_relay_commits
-    from relay.repo.legs import read_leg
 
     branch = repo.branch
-    leg = read_leg(repo, branch) if branch else None
+    waiting = branch is not None and _has_refs(repo, branch)
+    leg = _read_leg(repo) if waiting else None
     plan, point, running = _find_point(place, repo, is_open=leg is not None)
     commits = read_relay_commits(repo, place.plan_name)
     return Standing(
@@ -68,10 +68,24 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         branch=branch,
         plan=plan,
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
-        spent=sum((*map(_count_commit, commits), *_count_rest(place, repo, branch, leg)), start=Spent()),
+        spent=sum((*map(_count_commit, commits), *(_count_rest(place, repo, leg) if waiting else ())), start=Spent()),
         point=point,
         running=running,
     )
+
+
+def _has_refs(repo: "Repo", branch: str) -> bool:
+    """Return whether relay keeps anything open for a branch; reading it would load the write path's modules."""
+    from relay.repo.names import render_ref_part
+
+    part = render_ref_part(branch)
+    return bool(repo.git.run("for-each-ref", "--count=1", f"refs/relay/leg/{part}", f"refs/relay/plan/{part}"))
+
+
+def _read_leg(repo: "Repo") -> "OpenLeg | None":
+    from relay.repo.legs import read_leg
+
+    return read_leg(repo)
 
 
 def _find_point(place: Place, repo: "Repo", *, is_open: bool) -> tuple[Plan, ResumePoint | None, str]:
@@ -123,13 +137,13 @@ def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | No
     )
 
 
-def _count_rest(place: Place, repo: "Repo", branch: str | None, leg: "OpenLeg | None") -> Iterator[Spent]:
+def _count_rest(place: Place, repo: "Repo", leg: "OpenLeg | None") -> Iterator[Spent]:
     """Yield what no commit records yet: the open leg and a plan that was written and is not committed."""
     from relay.repo.planning import read_plan_usage
 
     if leg is not None:
         yield _count_leg(leg)
-    planning = read_plan_usage(repo, branch) if branch else None
+    planning = read_plan_usage(repo)
     if planning is not None and planning.plan_path == place.plan_name:
         yield planning.spend
 
