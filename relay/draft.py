@@ -5,7 +5,7 @@ which every snapshot carries. The commit makes the draft the file.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.ledger import Claim, Source, append_claim, parse_ledger
 from relay.plan.edit import append_items, append_note, tick_items
@@ -28,14 +28,20 @@ class Draft:
         return files
 
 
-def apply_notes(start: Draft, notes: LegNotes) -> Draft:
-    """Return the draft with what the session claimed, amended and recorded on top of `start`."""
+def apply_notes(start: Draft, notes: LegNotes, *, blobs: Mapping[str, str]) -> Draft:
+    """Return the draft with what the session claimed, amended and recorded on top of `start`.
+
+    Args:
+        start: What the session began with.
+        notes: What its tools noted.
+        blobs: Path → id of the content that a record was read from; a path that is missing stays without one.
+    """
     plan = start.plan_text
     for amendment in notes.amendments:
         plan = _amend(plan, amendment)
     ledger = start.ledger_text
     for record in notes.records:
-        ledger = _record(ledger, record)
+        ledger = _record(ledger, record, blobs)
     return Draft(plan_text=tick_items(plan, tuple(notes.claims)), ledger_text=ledger)
 
 
@@ -46,13 +52,14 @@ def _amend(plan: str, amendment: Amendment) -> str:
     return append_note(plan, amendment.phase_id, f"amended: {what} (because {amendment.why})")
 
 
-def _record(ledger: str, record: Record) -> str:
-    sources = tuple(_parse_source(source) for source in record.sources)
+def _record(ledger: str, record: Record, blobs: Mapping[str, str]) -> str:
+    found = (parse_source(source) for source in record.sources)
+    sources = tuple(replace(source, blob=blobs.get(source.path, "")) for source in found)
     claim = Claim(id=parse_ledger(ledger).next_id(), claim=record.claim, because=record.because, sources=sources)
     return append_claim(ledger, claim)
 
 
-def _parse_source(text: str) -> Source:
+def parse_source(text: str) -> Source:
     """Read ``path``, ``path:12`` or ``path:12-40``."""
     path, _, lines = text.rpartition(":")
     return Source(path=path, lines=lines) if path and lines.replace("-", "").isdecimal() else Source(path=text)

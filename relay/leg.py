@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relay.draft import Draft, apply_notes
+from relay.draft import Draft, apply_notes, parse_source
 from relay.endings import render_end, render_wait
 from relay.events import LegEnded, LegStarted, PlanRestored
 from relay.handover import Handover
@@ -24,6 +24,7 @@ from relay.prompts import (
 )
 from relay.repo.files import read_file, replace_file
 from relay.repo.legs import WipRecord, save_wip
+from relay.repo.objects import hash_files
 from relay.repo.snapshot import write_snapshot_tree
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
@@ -81,6 +82,7 @@ class Leg:
         self._toolbox = build_runner_tools(_make_workspace(ctx), self._notes)
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
+        self._blobs: dict[str, str] = {}
         self._last_error = ("", "")
         """Where the session's last error came from, and its words; empty once that was overcome."""
 
@@ -217,7 +219,7 @@ class Leg:
         self._save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
 
     def _draft(self) -> Draft:
-        return apply_notes(self._handover.draft, self._notes)
+        return apply_notes(self._handover.draft, self._notes, blobs=self._blobs)
 
     def _save(
         self,
@@ -249,6 +251,8 @@ class Leg:
             result = self._put_plan_back(call, result)
         if call.name == "amend" and not result.is_error:
             self._take_amendment()
+        if call.name == "record" and not result.is_error:
+            self._note_sources()
         if call.name in _NOTED and not result.is_error:
             self._show_plan()
             self._save(paths=())
@@ -262,6 +266,13 @@ class Leg:
         phase = plan.find_phase(self._handover.phase_id)
         if phase is not None:
             self._notes.plan, self._notes.phase = plan, phase
+
+    def _note_sources(self) -> None:
+        """Keep which content a record was read from, so that a later session can tell whether it still holds."""
+        root = self._ctx.repo.root
+        named = (parse_source(source).path for source in self._notes.records[-1].sources)
+        paths = [path for path in named if (root / path).is_file() and not (root / path).is_symlink()]
+        self._blobs |= dict(zip(paths, hash_files(self._ctx.repo.git, paths, write=False), strict=True))
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""

@@ -163,3 +163,28 @@ sessions:
     assert "no access to the registry" in ended.reason
     assert (stage.root / "hello.txt").read_text() == "half"
     assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.ENDED_BY_TOOL]
+
+
+def test_what_is_recorded_is_in_the_ledger_with_its_source(stage):
+    """A record goes into the phase's commit, with the blob it was read from, and into the next session's prompt."""
+    script = """
+sessions:
+  - name: hello
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools:
+        - {name: record, input: {claim: "one greeting per file", because: "of grep", sources: [hello.txt]}}
+        - {name: tick, input: {item: "1.1", evidence: "grep finds it"}}
+      - text: "Commit: Say hello"
+  - name: world
+    turns:
+      - expect: {first_message_contains: "one greeting per file"}
+        tools: [{name: block, input: {reason: "enough seen"}}]
+"""
+    ended = stage.run(script)
+
+    ledger = stage.git("show", "HEAD:PLAN.ledger.yaml")
+    assert "enough seen" in ended.reason
+    assert "one greeting per file" in ledger
+    assert stage.git("rev-parse", "HEAD:hello.txt").strip() in ledger
+    assert stage.server.errors == []
