@@ -1,6 +1,7 @@
 """Where people keep toolchains and credentials on a machine. Pure lists and the paths made from them."""
 
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -206,6 +207,27 @@ def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
         return ()
     names = {fields[7] for fields in (line.split(maxsplit=7) for line in lines) if len(fields) == 8}  # noqa: PLR2004
     return tuple(sorted(Path(name) for name in names if name.startswith("/") and is_there(Path(name))))
+
+
+def is_searchable(place: Path) -> bool:
+    """Say whether every directory above a path lets this user through without any capability.
+
+    uid 0 reaches everything, but not in the sandbox, where it has no capabilities: a mount point below a closed
+    directory cannot be made there, and what lies below it cannot be reached there either.
+    """
+    return all(_lets_through(parent) for parent in place.parents)
+
+
+def _lets_through(directory: Path) -> bool:
+    try:
+        found = directory.stat()
+    except OSError:
+        return False
+    if found.st_uid == os.geteuid():
+        return bool(found.st_mode & stat.S_IXUSR)
+    if found.st_gid in {os.getegid(), *os.getgroups()}:
+        return bool(found.st_mode & stat.S_IXGRP)
+    return bool(found.st_mode & stat.S_IXOTH)
 
 
 def is_there(place: Path) -> bool:

@@ -20,6 +20,7 @@ from relay.sandbox.places import (
     find_unix_sockets,
     is_below,
     is_dir,
+    is_searchable,
     is_there,
 )
 from relay.sandbox.policy import Level, Policy
@@ -169,7 +170,7 @@ def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple
     inside = [place for place in map(Path.resolve, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
-    sockets = [place for place in find_unix_sockets() if not place.is_relative_to(root)]
+    sockets = [p for p in find_unix_sockets() if not p.is_relative_to(root) and is_searchable(p)]
     masked = _real((*found.secrets, *view.secrets, *sockets))
     visible = [place for place in masked if is_visible(place, mounts)]
     if write:

@@ -1,5 +1,6 @@
 """The parts as pure values: environment, output, seccomp program, Seatbelt profile, mounts."""
 
+import os
 import struct
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from relay.errors import SandboxError
 from relay.sandbox.environment import NEVER, build_env, render_path
 from relay.sandbox.install import find_install_command
 from relay.sandbox.output import Capture
-from relay.sandbox.places import find_hidden, find_home, find_unix_sockets
+from relay.sandbox.places import find_hidden, find_home, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Level
 from relay.sandbox.private import PrivateDir, remove_left_overs
 from relay.sandbox.scan import Found
@@ -270,3 +271,15 @@ def test_left_overs_of_a_killed_relay_are_removed(tmp_path: Path) -> None:
     used.close()
     remove_left_overs(tmp_path, now=time.time() + 3600)
     assert not in_use.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reaches into a directory that is closed to it by mode")
+def test_a_directory_closed_by_mode_is_closed_to_root_without_capabilities(tmp_path: Path) -> None:
+    """Root without capabilities cannot mount below another user's private directory, so nothing there is masked."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    os.chown(closed, 12345, 12345)
+
+    assert not is_searchable(closed / "agent")
+    os.chmod(closed, 0o711)
+    assert is_searchable(closed / "agent") == is_searchable(closed)
