@@ -1,0 +1,120 @@
+"""How long relay goes on trying, and what it says when it does not."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.runners.faults import Fault, FaultKind
+from relay.runners.waiting import Patience, Wait, describe_reset, render_moment, render_span
+from relay.session import SessionEnd, SessionOutcome
+
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
+
+
+@pytest.fixture(autouse=True)
+def berlin(monkeypatch):
+    """A clock on the wall that is not UTC."""
+    monkeypatch.setenv("TZ", "CET-1")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def fault(kind=FaultKind.INFRA, retry_after_s=None):
+    return Fault(kind=kind, message="HTTP 529", retry_after_s=retry_after_s)
+
+
+def judge(patience, found, *, duration_s=0.0):
+    return patience.judge(found, duration_s=duration_s, jitter=0.5, now=NOON)
+
+
+def test_what_passes_by_itself_is_tried_again():
+    """With the time that the endpoint named, where it named one."""
+    assert judge(Patience(max_wait_s=100), fault()) == Wait(attempt=1, wait_s=1.0, until=None)
+    assert judge(Patience(max_wait_s=100), fault(retry_after_s=30.0)) == Wait(attempt=1, wait_s=30.5, until=NOON + 30)
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        (FaultKind.OVERFLOW, SessionEnd.OVERFLOW),
+        (FaultKind.REQUEST, SessionEnd.API_FAILED),
+        (FaultKind.USER, SessionEnd.DENIED),
+        (FaultKind.INTERRUPTED, SessionEnd.INTERRUPTED),
+    ],
+)
+def test_what_cannot_pass_is_not_tried_again(kind, end):
+    """Not even when the endpoint names a time."""
+    assert judge(Patience(max_wait_s=1e6), fault(kind, 1.0)) == SessionOutcome(end=end, detail="HTTP 529")
+
+
+def test_a_limit_that_resets_later_than_relay_waits_is_for_another_run():
+    """The words name the time on the wall and what to do; the time is kept."""
+    outcome = judge(Patience(max_wait_s=1_800), fault(FaultKind.LIMIT, 3 * 3_600 + 12 * 60))
+
+    assert outcome == SessionOutcome(
+        end=SessionEnd.LIMIT,
+        detail=(
+            "HTTP 529; tried 1 time. It resets at 16:12, in 3 h 12 min; relay waits 30 min at most (max_wait_s). "
+            "Run it again then."
+        ),
+        retry_at=NOON + 11_520,
+    )
+
+
+def test_patience_counts_requests_and_waits():
+    """An endpoint that takes its time to fail uses it up as well as one that fails at once."""
+    patience = Patience(max_wait_s=10)
+
+    assert isinstance(judge(patience, fault(), duration_s=4.0), Wait)
+    assert judge(patience, fault(), duration_s=6.0) == SessionOutcome(
+        end=SessionEnd.API_FAILED,
+        detail="HTTP 529; tried 2 times, and that took as long as relay waits (10 s, max_wait_s)",
+    )
+
+
+@given(st.floats(0, 1e5), st.lists(st.one_of(st.none(), st.floats(0, 1e4)), max_size=200))
+def test_nothing_is_tried_for_ever(max_wait_s, asked):
+    """Whatever an endpoint asks for, the waits together stay below the limit, and each is longer than nothing."""
+    patience, waited = Patience(max_wait_s=max_wait_s), 0.0
+    for retry_after_s in asked:
+        wait = judge(patience, fault(retry_after_s=retry_after_s))
+        if isinstance(wait, SessionOutcome):
+            break
+        assert wait.wait_s >= max(0.1, retry_after_s or 0)
+        waited += wait.wait_s
+    assert waited <= max_wait_s
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [(NOON + 60, "13:01"), (NOON + 11 * 3_600, "Sun 22 Nov 00:00"), (NOON - 13 * 3_600, "00:00")],
+)
+def test_a_moment_is_what_the_clock_on_the_wall_shows(at, words):
+    """With the day when it is another one there."""
+    assert render_moment(at, now=NOON) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (3_599, "59 min"),
+        (3_600, "1 h 0 min"),
+        (86_399, "23 h 59 min"),
+        (190_800, "2 d 5 h"),
+    ],
+)
+def test_a_span_has_its_two_largest_units(seconds, words):
+    """Short enough for a line."""
+    assert render_span(seconds) == words
+
+
+def test_a_reset_names_the_setting():
+    """So that the user can have relay wait for it."""
+    assert "(max_wait_s)" in describe_reset(NOON + 7_200, now=NOON, max_wait_s=60)
