@@ -281,5 +281,5 @@ def test_a_directory_closed_by_mode_is_closed_to_root_without_capabilities(tmp_p
     os.chown(closed, 12345, 12345)
 
     assert not is_searchable(closed / "agent")
-    os.chmod(closed, 0o711)
+    closed.chmod(0o711)
     assert is_searchable(closed / "agent") == is_searchable(closed)
