@@ -6,6 +6,7 @@ between share its base, so that what is committed in the end is what they did to
 
 import json
 from dataclasses import dataclass
+from itertools import takewhile
 
 from relay.draft import Draft
 from relay.endings import is_refunded
@@ -22,6 +23,7 @@ from relay.repo.objects import read_blob
 from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot
 from relay.run_context import RunContext
+from relay.session import Spent
 
 BARREN = "Relay-Barren"
 BASELINE = "Relay-Baseline"
@@ -178,6 +180,13 @@ def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:
     number = _read_count(dict(commits[0].found).get(LEG, ""), 1)
     _, _, baton = commits[0].body.partition(f"{BATON_TITLE}\n")
     return number + 1, baton
+
+
+def read_phase_spent(ctx: RunContext, phase_id: str) -> Spent:
+    """Return what the hand-off commits of an unfinished phase record."""
+    commits = read_relay_commits(ctx.repo, ctx.plan_path)
+    unfinished = takewhile(lambda commit: commit.status != "done", commits)
+    return sum((commit.spent for commit in unfinished if commit.phase == phase_id), start=Spent())
 
 
 def _read_text(ctx: RunContext, commit: str | None, path: str) -> str:

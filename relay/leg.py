@@ -38,6 +38,8 @@ from relay.tools.workspace import Workspace
 _SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
 _NOTED = frozenset({"tick", "amend", "record", "hand_off"})
 """Tools that change the draft and so deserve a snapshot."""
+MAX_UNSAVED_CALLS = 10
+"""Calls in a row that only look, before what they have cost is stored all the same."""
 
 
 class LegKind(StrEnum):
@@ -82,6 +84,7 @@ class Leg:
         self._toolbox = build_runner_tools(_make_workspace(ctx), self._notes)
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
+        self._unsaved_calls = 0
         self._blobs: dict[str, str] = {}
         self._last_error = ("", "")
         """Where the session's last error came from, and its words; empty once that was overcome."""
@@ -237,11 +240,13 @@ class Leg:
             trailers=trailers,
         )
         self._open = save_wip(self._ctx.repo, self._open, record)
+        self._unsaved_calls = 0
 
     def _find_claims(self) -> tuple[str, ...]:
         return find_claims(self._handover.head_plan, self._draft().plan_text)
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
+        self._unsaved_calls += 1
         result = self._toolbox.run(call)
         if result.is_error:
             self._last_error = (call.name, result.text)
@@ -253,12 +258,18 @@ class Leg:
             self._take_amendment()
         if call.name == "record" and not result.is_error:
             self._note_sources()
+        self._store(call, result)
+        return result
+
+    def _store(self, call: ToolCall, result: ToolResult) -> None:
+        """Snapshot what a call changed; where nothing changes, now and then what looking around has cost."""
         if call.name in _NOTED and not result.is_error:
             self._show_plan()
             self._save(paths=())
         elif result.changed_paths is None or result.changed_paths:
             self._save(paths=result.changed_paths)
-        return result
+        elif self._unsaved_calls >= MAX_UNSAVED_CALLS:
+            self._save(paths=())
 
     def _take_amendment(self) -> None:
         """Let the session tick what it has just added."""

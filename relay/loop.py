@@ -11,7 +11,7 @@ from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError
 from relay.events import Noticed, RetryScheduled, RunEnded
 from relay.facts import read_plan_bytes, read_standing
-from relay.handover import Handover, begin_phase, continue_phase, restore_saved, save_found
+from relay.handover import Handover, begin_phase, continue_phase, read_phase_spent, restore_saved, save_found
 from relay.leg import Leg, LegKind, LegResult
 from relay.plan.model import Phase, Plan
 from relay.plan_commit import ensure_plan_committed, parse_committed
@@ -128,7 +128,7 @@ def _run_leg(
         handover = begin_phase(ctx, plan, phase, reason=point.why)
     else:
         handover = continue_phase(ctx, plan, _secure(ctx, leg, point), reason=point.why)
-    ctx.meter.open_phase()
+    ctx.meter.open_phase(read_phase_spent(ctx, phase.id))
     return Leg(ctx, handover).run(), handover
 
 

@@ -23,6 +23,7 @@ class Meter:
         self._price = price
         self._unrecorded = Spent()
         self._session = Spent()
+        self._worst_tokens = 0
         self.total = before
 
     @property
@@ -42,15 +43,20 @@ class Meter:
             known = event.usage is not None
             spent = Spent(usage=usage, cost_usd=event.cost_usd if known else None)
             self._session += spent
-            self._charge(spent)
+            # What was not reported is no less than nothing and no more than what was allowed: the cap takes the most.
+            self._charge(spent, spent.tokens if known else self._worst_tokens)
 
     def restore(self, spent: Spent) -> None:
         """Count what an earlier process used for the open phase without having committed it."""
-        self._charge(spent)
+        self._charge(spent, spent.tokens)
 
-    def open_phase(self) -> None:
-        """Start the phase's own cap; what is unrecorded belongs to it."""
-        self._budget = self._budget.open_phase(self._unrecorded.cost_usd)
+    def open_phase(self, before: Spent) -> None:
+        """Start the phase's own cap.
+
+        Args:
+            before: What the commits of its earlier sessions record; what is unrecorded belongs to the phase anyway.
+        """
+        self._budget = self._budget.open_phase((before + self._unrecorded).cost_usd)
 
     def open_session(self) -> None:
         """Start counting a session."""
@@ -62,10 +68,11 @@ class Meter:
 
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
         """Say why a request of at most this size must not be sent; None when every cap holds."""
+        self._worst_tokens = prompt_tokens + output_tokens
         worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
-        return self._budget.check(worst, prompt_tokens + output_tokens)
+        return self._budget.check(worst, self._worst_tokens)
 
-    def _charge(self, spent: Spent) -> None:
-        self._budget = self._budget.charge(spent.cost_usd, spent.tokens)
+    def _charge(self, spent: Spent, tokens: int) -> None:
+        self._budget = self._budget.charge(spent.cost_usd, tokens)
         self._unrecorded += spent
         self.total += spent

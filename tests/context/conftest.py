@@ -1,0 +1,120 @@
+"""One session over the real SDK and real HTTP to the rehearsal server, without a repository."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from relay.events import Event
+from relay.gauge import parse_reset_at
+from relay.interrupts import Interrupts
+from relay.pricing import find_price
+from relay.prompts import render_runner_system, render_soft_notice
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import Rehearsal, serve
+from relay.rehearsal.state import Recorded
+from relay.runners.api import open_api
+from relay.runners.base import SessionSpec
+from relay.runners.conversation import ApiRunner, Conversation
+from relay.runners.exchange import Line
+from relay.session import SessionOutcome, ToolCall, ToolResult
+from relay.tools.specs import RUNNER_SPECS
+
+
+@dataclass
+class Talk:
+    """A session, the server behind it and what was seen."""
+
+    server: Rehearsal
+    runner: ApiRunner
+    spec: SessionSpec
+    session: Conversation
+    events: list[Event] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+
+    def advance(self, message: str = "Begin.") -> SessionOutcome:
+        """Say something and work until the session stops."""
+        return self.session.advance(message)
+
+    def renew(self, **changes: Any) -> None:
+        """Begin a fresh session of the same run."""
+        self.session = Conversation(self.runner.line, replace(self.spec, **changes), self.runner.get_model(self.model))
+
+    @property
+    def model(self) -> str:
+        """Whom it talks to."""
+        return self.spec.model
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """Answered requests for messages."""
+        return [r for r in self.server.requests if r.path == "/v1/messages" and r.status == 200]
+
+    def seen(self, kind: type) -> list[Any]:
+        """All events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def talk() -> Iterator[Callable[..., Talk]]:
+    """Open a session; `result` is what every tool call answers, its size in bytes."""
+    with ExitStack() as stack:
+
+        def start(
+            sessions: list[Any], *, result: int = 40, clock: Callable[[], float] = time.monotonic, **spec: Any
+        ) -> Talk:
+            script = parse_script(json.dumps({"sessions": sessions}))
+            server = stack.enter_context(serve(script, clock=clock))
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+            interrupts = Interrupts(sleep=lambda _: None)
+            stack.callback(interrupts.close)
+            api = stack.enter_context(open_api(environ=environ, interrupts=interrupts, idle_timeout_s=20))
+            events: list[Event] = []
+            calls: list[ToolCall] = []
+            runner = ApiRunner(
+                line=Line(api=api, observe=events.append, interrupts=interrupts, max_wait_s=60), known={}
+            )
+            wanted = make_spec(calls, result, **spec)
+            session = Conversation(runner.line, wanted, runner.get_model(wanted.model))
+            return Talk(server=server, runner=runner, spec=wanted, session=session, events=events, calls=calls)
+
+        yield start
+
+
+def make_spec(calls: list[ToolCall], result: int, **changes: Any) -> SessionSpec:
+    numbers = itertools.count(1)
+
+    def run_tool(call: ToolCall) -> ToolResult:
+        calls.append(call)
+        return ToolResult(text=f"{next(numbers)}: ".ljust(result, "x"), ends_session=call.name == "hand_off")
+
+    model = changes.get("model", "claude-opus-5-5")
+    spec = SessionSpec(
+        session_id="s",
+        model=model,
+        system=render_runner_system("# Rules\n" + "Write short sentences that say one thing.\n" * 200),
+        tools=RUNNER_SPECS,
+        run_tool=run_tool,
+        reset_at=parse_reset_at("100k"),
+        render_soft_notice=render_soft_notice,
+        check_budget=lambda _prompt, _output: None,
+        price=find_price(model, at=date(2026, 11, 21)),
+    )
+    return replace(spec, **changes)
+
+
+@pytest.fixture
+def turns() -> Callable[..., list[Any]]:
+    """Make a session's turns: `count` with calls of read, `parallel` in each, then a last word."""
+
+    def build(count: int, *, parallel: int = 1, **extra: Any) -> list[Any]:
+        calls = [{"name": "read", "input": {"path": "a.py"}}] * parallel
+        return [*({"tools": calls, "thinking": "I look.", **extra} for _ in range(count)), {"text": "Done."}]
+
+    return build

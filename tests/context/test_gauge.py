@@ -1,0 +1,130 @@
+"""The gauge over the real SDK: what it counts, what it tells the model, where it stops."""
+
+import json
+
+import pytest
+
+from relay.events import GaugeCrossed, ResponseReceived, ToolFinished
+from relay.gauge import parse_reset_at
+from relay.session import SessionEnd
+
+READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
+
+
+def used(request):
+    """What the endpoint says is in the context after a response."""
+    return sum(request.usage[key] for key in ("input_tokens", READ, WRITTEN, "output_tokens"))
+
+
+@pytest.mark.parametrize("parallel", [1, 6])
+def test_every_token_is_counted_once(talk, turns, parallel):
+    """Parallel calls, cache reads and writes, thinking: the fill is what the endpoint reported."""
+    session = talk([{"turns": turns(4, parallel=parallel, usage={"thinking_tokens": 700})}], result=3_000)
+
+    session.advance()
+
+    fills = [response.fill_tokens for response in session.seen(ResponseReceived)]
+    assert fills == [used(request) for request in session.requests]
+    assert [r.usage.thinking_tokens for r in session.seen(ResponseReceived)][:4] == [700] * 4
+    assert len(session.calls) == 4 * parallel
+
+
+def test_a_response_that_reports_nothing_is_unknown_and_still_meets_the_line(talk, turns):
+    """Neither the fill nor the cost is 0; by its own estimate the session stops at the hard line all the same."""
+    sessions = [{"turns": turns(30, fault={"kind": "usage", "report": "missing", "times": "always"})}]
+    session = talk(sessions, result=8_000, reset_at=parse_reset_at("20k"))
+
+    outcome = session.advance()
+
+    responses = session.seen(ResponseReceived)
+    assert {(r.usage, r.cost_usd, r.fill_tokens) for r in responses} == {(None, None, None)}
+    assert outcome.end is SessionEnd.HARD_LINE
+    assert [c.line for c in session.seen(GaugeCrossed)] == ["soft", "hard"]
+
+
+def find_notices(session):
+    """(request, role, block) of every soft notice that was sent."""
+    return [
+        (number, message["role"], place, block["text"])
+        for number, request in enumerate(session.requests)
+        for message in request.body["messages"][-2:]
+        for place, block in enumerate(message["content"])
+        if "planned line" in block.get("text", "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "role"), [("claude-opus-5-5", "system"), ("claude-sonnet-4-6", "user"), ("claude-fable-5-2", "user")]
+)
+def test_the_soft_notice_is_told_once_behind_the_results_and_keeps_the_cache(talk, turns, model, role):
+    """As a system message where the model takes one; the next request still reads all that was there."""
+    session = talk([{"turns": turns(5)}], result=9_000, model=model, reset_at=parse_reset_at("9k"))
+
+    outcome = session.advance()
+
+    assert outcome.end is SessionEnd.FINISHED
+    (number, said_by, place, words), *again = find_notices(session)
+    assert [n for n, *_ in again] in ([], [number + 1])
+    assert (said_by, place > 0) == (role, role == "user")
+    assert "not a request to finish early" in words
+    told, before = session.requests[number], session.requests[number - 1]
+    assert told.body["messages"][-1]["role"] == role
+    assert told.usage[READ] >= sum(before.usage[key] for key in ("input_tokens", READ, WRITTEN))
+    assert [c.line for c in session.seen(GaugeCrossed)] == ["soft"]
+
+
+def test_the_hard_line_stops_at_the_boundary_with_every_call_run(talk, turns):
+    """Two results pass both lines at once: both calls were answered, nothing more is sent."""
+    session = talk([{"turns": turns(9, parallel=2)}], result=36_000, reset_at=parse_reset_at("9k"))
+
+    outcome = session.advance()
+
+    assert outcome.end is SessionEnd.HARD_LINE
+    assert len(session.requests) == 1
+    assert [done.is_error for done in session.seen(ToolFinished)] == [False, False]
+    assert len(session.calls) == 2
+    assert [c.line for c in session.seen(GaugeCrossed)] == ["hard"]
+
+
+def test_the_gauge_is_read_after_every_response(talk, turns):
+    """One headless advance is enough to cross the line: it is not looked at between turns of a user only."""
+    session = talk([{"turns": turns(50)}], result=3_000, reset_at=parse_reset_at("10k"))
+
+    outcome = session.advance()
+
+    assert outcome.end is SessionEnd.HARD_LINE
+    last = session.seen(ResponseReceived)[-1]
+    assert last.soft_tokens == 10_000 < last.fill_tokens < last.hard_tokens == 20_000
+
+
+SCRIPT = json.dumps({
+    "sessions": [
+        {
+            "turns": [
+                {"tools": [{"name": "write", "input": {"path": "hello.txt", "content": "hello\n"}}]},
+                {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "there"}}]},
+                {"text": "Commit: Say hello"},
+            ]
+        }
+    ]
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "toml", "soft"),
+    [
+        ({}, "", 100_000),
+        ({}, 'reset_at = "40k"\n[models.claude-opus-5-5]\nreset_at = "3%"\n', 30_000),
+        ({}, 'reset_at = "40k"\n[models.claude-sonnet-4-6]\nreset_at = "3%"\n', 40_000),
+        ({"reset_at": "80k"}, '[models.claude-opus-5-5]\nreset_at = "3%"\n', 80_000),
+        ({"reset_at": "2.5%"}, "[models.claude-opus-5-5]\nwindow_tokens = 200000\n", 5_000),
+    ],
+)
+def test_the_reset_line_may_be_set_for_each_model(stage, flags, toml, soft):
+    """The line of the model that works, over the general one, unless one was typed."""
+    stage.write("relay.toml", toml)
+    stage.commit()
+
+    stage.run(SCRIPT, all_=False, **flags)
+
+    assert {r.soft_tokens for r in stage.seen(ResponseReceived)} == {soft}

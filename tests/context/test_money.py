@@ -1,0 +1,186 @@
+"""Caps of money and tokens, checked before each request against the most it can cost; spend outlives the process."""
+
+import json
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.events import LegEnded, ResponseReceived, RunStarted
+from relay.repo.open import open_repo
+from relay.session import SessionEnd
+
+
+def write(name, text):
+    return {"tools": [{"name": "write", "input": {"path": name, "content": text}}]}
+
+
+def tick(item):
+    return {"tools": [{"name": "tick", "input": {"item": item, "evidence": "it is there"}}]}
+
+
+HAND_OFF = {"tools": [{"name": "hand_off", "input": {"next_step": "go on", "learned": [], "dead_ends": []}}]}
+HELLO = [write("hello.txt", "hello\n"), tick("1.1"), {"text": "Commit: Say hello"}]
+WORLD = [write("world.txt", "world\nworld\n"), tick("2.1"), tick("2.2"), {"text": "Commit: Say world"}]
+
+
+def make_script(*sessions, **extra):
+    return json.dumps({"sessions": [{"turns": turns} for turns in sessions], **extra})
+
+
+def make_long(count=12):
+    return make_script([write(f"file{n}.txt", f"{n}\n" * 400) for n in range(count)])
+
+
+ROOM = 1_000
+"""Output tokens allowed, at 20 USD a million."""
+
+
+def spent(stage):
+    return sum(response.cost_usd for response in stage.seen(ResponseReceived))
+
+
+@pytest.mark.parametrize("cap", [0.1, 0.13])
+def test_a_run_never_costs_more_than_its_cap(stage, cap):
+    """The next request is judged by its whole prompt at the dearest class and its whole output allowance."""
+    ended = stage.run(make_long(), max_cost_usd=cap, max_output_tokens=ROOM)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "the next request may cost 0.0" in ended.reason
+    assert f"of the run's cap of {cap:.2f} USD are spent" in ended.reason
+    assert 0 < spent(stage) <= cap
+    assert cap < spent(stage) + 0.05 + ROOM * 20e-6  # and it is not given up long before
+    assert ended.spent_usd == pytest.approx(spent(stage))
+    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.BUDGET]
+
+
+def test_a_cap_below_one_answer_sends_nothing(stage):
+    """Not one request fits; the smaller answer that would fit is the user's to choose."""
+    ended = stage.run(make_long(), max_cost_usd=0.5)
+
+    assert "the next request may cost 0.6" in ended.reason
+    assert stage.seen(ResponseReceived) == []
+    stage.run(make_script(HELLO), all_=False, max_cost_usd=0.5, max_output_tokens=ROOM)
+    assert len(stage.commits()) == 1
+
+
+def test_twenty_dollars_are_the_default(stage):
+    """Without a word from the user there is a cap."""
+    stage.run(make_script(HELLO), all_=False)
+
+    assert stage.seen(RunStarted)[0].cap_usd == 20.0
+
+
+def test_what_was_spent_survives_a_restart(stage):
+    """What no commit records yet is in the open leg; the next run counts on from there, to the cent."""
+    first = stage.run(make_long(), max_cost_usd=0.1, max_output_tokens=ROOM)
+    assert stage.commits() == ()
+
+    second = stage.run(make_script(HELLO), max_cost_usd=0.1, max_output_tokens=ROOM)
+
+    assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(first.spent_usd, abs=1e-6)
+    assert (second.exit_code, stage.seen(ResponseReceived)) == (ExitCode.STOPPED, [])
+
+    third = stage.run(make_script(HELLO, WORLD), max_cost_usd=5)
+    assert third.exit_code == ExitCode.DONE
+    assert third.spent_usd == pytest.approx(first.spent_usd + spent(stage), abs=1e-6)
+    assert sum(commit.cost_usd for commit in stage.commits()) == pytest.approx(third.spent_usd, abs=1e-5)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def test_what_a_killed_session_spent_on_looking_around_is_counted(stage):
+    """Reading changes no file, yet what it cost is stored on the way; a kill loses the last few answers at most."""
+    looks = [{"tools": [{"name": "read", "input": {"path": "AGENTS.md", "offset": n}}]} for n in range(1, 30)]
+    seen = []
+
+    def kill():
+        seen.append(1)
+        if len(seen) == 27:
+            raise Killed
+
+    stage.on_tool = kill
+    with pytest.raises(Killed):
+        stage.run(make_script(looks))
+    before = spent(stage)
+    stage.calm()
+
+    stage.run(make_script(HELLO), all_=False)
+
+    counted = stage.seen(RunStarted)[0].spent_usd
+    assert 0.6 * before <= counted <= before
+
+
+def test_the_cap_of_a_phase_counts_all_its_sessions(stage):
+    """Also those whose work a hand-off commit recorded, also after a restart; the next phase starts at nothing."""
+    stage.run(make_script(HELLO), all_=False)
+    work = [write(f"w{n}.txt", "w\n" * 400) for n in range(12)]
+    stage.run(make_script([*work, write("world.txt", "world\n"), tick("2.1"), HAND_OFF], WORLD[:1]), phase="2")
+    assert [c.status for c in stage.commits()] == ["handoff", "done"]
+    handed = stage.commits()[0].cost_usd
+    open_leg = stage.seen(LegEnded)[-1].cost_usd
+
+    ended = stage.run(make_script(HELLO), phase="2", max_phase_cost_usd=handed + open_leg + 0.66)
+
+    assert "of the phase's cap of" in ended.reason
+    assert stage.seen(ResponseReceived) == []
+    stage.run(make_script(WORLD), phase="2", max_phase_cost_usd=handed + open_leg + 0.9)
+    assert stage.seen(ResponseReceived)
+
+
+ACME = {"model": {"id": "acme-1", "window": 200_000, "max_tokens": 8_000}}
+
+
+def test_an_unknown_price_is_unknown_and_a_cap_of_tokens_serves(stage):
+    """Money cannot be capped where no price is known: relay says what helps, and a cap of tokens does."""
+    ended = stage.run(make_script(HELLO, **ACME), model="acme-1")
+    assert "the model's price is unknown" in ended.reason
+    assert "max_tokens_total" in ended.reason
+    assert stage.seen(ResponseReceived) == []
+
+    ended = stage.run(make_script([write(f"{n}.txt", "x") for n in range(30)], **ACME), model="acme-1",
+                      max_tokens_total=40_000)  # fmt: skip
+    used = sum(response.usage.context_tokens for response in stage.seen(ResponseReceived))
+    assert "of the cap of 40,000 are used" in ended.reason
+    assert 0 < used <= 40_000 < used + 8_000 + 8_000
+    assert (ended.spent_usd, {r.cost_usd for r in stage.seen(ResponseReceived)}) == (None, {None})
+
+    done = stage.run(make_script(HELLO, WORLD, **ACME), model="acme-1", max_cost_usd="none")
+    assert (done.exit_code, done.spent_usd) == (ExitCode.DONE, None)
+
+
+def test_tokens_that_nobody_reported_count_as_the_most_they_can_be(stage):
+    """An endpoint that reports no usage cannot be used beyond a cap of tokens either."""
+    turns = [{**write(f"{n}.txt", "x"), "fault": {"kind": "usage", "times": "always"}} for n in range(30)]
+
+    ended = stage.run(make_script(turns, **ACME), model="acme-1", max_tokens_total=50_000)
+
+    assert "of the cap of 50,000 are used" in ended.reason
+    assert 2 <= len(stage.seen(ResponseReceived)) <= 50_000 // 8_000
+    assert {r.usage for r in stage.seen(ResponseReceived)} == {None}
+
+
+def test_a_retry_is_a_request_too(stage):
+    """An answer that breaks off costs what it reported; the cap is looked at before it is asked for again."""
+    cut = {"kind": "cut", "how": "rst", "after_events": 6, "times": "always"}
+    rules = "# Rules\n" + "Be brief. " * 2_000
+    stage.write("AGENTS.md", rules)
+    stage.commit()
+
+    ended = stage.run(make_script([{**HELLO[0], "fault": cut}, *HELLO[1:]]), max_cost_usd=0.16,
+                      max_output_tokens=ROOM)  # fmt: skip
+
+    assert "of the run's cap of 0.16 USD are spent" in ended.reason
+    assert 1 < len(stage.seen(ResponseReceived)) < 60
+    assert spent(stage) <= 0.16
+
+
+def test_repositories_are_left_as_they_are_when_the_money_ends(stage):
+    """Work is kept in the tree and in the open leg, nothing is committed."""
+    stage.run(make_long(), max_cost_usd=0.1, max_output_tokens=ROOM)
+
+    assert (stage.root / "file0.txt").exists()
+    assert stage.git("for-each-ref", "refs/relay/leg").strip()
+    assert open_repo(stage.root).head() == stage.git("rev-parse", "HEAD").strip()
+    assert stage.commits() == ()
