@@ -155,15 +155,25 @@ def run_phase_gate(ctx: RunContext, phase_id: str, commands: Sequence[str], *, b
 def _check_plan(candidate: Candidate, claims: tuple[str, ...]) -> Refused | None:
     """Let only legal changes of the plan through, whoever drafted them."""
     head: Plan = parse_plan(candidate.head_plan)
+    drafted = candidate.draft.plan_text
     still_open = tuple(phase.id for phase in head.phases if not phase.done)
     in_phase = tuple(item for item in claims if candidate.phase.id == item.rpartition(".")[0])
-    violations = check_transition(
-        candidate.head_plan, candidate.draft.plan_text, may_tick=in_phase, amendable=still_open
-    )
+    # In two steps, because an item that the session added is not in HEAD's plan, where a tick could be allowed to it.
+    amended = _untick(drafted, claims)
+    violations = check_transition(candidate.head_plan, amended, may_tick=(), amendable=still_open)
+    violations = violations or check_transition(amended, drafted, may_tick=in_phase)
     if not violations:
         return None
     words = "; ".join(f"line {violation.line}: {violation.message}" for violation in violations)
     return Refused(for_user=f"the plan would change in a way that is not allowed: {words}")
+
+
+def _untick(text: str, items: tuple[str, ...]) -> str:
+    """Return a plan with the boxes of `items` open."""
+    plan = parse_plan(text)
+    for item in filter(None, map(plan.find_item, items)):
+        text = f"{text[: item.mark]} {text[item.mark + 1 :]}"
+    return text
 
 
 def _report_left_out(

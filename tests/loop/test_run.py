@@ -188,3 +188,25 @@ sessions:
     assert "one greeting per file" in ledger
     assert stage.git("rev-parse", "HEAD:hello.txt").strip() in ledger
     assert stage.server.errors == []
+
+
+def test_an_item_that_the_session_added_can_be_ticked_by_it(stage):
+    """An amendment and the tick of what it added land in one commit."""
+    script = """
+sessions:
+  - name: hello
+    turns:
+      - tools:
+        - {name: write, input: {path: hello.txt, content: "hello\\n"}}
+        - {name: amend, input: {phase: "1", change: "- [ ] Say bye — bye.txt", why: "politeness"}}
+        - {name: write, input: {path: bye.txt, content: "bye\\n"}}
+      - tools:
+        - {name: tick, input: {item: "1.1", evidence: "grep finds it"}}
+        - {name: tick, input: {item: "1.2", evidence: "read it"}}
+      - text: "Commit: Say hello and bye"
+"""
+    ended = stage.run(script, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.commits()[0].items == ("1.1", "1.2")
+    assert "- [x] Say bye — bye.txt" in stage.git("show", "HEAD:PLAN.md")
