@@ -198,6 +198,8 @@ def _become(rules: str, seccomp: str, cwd: str, command: list[str]) -> None:
     os.setsid()
     if sys.platform == "linux":
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
+            score.write("1000")  # first in line when memory runs out, before relay
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(cwd)
     program = b"" if seccomp == "-" else _read_all(seccomp)
