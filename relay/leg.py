@@ -176,7 +176,8 @@ class Leg:
         landed = land(self._ctx, self._make_candidate(outcome.text, status))
         if isinstance(landed, Refused):
             self._gate_words = landed.for_user
-            self._last_error = ("gate", landed.for_user)
+            if status == "done":  # at a hand-off a red gate is no error: the phase is not finished
+                self._last_error = ("gate", landed.for_user)
         return landed
 
     def _make_candidate(self, text: str, status: str) -> Candidate:

@@ -131,8 +131,8 @@ class MessagesApi:
 
     @property
     def _opening_s(self) -> float:
-        """Longest time until headers, or a whole error, are here: connecting, then silence twice over."""
-        return CONNECT_TIMEOUT_S + 2 * self._idle_timeout_s
+        """Longest time until headers, or a whole error, are here: connecting, sending and silence, each in full."""
+        return 3 * self._idle_timeout_s
 
     def _receive(
         self,

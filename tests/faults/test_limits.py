@@ -1,0 +1,312 @@
+"""What outlives a process: limits that reset later, sessions that fail at the same place, spend of what was cut."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from relay.endings import WAIT_UNTIL, find_repeated_error, render_end, render_wait
+from relay.errors import ExitCode, RunnerError
+from relay.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled
+from relay.interrupts import Interrupts, Urgency
+from relay.planner import PlanTask
+from relay.repo.legs import WipRecord, read_leg, save_wip
+from relay.repo.open import open_repo
+from relay.session import SessionEnd, Usage
+
+PLAN = """\
+# Log
+
+## Phase 1 — Write
+Verify: `grep -qx once log.txt`
+- [ ] Write it once — log.txt
+- [ ] Read it — log.txt
+- [ ] Read it again — log.txt
+- [ ] Read it twice — log.txt
+"""
+
+
+def bash(command, **more):
+    return {"tools": [{"name": "bash", "input": {"command": command}}], **more}
+
+
+def tick(*items, **more):
+    return {"tools": [{"name": "tick", "input": {"item": item, "evidence": "seen"}} for item in items], **more}
+
+
+def hand_off(step="go on"):
+    return {"tools": [{"name": "hand_off", "input": {"next_step": step, "learned": [], "dead_ends": []}}]}
+
+
+END = {"text": "Commit: Write it once"}
+FAR = {"kind": "rate_limit", "retry_after": "36000", "times": "always"}
+FINISH = [bash("grep -qx once log.txt || echo once >> log.txt"), tick("1.1", "1.2", "1.3", "1.4"), END]
+
+
+def script(*sessions, **top):
+    return json.dumps({"sessions": [{"turns": turns} for turns in sessions], **top})
+
+
+@pytest.fixture
+def stage(stage):
+    """The plan of this module, committed."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+    return stage
+
+
+def find_leg(stage):
+    leg = read_leg(open_repo(stage.root))
+    assert leg is not None
+    return leg
+
+
+def sum_usage(events):
+    total = Usage()
+    for event in events:
+        total += event.usage or Usage()
+    return total
+
+
+def save_limit(stage, until, model="claude-opus-5-5"):
+    """Leave a leg behind whose session met a limit."""
+    stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}]))
+    leg = find_leg(stage)
+    kept = (*render_end(SessionEnd.LIMIT, item="", error=""), *render_wait(until, model))
+    save_wip(open_repo(stage.root), leg, WipRecord(spend=leg.spend, baton="b", trailers=kept))
+
+
+def wait_with(stage, act):
+    """Have something happen instead of each wait."""
+    stage.interrupts.close()
+    stage.interrupts = Interrupts(sleep=lambda _: act())
+
+
+def test_a_limit_is_kept_in_git_and_the_next_run_says_until_when(stage):
+    """Ten hours away: the run stops with the time, and running it again asks nobody."""
+    ended = stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}]))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "It resets at" in ended.reason
+    assert "in 9 h 59 min" in ended.reason or "in 10 h 0 min" in ended.reason
+    assert ended.next_command == "relay run"
+    moment, model = dict(find_leg(stage).wip_trailers)[WAIT_UNTIL].split()
+    assert model == "claude-opus-5-5"
+    assert moment.endswith("Z")
+
+    again = stage.run(script())
+
+    assert again.exit_code == ExitCode.STOPPED
+    assert "resets at" in again.reason
+    assert "RELAY_MAX_WAIT_S=0 asks at once" in again.reason
+    assert [r.path for r in stage.server.requests if r.path == "/v1/messages"] == []
+    assert stage.waits == []
+
+
+def test_a_run_waits_for_a_limit_that_resets_soon(stage):
+    """With the countdown of any other wait; then it goes on where it was."""
+    save_limit(stage, time.time() + 600)
+
+    ended = stage.run(script(FINISH))
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    (retry,) = stage.seen(RetryScheduled)
+    assert stage.waits == [retry.wait_s]
+    assert 540 < retry.wait_s <= 600
+    assert "usage limit that the last session met resets at" in retry.reason
+    assert stage.git("show", "HEAD:log.txt") == "once\n"
+    assert [leg.leg for leg in stage.seen(LegStarted)] == [1]  # a limit is not a leg of the phase
+
+
+@pytest.mark.parametrize(
+    ("until_s", "flags"),
+    [
+        pytest.param(-5, {}, id="past"),
+        pytest.param(36_000, {"model": "claude-sonnet-5-5"}, id="another model"),
+        pytest.param(36_000, {"max_wait_s": 0}, id="never waiting"),
+        pytest.param(None, {}, id="unknown"),
+    ],
+)
+def test_a_limit_that_does_not_hold_is_not_waited_for(stage, until_s, flags):
+    """It is past, it is another model's, or the user wants to know now."""
+    save_limit(stage, None if until_s is None else time.time() + until_s)
+
+    assert stage.run(script(FINISH), **flags).exit_code == ExitCode.DONE
+    assert stage.waits == []
+
+
+def test_a_wait_can_be_interrupted(stage):
+    """Ctrl-C ends it; nothing was asked."""
+    save_limit(stage, time.time() + 600)
+    wait_with(stage, lambda: stage.interrupts.request(Urgency.FINISH_TURN))
+
+    ended = stage.run(script(FINISH))
+
+    assert ended.exit_code == ExitCode.INTERRUPTED
+    assert [r.path for r in stage.server.requests if r.path == "/v1/messages"] == []
+
+
+def test_a_long_wait_is_in_git_before_it_begins(stage):
+    """A run that is killed while it waits must not ask again at once."""
+    found = []
+    wait_with(stage, lambda: found.append(dict(find_leg(stage).wip_trailers).get(WAIT_UNTIL)))
+
+    fault = {"kind": "rate_limit", "retry_after": "900"}
+    ended = stage.run(script([{**FINISH[0], "fault": fault}, *FINISH[1:]]))
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [bool(words) for words in found] == [True]
+    assert WAIT_UNTIL not in stage.git("log", "-1", "--format=%B", "HEAD")
+
+
+def test_limits_do_not_use_a_phase_up(stage):
+    """Sessions that met a limit say nothing about the size of the phase."""
+    for _ in range(3):
+        stage.run(script([{"text": "no", "fault": FAR}]), max_legs=2, max_wait_s=0)
+        assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.LIMIT]
+
+    ended = stage.run(script([bash("echo once >> log.txt"), hand_off()], FINISH), max_legs=2, max_wait_s=0)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2]
+
+
+STUCK = bash("echo 'no such table: keys, line '$RANDOM >&2; exit 3")
+
+
+def test_three_sessions_that_end_at_the_same_item_with_the_same_error_stop_the_run(stage):
+    """Although each ticks something else, so that the phase is not too big."""
+    ended = stage.run(
+        script([tick("1.2"), STUCK, hand_off()], [tick("1.3"), STUCK, hand_off()], [tick("1.4"), STUCK, hand_off()])
+    )
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "phase 1 is stuck: 3 sessions in a row ended with the same error at 1.1: bash: exit 3" in ended.reason
+    assert "no such table: keys" in ended.reason
+    assert ended.next_command.startswith("relay plan --revise")
+    assert len(stage.seen(LegStarted)) == 3
+
+
+def test_the_same_error_is_counted_over_runs(stage):
+    """Each run is another process: what was before is read from git."""
+    for n in (1, 2, 3):
+        ended = stage.run(script([STUCK, {"text": "I give up."}, {"text": "I give up."}]))
+        assert ended.exit_code == ExitCode.STOPPED
+        assert ("is stuck: 3 sessions" in ended.reason) == (n == 3)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param([bash("echo 'another thing' >&2; exit 3"), hand_off()], id="another error"),
+        pytest.param([STUCK, tick("1.1"), hand_off()], id="another item"),
+        pytest.param([STUCK, bash("true"), hand_off()], id="overcome"),
+    ],
+)
+def test_sessions_that_get_further_are_not_stuck(stage, second):
+    """One that ends otherwise in between starts the count afresh."""
+    stage.write("log.txt", "once\n")
+    first = [tick("1.2"), STUCK, hand_off()]
+    stage.run(script(first, second, [tick("1.3"), STUCK, {"text": "Enough."}, {"text": "Enough."}]), max_legs=3)
+
+    assert find_repeated_error(open_repo(stage.root), find_leg(stage))[0] == 1
+
+
+def test_an_endpoint_in_trouble_does_not_hide_that_a_phase_is_stuck(stage):
+    """A session that ended by a limit is neither the same error nor another."""
+    stage.run(script([tick("1.2"), STUCK, hand_off()], [{"text": "no", "fault": FAR}]), max_wait_s=0)
+
+    assert find_repeated_error(open_repo(stage.root), find_leg(stage))[0] == 1
+
+
+def test_a_red_gate_three_times_over_is_stuck(stage):
+    """All is ticked, and the checks say no, in the same words."""
+    for n in (1, 2, 3):
+        ended = stage.run(script([tick("1.1", "1.2", "1.3", "1.4"), END, END]), max_repairs=1)
+        assert ("stuck" in ended.reason) == (n == 3), ended
+        assert "all ticked: gate: 0 of 1 verify commands passed" in ended.reason or n < 3
+
+
+def test_what_a_cut_answer_cost_survives_a_stop(stage):
+    """SIGTERM in mid-answer: no time for the work tree, but the spend is in git."""
+    turns = [bash("echo once >> log.txt"), {**END, "fault": {"kind": "stall", "after_events": 3}}]
+    stage.calm()
+
+    def stop() -> None:
+        stage.on_tool = None
+        stop_soon.start()
+
+    stop_soon = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    stage.on_tool = stop
+    with stage.interrupts.installed():
+        ended = stage.run(script(turns))
+    stop_soon.join()
+
+    assert ended.exit_code == ExitCode.INTERRUPTED, ended
+    assert [e.stop_reason for e in stage.seen(ResponseReceived)] == ["tool_use", "cut"]
+    assert find_leg(stage).spend.usage == sum_usage(stage.seen(ResponseReceived))
+    stage.calm()
+
+    again = stage.run(script(FINISH))
+
+    assert again.exit_code == ExitCode.DONE
+    assert stage.git("show", "HEAD:log.txt") == "once\n"
+
+
+def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):
+    """The first request of a command is the one for the model's limits."""
+    faults = [{"on": "models", "fault": {"kind": "overloaded", "times": 2}}]
+
+    assert stage.run(script(FINISH, faults=faults)).exit_code == ExitCode.DONE
+    assert [retry.attempt for retry in stage.seen(RetryScheduled)] == [1, 2]
+    assert len(stage.waits) == 2
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda stage, play: stage.run(play), id="run"),
+        pytest.param(lambda stage, play: stage.plan(play, PlanTask(feature="x", force=True)), id="plan"),
+    ],
+)
+def test_a_key_that_is_refused_at_the_start_changes_nothing(stage, act):
+    """No leg is open, no file was written, no event was told."""
+    faults = [{"on": "models", "fault": {"kind": "status", "status": 401, "message": "invalid x-api-key"}}]
+    before = stage.git("for-each-ref")
+
+    with pytest.raises(RunnerError, match="invalid x-api-key"):
+        act(stage, script(FINISH, faults=faults))
+
+    assert stage.git("for-each-ref") == before
+    assert stage.git("status", "--porcelain") == ""
+    assert stage.events == []
+
+
+def test_a_prompt_that_never_fits_stops_after_three_sessions(stage):
+    """Fresh sessions do not help where the first request is too long already; there is no fourth."""
+    overflow = {"text": "no", "fault": {"kind": "overflow", "times": "always"}}
+
+    ended = stage.run(script([overflow], [overflow], [overflow], FINISH))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "too big" in ended.reason
+    assert ended.next_command == "relay plan --split 1"
+    assert len(stage.seen(LegStarted)) == 3
+
+
+def test_an_answer_that_is_always_cut_ends_the_session(stage):
+    """Asked again with more room once, told to write in parts once, then it is the end; nothing of it was run."""
+    turns = [
+        {**bash("echo once >> log.txt; echo " + "x" * 200), "fault": {"kind": "max_tokens", "times": "always"}}
+    ] * 4
+
+    ended = stage.run(script(turns))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "cut at the model's output limit of 128,000 tokens" in ended.reason
+    assert [e.text for e in stage.seen(Noticed) if "asked again" in e.text]
+    assert not (stage.root / "log.txt").exists()
+    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.TRUNCATED]

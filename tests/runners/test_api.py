@@ -1,0 +1,502 @@
+"""The endpoint through the real SDK: whole answers or faults, nothing in between, and nothing that lasts for ever."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.errors import RunnerError
+from relay.interrupts import Interrupts
+from relay.runners.answers import Answer
+from relay.runners.api import MessagesApi, check_key
+from relay.runners.base import ModelInfo
+from relay.runners.exchange import Line, get_model
+from relay.runners.faults import Fault, FaultKind
+from relay.runners.watchdog import LEAST_ANSWER_S
+
+REQUEST: dict[str, Any] = {
+    "model": "claude-opus-5-5",
+    "max_tokens": 32_000,
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}],
+}
+EVENTS: list[dict[str, Any]] = [
+    {
+        "type": "message_start",
+        "message": {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-opus-5-5",
+            "content": [],
+            "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 1},
+        },
+    },
+    {"type": "ping"},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm\u2028."}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "c2ln"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "id": "toolu_1", "name": "write", "input": {}},
+    },
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"path": "a",'}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": ' "n": 12}'}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 40}},
+    {"type": "message_stop"},
+]
+
+
+def render(*events: dict[str, Any]) -> bytes:
+    """Write a stream as the API does."""
+    lines = (f"event: {e['type']}\ndata: {json.dumps(e, ensure_ascii=False)}\n\n" for e in events)
+    return "".join(lines).encode()
+
+
+WHOLE = render(*EVENTS)
+
+
+@pytest.fixture(scope="module")
+def interrupts() -> Iterator[Interrupts]:
+    made = Interrupts(sleep=lambda _: None)
+    yield made
+    made.close()
+
+
+def open_api(interrupts, handler=None, *, idle_timeout_s=5.0, clock=time.monotonic, **environ):
+    """An endpoint that a function plays, or one at an address."""
+    return MessagesApi(
+        environ={"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://endpoint.invalid", **environ},
+        interrupts=interrupts,
+        idle_timeout_s=idle_timeout_s,
+        transport=httpx2.MockTransport(handler) if handler else None,
+        clock=clock,
+    )
+
+
+class Pieces(httpx2.SyncByteStream):
+    """A response's body as an iterator: pieces, waits, errors."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._pieces
+
+
+def stream(pieces) -> httpx2.Response:
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=Pieces(iter(pieces)))
+
+
+def ask(api) -> Answer | Fault:
+    found: Answer | Fault = api.send(REQUEST, on_block=lambda _: None)
+    return found
+
+
+def test_a_stream_that_is_cut_at_any_byte_is_never_an_answer(interrupts):
+    """Cleanly or by a reset: only the whole is one, and tokens that were reported are counted."""
+    sent: list[bytes | Exception] = []
+    api = open_api(interrupts, lambda _: stream(_play(sent)))
+    reported = WHOLE.index(b"event: ping")
+    for cut in range(len(WHOLE)):
+        for error in (None, httpx2.ReadError("reset")):
+            sent[:] = [WHOLE[:cut], *([error] if error else [])]
+            fault = ask(api)
+            assert isinstance(fault, Fault)
+            assert fault.kind is FaultKind.INFRA
+            assert (fault.usage is not None) == (cut >= reported)
+    # What follows message_stop is not looked at, whatever it is.
+    for after in ([], [httpx2.ReadError("reset")]):
+        sent[:] = [WHOLE, *after]
+        answer = ask(api)
+        assert isinstance(answer, Answer)
+        assert [(call.name, call.input) for call in answer.calls] == [("write", {"path": "a", "n": 12})]
+
+
+def _play(sent: list[bytes | Exception]) -> Iterator[bytes]:
+    for piece in sent:
+        if isinstance(piece, Exception):
+            raise piece
+        yield piece
+
+
+def test_an_answer_that_broke_off_is_billed_for_what_came(interrupts):
+    """The start reports one output token; what was received is more."""
+    long = {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "x" * 4_000}}
+    api = open_api(interrupts, lambda _: stream([render(*EVENTS[:3], long)]))
+
+    fault = ask(api)
+
+    assert isinstance(fault, Fault)
+    assert fault.usage is not None
+    assert (fault.usage.input_tokens, fault.usage.cache_read_tokens, fault.usage.output_tokens) == (10, 90, 1_000)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+SPOILED = st.builds(
+    lambda at, key, value: [*EVENTS[:at], {**EVENTS[at], key: value}, *EVENTS[at + 1 :]],
+    st.integers(0, len(EVENTS) - 1),
+    st.sampled_from(["type", "message", "index", "content_block", "delta", "usage", "error"]),
+    JSON,
+)
+
+
+@settings(max_examples=80)
+@given(st.one_of(SPOILED, st.lists(st.sampled_from(EVENTS), max_size=16), st.lists(JSON, max_size=4)))
+def test_nonsense_of_the_right_form_is_a_fault_or_an_answer(interrupts, events):
+    """Fields of another type, events out of order, anything that JSON can say: never an exception."""
+    raw = "".join(f"event: {_name(e)}\ndata: {json.dumps(e)}\n\n" for e in events).encode()
+
+    found = ask(open_api_once(interrupts, raw))
+
+    assert isinstance(found, Answer | Fault)
+    if isinstance(found, Answer):
+        assert "message_stop" in [event.get("type") for event in events if isinstance(event, dict)]
+        assert all(isinstance(call.input, dict) for call in found.calls)
+
+
+_SHARED: dict[str, Any] = {}
+
+
+def open_api_once(interrupts, raw):
+    """One client for all examples."""
+    _SHARED["raw"] = raw
+    if "api" not in _SHARED:
+        _SHARED["api"] = open_api(interrupts, lambda _: stream([_SHARED["raw"]]))
+    return _SHARED["api"]
+
+
+def _name(event) -> str:
+    kind = event.get("type") if isinstance(event, dict) else None
+    return kind if isinstance(kind, str) and kind.isalnum() else "message_delta"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"data: " + b"[" * 200_000 + b"\n\n",
+        b"data: [1]\n\n",
+        b"event: error\ndata: {}\n\n",
+        b'event: error\ndata: {"error": "x"}\n\n',
+        b"event: \xff\ndata: \xff\n\n",
+        b"<html>login</html>",
+        b"",
+        render(EVENTS[0], EVENTS[-1]),
+        render(EVENTS[0], EVENTS[0], *EVENTS[1:]),
+        render(*EVENTS[2:]),
+        render(*EVENTS[:10], EVENTS[11]),
+    ],
+)
+def test_what_is_no_answer_is_a_fault(interrupts, raw):
+    """Nesting without end, other types, other formats, no stop reason, two answers in one."""
+    fault = ask(open_api(interrupts, lambda _: stream([raw])))
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.INFRA
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("overloaded_error", FaultKind.INFRA),
+        ("rate_limit_error", FaultKind.LIMIT),
+        ("authentication_error", FaultKind.USER),
+        ("invalid_request_error", FaultKind.INFRA),
+        ("tomorrow_error", FaultKind.INFRA),
+    ],
+)
+def test_an_error_in_mid_stream_is_told_by_its_type(interrupts, kind, expected):
+    """A request that had begun to be answered was well-formed, so a refusal of it then is the endpoint's own."""
+    error = {"type": "error", "error": {"type": kind, "message": "broken"}}
+
+    fault = ask(open_api(interrupts, lambda _: stream([render(*EVENTS[:4], error)])))
+
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.message) == (expected, f"{kind} in mid-stream: broken")
+    assert fault.usage is not None
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def endless(clock, step_s, piece):
+    """A stream that begins like an answer and goes on for ever."""
+    yield render(*EVENTS[:3])
+    for n in range(10_000_000):
+        clock.now += step_s
+        yield piece(n)
+
+
+PING = render({"type": "ping"})
+DELTA = render(EVENTS[3])
+
+
+@pytest.mark.parametrize(
+    ("step_s", "piece", "words", "after_s"),
+    [
+        pytest.param(1.0, lambda _: PING, "no progress for 90 s", 91, id="only pings"),
+        pytest.param(1.0, lambda _: b"x", "no progress for 90 s", 91, id="one byte each second"),
+        pytest.param(1.0, lambda _: b": hi\n\n", "no progress for 90 s", 91, id="comments"),
+        pytest.param(60.0, lambda _: DELTA, "no end after 1,600 s", 1_620, id="an event each minute"),
+        pytest.param(
+            1.0, lambda n: DELTA[n % len(DELTA) :][:1], "no progress", 120, id="an event in bytes, too slowly"
+        ),
+    ],
+)
+def test_a_stream_that_goes_on_for_ever_ends(interrupts, step_s, piece, words, after_s):
+    """Silence is the client's business; this is about streams that say nothing by saying something."""
+    clock = Clock()
+    api = open_api(interrupts, lambda _: stream(endless(clock, step_s, piece)), idle_timeout_s=90.0, clock=clock)
+
+    fault = ask(api)
+
+    assert isinstance(fault, Fault)
+    assert words in fault.message
+    assert fault.usage is not None
+    assert clock.now <= after_s
+
+
+def test_a_long_answer_may_take_its_time(interrupts):
+    """A steady stream is not cut before the least time that every answer has."""
+    clock = Clock()
+
+    def play() -> Iterator[bytes]:
+        yield render(*EVENTS[:3])
+        for _ in range(int(LEAST_ANSWER_S / 60) - 1):
+            clock.now += 60
+            yield DELTA
+        yield render(*EVENTS[4:])
+
+    assert isinstance(ask(open_api(interrupts, lambda _: stream(play()), idle_timeout_s=90.0, clock=clock)), Answer)
+
+
+@contextmanager
+def trickle(head: bytes) -> Iterator[str]:
+    """A server that sends a beginning and then one byte after the other, for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stop = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(5)
+                connection.recv(65_536)
+                try:
+                    connection.sendall(head)
+                    while not stop.wait(0.02):
+                        connection.sendall(b"x")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            stop.set()
+            thread.join(5)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\nx-slow: ", b"HTTP/1.1 500 Oops\r\ncontent-length: 99999\r\n\r\n"],
+    ids=["headers", "the body of an error"],
+)
+def test_what_never_ends_before_the_first_event_ends_too(interrupts, head):
+    """Inside the client nothing looks at a clock while bytes come; an alarm does."""
+    with trickle(head) as base_url:
+        api = open_api(interrupts, ANTHROPIC_BASE_URL=base_url, idle_timeout_s=0.2)
+        started = time.monotonic()
+        fault = ask(api)
+        api.close()
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.INFRA
+    assert "no complete response headers" in fault.message
+    assert time.monotonic() - started < 5
+
+
+def test_a_stop_ends_a_request_and_counts_what_came():
+    """SIGTERM, or the second Ctrl-C, does not wait for the answer, but what it has cost is known."""
+    interrupts = Interrupts(sleep=lambda _: None)
+
+    def play() -> Iterator[bytes]:
+        yield render(*EVENTS[:3])
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield PING
+
+    try:
+        with interrupts.installed():
+            fault = ask(open_api(interrupts, lambda _: stream(play())))
+    finally:
+        interrupts.close()
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.INTERRUPTED
+    assert fault.usage is not None
+
+
+def reply(status, **more):
+    return lambda _: httpx2.Response(status, **more)
+
+
+def error_body(kind, message="broken", **more):
+    return {"type": "error", "error": {"type": kind, "message": message, **more}}
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "7.5"}, 7.5),
+        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "1e300"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
+        (
+            {"anthropic-ratelimit-tokens-reset": "2020-01-01T00:00:00Z", "anthropic-ratelimit-tokens-remaining": "0"},
+            0.0,
+        ),
+        (
+            {"anthropic-ratelimit-tokens-reset": "2020-01-01T00:00:00Z", "anthropic-ratelimit-tokens-remaining": "5"},
+            None,
+        ),
+        ({"anthropic-ratelimit-tokens-reset": "tomorrow", "anthropic-ratelimit-tokens-remaining": "0"}, None),
+        ({}, None),
+    ],
+)
+def test_reads_when_to_come_back(interrupts, headers, expected):
+    """Seconds, dates and reset times; nonsense is no time at all."""
+    fault = ask(open_api(interrupts, reply(429, headers=headers, json=error_body("rate_limit_error"))))
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.LIMIT
+    assert fault.retry_after_s == expected
+
+
+def test_an_error_keeps_the_endpoints_words_and_its_id(interrupts):
+    """One line, whatever the body is."""
+    handler = reply(500, headers={"request-id": "req_1"}, json=error_body("api_error", "two\nlines"))
+    fault = ask(open_api(interrupts, handler))
+    bare = ask(open_api(interrupts, reply(500)))
+    html = ask(open_api(interrupts, reply(502, text="<html>\n" + "x" * 9_000)))
+
+    assert isinstance(fault, Fault)
+    assert fault.message == "HTTP 500 api_error: two lines (request req_1)"
+    assert isinstance(bare, Fault)
+    assert bare.message == "HTTP 500: no body"
+    assert isinstance(html, Fault)
+    assert len(html.message) < 600
+
+
+def test_a_spending_cap_is_known_by_its_code(interrupts):
+    """It looks like a rate limit, but does not go away."""
+    body = error_body("rate_limit_error", details={"error_code": "enforced_spend_limit_reached"})
+    fault = ask(open_api(interrupts, reply(429, json=body)))
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.USER
+
+
+MODEL = {"type": "model", "id": "claude-opus-5-5", "max_input_tokens": 1_000_000, "max_tokens": 128_000}
+
+
+def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
+    """Where the endpoint does not say, or has no Models API, the dated table does."""
+    for handler in (reply(200, json=MODEL), reply(200, json={"id": "x"}), reply(404, text="not here")):
+        info = open_api(interrupts, handler).get_model("claude-opus-5-5")
+        assert (info.window_tokens, info.max_output_tokens) == (1_000_000, 128_000)
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (reply(200, text="<html>log in</html>"), "does not answer like a Messages API"),
+        (reply(200, json=[1]), "does not answer like a Messages API"),
+        (reply(200, content=b"\xff"), "does not answer like a Messages API"),
+        (reply(401, json=error_body("authentication_error", "bad key")), "HTTP 401 authentication_error: bad key"),
+        (reply(404, json=error_body("not_found_error")), "does not know the model"),
+        (reply(400, json=error_body("invalid_request_error")), "HTTP 400"),
+        (reply(529, json=error_body("overloaded_error")), "HTTP 529"),
+    ],
+    ids=["html", "a list", "not UTF-8", "bad key", "no such model", "refused", "overloaded"],
+)
+def test_what_is_wrong_with_an_endpoint_is_said(interrupts, handler, words):
+    """Before anything starts, in words that the user can act on."""
+    with pytest.raises(RunnerError, match=words) as raised:
+        open_api(interrupts, handler).get_model("claude-opus-5-5")
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("base_url", ["http://127.0.0.1:9", "http://[::1", "not a url", "ftp://x"])
+def test_an_endpoint_that_is_none_is_said(interrupts, base_url):
+    """A refused connection, or an address that is none."""
+    with pytest.raises(RunnerError, match="cannot be reached"):
+        open_api(interrupts, ANTHROPIC_BASE_URL=base_url).get_model("claude-opus-5-5")
+
+
+def make_line(api, waits):
+    interrupts = Interrupts(sleep=waits.append)
+    return Line(api=api, observe=lambda _: None, interrupts=interrupts, max_wait_s=60.0, jitter=lambda: 0.5)
+
+
+def test_an_overloaded_endpoint_is_asked_for_the_model_again(interrupts):
+    """A run that starts in a bad moment starts a moment later."""
+    replies = [
+        httpx2.Response(529),
+        httpx2.Response(429, headers={"retry-after": "9"}),
+        httpx2.Response(200, json=MODEL),
+    ]
+    waits: list[float] = []
+    line = make_line(open_api(interrupts, lambda _: replies.pop(0)), waits)
+
+    assert isinstance(get_model(line, "claude-opus-5-5"), ModelInfo)
+    assert waits == [1.0, 9.5]
+    line.interrupts.close()
+
+
+def test_an_endpoint_that_stays_overloaded_is_given_up(interrupts):
+    """After as long as relay waits, with the endpoint's words."""
+    waits: list[float] = []
+    line = make_line(open_api(interrupts, reply(529)), waits)
+
+    with pytest.raises(RunnerError, match="HTTP 529"):
+        get_model(line, "claude-opus-5-5")
+    assert sum(waits) <= 60
+    line.interrupts.close()
+
+
+@pytest.mark.parametrize("key", ["", "s3cret s3cret", "s3cret\n", "“s3cret”"])
+def test_what_cannot_be_a_key_is_refused_without_showing_it(key):
+    """An HTTP client would print it."""
+    with pytest.raises(RunnerError) as raised:
+        check_key({"ANTHROPIC_API_KEY": key})
+    assert "s3cret" not in raised.value.message
