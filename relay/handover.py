@@ -24,11 +24,14 @@ from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot
 from relay.run_context import RunContext
 from relay.session import Spent
+from relay.staleness import find_stale
 
 BARREN = "Relay-Barren"
 BASELINE = "Relay-Baseline"
 CLAIMED = "Relay-Claimed"
 """How many items were claimed when a session began."""
+MAX_STALE_SHOWN = 20
+"""Files that changed since the plan was made, named to the user and to a session; more say that it needs a revision."""
 LEDGER_TOKENS = 1_500
 """Budget of the ledger's snapshot in the first message."""
 
@@ -137,6 +140,10 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     if phase is None:
         raise LookupError(leg.phase_id)  # the resume point named it a moment ago
     found = dict(leg.trailers)
+    stale = find_stale(ctx.repo, ctx.plan_path, phase)
+    if stale:
+        words = "; ".join(stale[:MAX_STALE_SHOWN])
+        ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
     return Handover(
         leg=leg,
         phase_id=leg.phase_id,
@@ -157,6 +164,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             interruption=interruption,
             baseline=_describe_red(baseline),
             ledger=_render_ledger(ctx, draft),
+            stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
         ),
     )
 

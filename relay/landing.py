@@ -26,6 +26,7 @@ from relay.repo.snapshot import TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.trailers import Message
 from relay.run_context import RunContext
 from relay.sandbox.policy import Limits
+from relay.staleness import AMENDED
 
 SUBJECT_CHARS = 72
 """Longest subject taken from a session. Source: git's own convention, DESIGN § 4.2."""
@@ -255,6 +256,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
             (trailers.PHASE, candidate.phase.id),
             (trailers.STATUS, candidate.status),
             (trailers.ITEMS, " ".join(claims)),
+            *_render_amended(candidate, claims),
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
             (trailers.GATE, f"pass {gate.digest}" if gate.commands else "none"),
@@ -263,6 +265,14 @@ def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
             (trailers.COST, trailers.render_cost(spent.cost_usd)),
         ),
     )
+
+
+def _render_amended(candidate: Candidate, claims: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
+    before, after = parse_plan(candidate.head_plan), parse_plan(_untick(candidate.draft.plan_text, claims))
+    texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
+    amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
+    return ((AMENDED, " ".join(amended)),) if amended else ()
 
 
 def _choose_subject(candidate: Candidate) -> str:

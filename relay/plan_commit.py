@@ -89,7 +89,8 @@ def _merge(committed: str, edited: str, path: str) -> str:
     ]
     merged = tick_items(edited, missing)
     amendable = tuple(phase.id for phase in before.phases if not phase.done)
-    violations = check_transition(committed, merged, may_tick=(), amendable=amendable)
+    kept = _cut_new_phases(before, parse_committed(merged, path))
+    violations = check_transition(committed, kept, may_tick=(), amendable=amendable)
     if violations:
         words = "\n  ".join(f"{path}:{violation.line}: {violation.message}" for violation in violations)
         raise PlanError(
@@ -97,6 +98,18 @@ def _merge(committed: str, edited: str, path: str) -> str:
             hint=f"undo that part, or, if you mean it, commit it yourself: git commit {path}",
         )
     return merged
+
+
+def _cut_new_phases(before: Plan, after: Plan) -> str:
+    """Return the text of `after` without the phases that `before` has not and that nothing is ticked in.
+
+    A user may add phases anywhere, also behind one that is done and so may not change.
+    """
+    known, text = {phase.id for phase in before.phases}, after.text
+    for phase in reversed(after.phases):
+        if phase.id not in known and not any(item.done for item in phase.items):
+            text = text[: phase.start] + text[phase.end :]
+    return before.text if text.rstrip() == before.text.rstrip() else text
 
 
 def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:

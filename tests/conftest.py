@@ -84,6 +84,7 @@ class Stage:
     server: Rehearsal | None = None
     on_tool: Callable[[], None] | None = None
     """Called when a tool has finished."""
+    plan_path: str = "PLAN.md"
     idle_timeout_s: float | None = None
     """Shorter than any setting may be, for endpoints that stall."""
 
@@ -120,7 +121,7 @@ class Stage:
         repo = open_repo(self.root)
         plan_settings: Mapping[str, object] = {}
         with contextlib.suppress(PlanError, FileNotFoundError):
-            plan_settings = parse_plan((self.root / "PLAN.md").read_text()).settings
+            plan_settings = parse_plan((self.root / self.plan_path).read_text()).settings
         settings = load_settings(
             flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
         )
@@ -132,7 +133,7 @@ class Stage:
                 command=command,
                 repo=repo,
                 settings=settings,
-                plan_path="PLAN.md",
+                plan_path=self.plan_path,
                 allow_dirty=dirty,
                 environ=environ,
             )
@@ -152,7 +153,7 @@ class Stage:
 
     def commits(self) -> tuple[RelayCommit, ...]:
         """Relay's commits of the plan, newest first."""
-        return read_relay_commits(open_repo(self.root), "PLAN.md")
+        return read_relay_commits(open_repo(self.root), self.plan_path)
 
     def seen(self, kind: type) -> list[Any]:
         """All events of a kind."""

@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "check",
     "run": "run",
     "status": "status",
+    "rewind": "rewind",
     "doctor": "doctor",
     "demo": "demo",
     "rehearse": "rehearse",

@@ -1,0 +1,72 @@
+"""`relay rewind`: back to the green tree before a phase."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from relay.cli.place import find_place
+from relay.cli.screen import say
+from relay.errors import ConfigError, RepoError
+
+if TYPE_CHECKING:
+    from relay.repo.open import Repo
+    from relay.rewind import Rewind
+
+
+@click.command("rewind", short_help="Go back to the green tree before a phase; nothing is lost.")
+@click.argument("phase", metavar="N")
+@click.option("--revert", is_flag=True, help="Commit the old tree on top of this branch instead of making a new one.")
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
+    """Go back to the tree before phase N.
+
+    A new branch is made there and this one stays; --revert commits that tree on top of this branch instead, with the
+    boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
+    """
+    from relay.repo.lock import lock_worktree
+    from relay.rewind import check_revert, find_rewind, finish_rewind
+
+    place = find_place(plan=plan, environ=os.environ)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    if Path(place.plan_name).is_absolute():
+        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
+    with lock_worktree(place.repo):
+        _say_left(finish_rewind(place.repo) or ())
+        rewind = find_rewind(place.repo, place.plan_name, phase)
+        if revert:
+            check_revert(place.repo, rewind)
+        _show(rewind, revert=revert)
+        if not yes:
+            click.confirm("Go on?", abort=True)
+        _rewind(place.repo, rewind, revert=revert)
+
+
+def _show(rewind: "Rewind", *, revert: bool) -> None:
+    phase, verb = rewind.phase_id, "undoes" if revert else "leaves"
+    say(f"phase {phase}: back from {rewind.head[:8]} on {rewind.branch} to {rewind.target[:8]}", style="bold")
+    for text in rewind.undone:
+        say(f"  {verb} {text.commit[:8]} {text.message.subject}")
+    say("by a commit on top of this branch" if revert else "by a new branch; this one and your files stay as they are")
+
+
+def _rewind(repo: "Repo", rewind: "Rewind", *, revert: bool) -> None:
+    from relay.rewind import rewind_by_commit, rewind_to_branch
+
+    if revert:
+        commit, left = rewind_by_commit(repo, rewind)
+        _say_left(left)
+        say(f"commit {commit[:8]}; undo it with: git revert {commit[:8]}")
+        say("next   relay run")
+    else:
+        name = rewind_to_branch(repo, rewind)
+        say(f"branch {name} is at {rewind.target[:8]}")
+        say(f"next   git switch {name} && relay run")
+
+
+def _say_left(left: tuple[str, ...]) -> None:
+    for words in left:
+        say(words, style="yellow")

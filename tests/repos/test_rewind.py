@@ -1,0 +1,185 @@
+"""`relay rewind`: the tree before a phase comes back, and what came after stays where it can be found."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from relay.errors import ExitCode, RepoError
+from relay.repo.open import open_repo
+from relay.rewind import check_revert, find_rewind, finish_rewind, rewind_by_commit, rewind_to_branch
+
+BOTH = """
+sessions:
+  - name: hello
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+SECOND = """
+  - name: world
+    turns:
+      - tools:
+        - {name: write, input: {path: world.txt, content: "world\\nworld\\n"}}
+        - {name: write, input: {path: hello.txt, content: "hello, world\\n"}}
+      - tools:
+        - {name: tick, input: {item: "2.1", evidence: "grep"}}
+        - {name: tick, input: {item: "2.2", evidence: "grep"}}
+      - text: "Commit: Say world"
+"""
+
+
+@pytest.fixture
+def done(stage):
+    """Both phases are committed."""
+    assert stage.run(BOTH + SECOND).exit_code == ExitCode.DONE
+    return stage
+
+
+def files(stage):
+    return {p.name: p.read_text() for p in stage.root.iterdir() if p.is_file()}
+
+
+def test_a_branch_is_made_before_the_phase_and_nothing_else_moves(done):
+    """HEAD, branch, index and files are as before; the run on the new branch does the phase again."""
+    before, head = files(done), done.git("rev-parse", "HEAD")
+    repo = open_repo(done.root)
+
+    name = rewind_to_branch(repo, find_rewind(repo, "PLAN.md", "2"))
+
+    assert name == "main-before-2"
+    assert (files(done), done.git("rev-parse", "HEAD"), done.git("status", "--porcelain")) == (before, head, "")
+    assert done.git("rev-parse", name) == done.git("rev-parse", "main~1")
+    assert done.git("rev-parse", "refs/relay/rewound/main/000001") == head
+    done.git("switch", "-q", name)
+    assert done.run("sessions:" + SECOND).exit_code == ExitCode.DONE
+    assert [commit.phase for commit in done.commits()] == ["2", "1"]
+
+
+def test_a_second_branch_gets_another_name(done):
+    """A branch that is there is never moved."""
+    repo = open_repo(done.root)
+    names = [rewind_to_branch(repo, find_rewind(repo, "PLAN.md", "2")) for _ in range(2)]
+
+    assert names == ["main-before-2", "main-before-2-2"]
+
+
+def test_a_revert_brings_tree_index_and_boxes_back(done):
+    """The plan keeps its text, the boxes are open, and the phase is done again by a run."""
+    done.write("mine.txt", "untracked\n")
+    repo = open_repo(done.root)
+    old = done.git("rev-parse", "HEAD")
+
+    commit, left = rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+
+    assert left == ()
+    assert done.git("rev-parse", "HEAD~1") == old
+    assert files(done).keys() == {"AGENTS.md", "PLAN.md", "hello.txt", "mine.txt"}
+    assert files(done)["hello.txt"] == "hello\n"
+    assert files(done)["PLAN.md"].count("- [x]") == 1
+    assert done.git("status", "--porcelain") == "?? mine.txt\n"
+    assert done.git("diff", "--stat", commit, "HEAD~2") == ""
+    assert [commit.status for commit in done.commits()] == ["rewound", "done", "done"]
+    assert done.run("sessions:" + SECOND).exit_code == ExitCode.DONE
+    assert files(done)["hello.txt"] == "hello, world\n"
+    # And again: only what came since the first revert is undone.
+    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "1"))
+    assert files(done).keys() == {"AGENTS.md", "PLAN.md", "mine.txt"}
+    done.git("fsck", "--strict", "--no-dangling", "--no-progress")
+
+
+def test_a_second_rewind_of_the_same_phase_has_nothing_to_undo(done):
+    """What a revert has undone is not undone again."""
+    repo = open_repo(done.root)
+    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+
+    with pytest.raises(RepoError, match="no commit of phase 2"):
+        find_rewind(repo, "PLAN.md", "2")
+
+
+def test_a_revert_keeps_amendments_of_the_plan(done):
+    """What the user wrote into the plan since stays written."""
+    done.write("PLAN.md", (done.root / "PLAN.md").read_text() + "\n## Phase 3 — More\n- [ ] More — more.txt\n")
+    done.run("sessions: [{name: none, turns: [{text: Done}, {text: Done}]}]")
+    repo = open_repo(done.root)
+
+    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+
+    text = (done.root / "PLAN.md").read_text()
+    assert (text.count("- [x]"), text.count("- [ ]")) == (1, 3)
+
+
+def test_others_commits_are_never_reverted(done):
+    """The words name them and the way that keeps them."""
+    done.write("user.txt", "user\n")
+    done.commit("by hand")
+    repo = open_repo(done.root)
+    rewind = find_rewind(repo, "PLAN.md", "2")
+
+    with pytest.raises(RepoError, match="by hand") as caught:
+        check_revert(repo, rewind)
+
+    assert caught.value.hint == "relay rewind 2 makes a branch instead"
+
+
+def test_a_dirty_tree_and_files_in_the_way_are_refused(done):
+    """Nothing of the user's is written over."""
+    repo = open_repo(done.root)
+    done.write("hello.txt", "mine\n")
+    with pytest.raises(RepoError, match=r"hello\.txt"):
+        find_rewind(repo, "PLAN.md", "2")
+    done.git("restore", "hello.txt")
+    done.git("rm", "-q", "AGENTS.md")
+    done.git("commit", "-q", "-m", "x", "-m", "Relay-Plan: PLAN.md\nRelay-Phase: 2\nRelay-Status: done")
+    done.write("AGENTS.md", "an untracked file of the user\n")
+
+    with pytest.raises(RepoError, match=r"AGENTS\.md"):
+        rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+
+    assert files(done)["AGENTS.md"] == "an untracked file of the user\n"
+
+
+def test_a_revert_that_was_killed_is_finished_by_the_next_call(done):
+    """The branch has moved, the files have not: the next call brings them in step and leaves the user's alone."""
+    repo = open_repo(done.root)
+    before = shutil.copytree(done.root, done.root.parent / "before", ignore=shutil.ignore_patterns(".git"))
+    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+    for name in ("hello.txt", "world.txt", "PLAN.md"):
+        shutil.copy(before / name, done.root / name)
+    done.write("hello.txt", "the user's\n")
+
+    left = finish_rewind(repo)
+
+    assert left is not None
+    assert [words.split()[0] for words in left] == ["hello.txt"]
+    assert files(done)["hello.txt"] == "the user's\n"
+    assert "world.txt" not in files(done)
+    assert files(done)["PLAN.md"].count("- [x]") == 1
+
+
+def test_the_command_shows_asks_and_does(done):
+    """Without an answer nothing is done; with --yes it is."""
+
+    def relay(*args):
+        return subprocess.run(
+            [sys.executable, "-m", "relay", *args], cwd=done.root, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    refs = done.git("for-each-ref")
+    asked = relay("rewind", "1")
+    assert asked.returncode == ExitCode.USER
+    assert "leaves" in asked.stdout
+    assert "Say world" in asked.stdout
+    assert done.git("for-each-ref") == refs
+
+    ran = relay("rewind", "1", "--revert", "--yes")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-1] == "next   relay run"
+    assert "0 of 2 phases done" in relay("status").stdout
+
+    missing = relay("rewind", "9", "--yes")
+    assert missing.returncode == ExitCode.USER
+    assert "no commit of phase 9" in missing.stderr
