@@ -10,6 +10,7 @@ import time
 from relay.plan.parse import parse_plan
 
 _ITEMS_PER_PHASE = 20
+_NESTED_EACH = 5
 
 
 def write_plan(items: int) -> str:
@@ -18,7 +19,7 @@ def write_plan(items: int) -> str:
     for number in range(items):
         if number % _ITEMS_PER_PHASE == 0:
             lines += ["", f"## Phase {number // _ITEMS_PER_PHASE + 1} — Tables", "Verify: `pytest -q tests`", ""]
-        indent = "  " if number % 5 == 4 else ""
+        indent = "  " if number % _NESTED_EACH == 1 else ""
         lines.append(f"{indent}- [ ] Move table {number} to the `new_store` — app/store/table_{number}.py")
     return "\n".join((*lines, ""))
 

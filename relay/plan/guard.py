@@ -17,7 +17,7 @@ from relay.plan.outline import Box, Outline, Section, find_extents, read_outline
 from relay.plan.parse import build_plan
 
 _BLANK = " \t\r\n"
-_REST_OF_LINE = re.compile(r"[ \t]*(?:\r\n|\r|\n)?")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _ERROR = re.compile(r"line (\d+): (.*)", re.DOTALL)
 _SHOWN_CHARS = 60
 _SHOWN_IDS = 8
@@ -180,23 +180,17 @@ def _is_appended(before: str, after: str) -> bool:
     content = before.rstrip(_BLANK)
     if not after.startswith(content):
         return False
-    tail, rest = before[len(content) :], after[len(content) :]
-    if rest == tail:
-        return True
-    was, now = _rest_of_line(tail), _rest_of_line(rest)
+    was, now = (_LINE.findall(text[len(content) :]) or [""] for text in (before, after))
+    last = len(was) - 1
     # The last line of a file may have no ending; it gets one before anything can be put below it.
-    if now != was and (was != tail or now.rstrip("\r\n") != was):
-        return False
-    return len(rest) >= len(tail) and _count_equal(tail, rest) + _count_equal(tail[::-1], rest[::-1]) >= len(tail)
+    if not was[last].endswith(("\r", "\n")) and last < len(now) and now[last].rstrip("\r\n") == was[last]:
+        was[last] = now[last]
+    head, foot = _count_equal(was, now), _count_equal(was[::-1], now[::-1])
+    return head > 0 and len(now) >= len(was) and head + foot >= len(was)
 
 
 def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _rest_of_line(text: str) -> str:
-    found = _REST_OF_LINE.match(text)
-    return found[0] if found else ""
 
 
 def _check_amended(

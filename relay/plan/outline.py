@@ -225,9 +225,12 @@ class _Reader:
         index = self._index(item)
         if found is None or self._index(following[0]) != index:
             return None
-        # Only container markup stands before the text of an item, and none of it holds a bracket.
+        # Only container markup stands before the text of an item, and none of it holds a bracket. markdown-it-py also
+        # strips what Python takes for white space, which would make a box of `- \u2028[ ] text`.
         line = self.lines.at(index)
-        bracket = line.index("[")
+        bracket = line.find("[")
+        if bracket < 1 or line[bracket - 1] not in " \t":
+            return None
         return Box(
             line=index + 1,
             mark=self.lines.offset(index) + bracket + 1,

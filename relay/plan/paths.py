@@ -33,6 +33,7 @@ _WORD = re.compile(r"[^\s\x00-\x1f\x7f`\"'<>|;&$\\?!=,\ufffd]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LINE_SUFFIX = re.compile(r":\d+(?:-\d+|:\d+)?$")
 _EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,9}")
+_HERE = re.compile(r"\A(?:\./+)+")
 _BARE = re.compile(r"(?<![^\s`])[^\s`/]*+/[^\s`]*+")
 _DASH = re.compile(r"[ \t\n](?:—|–|--?)[ \t\n]")
 _PIECE = re.compile(r"[^,;]+")
@@ -55,19 +56,19 @@ _NONE = NamedPaths(named=(), refused=())
 def find_paths(prose: str) -> NamedPaths:
     """Return the paths named in an item's text (its lines joined)."""
     spans = find_code_spans(prose)
-    found = [*_from_spans(spans), *_from_tail(prose), *_from_words(prose, spans)]
+    found = [(span.start, span.content) for span in spans if _looks_like_path(span.content)]
+    found += _from_tail(prose)
+    if "/" in prose:
+        found += _from_words(prose, spans)
     if not found:
         return _NONE
     found.sort(key=itemgetter(0))
-    words = dict.fromkeys(_clean(word) for _, word in found)
+    words = dict.fromkeys([_clean(word) for _, word in found])
+    leaving = [word for word in words if _leaves(word)]
     return NamedPaths(
-        named=tuple(word for word in words if not _leaves(word)),
-        refused=tuple(word for word in words if _leaves(word) and _is_surely_file(word)),
+        named=tuple(word for word in words if not _leaves(word)) if leaving else tuple(words),
+        refused=tuple(word for word in leaving if _is_surely_file(word)),
     )
-
-
-def _from_spans(spans: tuple[CodeSpan, ...]) -> Iterator[tuple[int, str]]:
-    return ((span.start, span.content) for span in spans if _looks_like_path(span.content))
 
 
 def _from_tail(prose: str) -> Iterator[tuple[int, str]]:
@@ -80,9 +81,15 @@ def _from_tail(prose: str) -> Iterator[tuple[int, str]]:
 
 
 def _split_pieces(tail: str) -> list[str]:
-    words = (word for piece in _PIECE.findall(tail) for word in _AND.split(piece))
-    cleaned = (_REMARK.sub("", word.strip()).replace("`", "").rstrip(".").strip(" \t\n*") for word in words)
-    return [word for word in cleaned if word]
+    pieces = [word for piece in _PIECE.findall(tail) for word in _AND.split(piece)]
+    return [word for word in map(_clean_piece, pieces) if word]
+
+
+def _clean_piece(piece: str) -> str:
+    word = piece.strip()
+    if word.endswith((")", ").")):
+        word = _REMARK.sub("", word)
+    return word.replace("`", "").rstrip(".").strip(" \t\n*")
 
 
 def _from_words(prose: str, spans: tuple[CodeSpan, ...]) -> Iterator[tuple[int, str]]:
@@ -125,9 +132,7 @@ def _strip_line(word: str) -> str:
 
 def _clean(word: str) -> str:
     word = _strip_line(word)
-    while word.startswith("./"):
-        word = word[2:].lstrip("/")
-    return word
+    return _HERE.sub("", word) if word.startswith("./") else word
 
 
 def _leaves(word: str) -> bool:

@@ -30,6 +30,7 @@ def test_a_plan_that_is_right_has_nothing():
         (f"{GOOD}- [ ]\n", 4, "is not a box"),
         (f"{GOOD}- [ ] \xa0\n", 4, "is not a box"),
         (f"{GOOD}- [ ]\xa0b\n", 4, "is not a box"),
+        (f"{GOOD}- \u200a[ ] b\n", 4, "is not a box"),
         (f"{GOOD}- [  ] b\n", 4, "is not a box"),
         (f"{GOOD}- [x ] b\n", 4, "is not a box"),
         (f"{GOOD}- [-] b\n", 4, "is not a box"),

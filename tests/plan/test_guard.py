@@ -72,6 +72,7 @@ def test_ticks_and_notes_are_legal(old, new):
         ("- first\n", "- zeroth\n- first\n", 11, "Notes were changed"),
         ("- first", "- first, and more", 11, "Notes were changed"),
         ("- first\n\n", "- first\n", 11, "Notes were changed"),
+        ("- first\n\n", "- first\n- second\n", 11, "Notes were changed"),
         ("- r\n", "- r\n- s\n", 16, "`- s` was added"),
         ("### Notes\n- first\n\n", "", 7, "came or went"),
         ("### Risks", "### Notes", 17, "`### Risks` stood"),
@@ -93,6 +94,25 @@ def test_everything_else_is_refused_with_its_line(old, new, line, words):
     if line:
         assert violations[0][0] == line, violations
     assert any(part in violations[0][1] for part in words.split("|")), violations
+
+
+@pytest.mark.parametrize(
+    ("after", "legal"),
+    [
+        ("\n", True),
+        ("\n- m", True),
+        ("\n- m\n", True),
+        ("\n\n- m\n", True),
+        ("\r\n- m\r\n", True),
+        (" and more", False),
+        (" and more\n", False),
+        ("- m\n", False),
+        (" \n- m\n", False),
+    ],
+)
+def test_notes_that_end_without_a_line_ending_go_on_below(after, legal):
+    text = "# P\n- [ ] a\n## Notes\n- n"
+    assert (check_transition(text, text + after, may_tick=()) == ()) is legal
 
 
 def test_what_no_longer_is_a_plan_is_a_violation_and_not_an_exception():

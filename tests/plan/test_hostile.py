@@ -59,6 +59,8 @@ def test_quotes_broken_up_line_by_line_are_refused_and_not_read_in_quadratic_tim
         pytest.param("- [ ] " + "`a" * 200_000, 2, id="line of ticks"),
         pytest.param("- [ ] " + "a" * 1_000_000 + "/b.py", 2, id="long word"),
         pytest.param("- [ ] a" + " " * 1_000_000 + "b — c" + " " * 100_000 + "and d", 2, id="blanks"),
+        pytest.param("- [ ] `" + "./" * 300_000 + "a.py`", 2, id="here"),
+        pytest.param("- [ ] a" + " /b.c" * 100_000, 2, id="absolute"),
         pytest.param("- [ ] — " + "\\" * 500_000 + "`", 2, id="backslashes"),
         pytest.param("## " + "_a *b [c](d <!-- " * 50_000 + "\n- [ ] a", 2, id="heading of markup"),
         pytest.param("## " + "_" * 300_000 + "a" + "*" * 300_000 + "\n- [ ] a", 2, id="heading of runs"),

@@ -1,5 +1,8 @@
 """What is a phase, what is an item, and where they stand."""
 
+import subprocess
+import sys
+
 import pytest
 
 from relay.errors import PlanError
@@ -60,10 +63,21 @@ def test_every_way_to_write_a_box_is_read(line, done):
         "- [x]: /no",
         "- **[ ] no**",
         "-     [ ] no",
+        "- \u2028[ ] no",
+        "- \u2028\n[ ] no",
+        "-\n  [ ] no",
+        "- [a]: /b\n  [ ] no",
     ],
 )
 def test_what_only_looks_like_a_box_is_no_item(block):
     assert texts(f"# P\n- [ ] yes\n\n{block}\n\n# Q\n- [ ] also") == ["yes", "also"]
+
+
+def test_importing_the_room_loads_neither_markdown_nor_yaml():
+    """`relay status` has 150 ms in all."""
+    rooms = "relay.plan.parse, relay.plan.edit, relay.plan.guard, relay.plan.check"
+    code = f"import sys, {rooms}; sys.exit(bool({{'markdown_it', 'yaml'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_deep_nesting_is_read():
