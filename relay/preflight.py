@@ -20,6 +20,7 @@ from relay.interrupts import Interrupts
 from relay.meter import Meter
 from relay.plan_files import STATE_DIR, find_ledger_path, find_protected
 from relay.pricing import Budget, Price, find_price
+from relay.repo.finish import finish_pending
 from relay.repo.guard import read_config
 from relay.repo.history import read_relay_commits
 from relay.repo.hooks import find_hooks_dir
@@ -41,6 +42,7 @@ from relay.runners.exchange import Line, get_model
 from relay.runners.strategies import choose_runner
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
+from relay.secrets import find_secret_values
 from relay.session import Spent
 from relay.telemetry import EventLog, open_log, sweep_outputs
 
@@ -69,23 +71,27 @@ def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iter
     check_key(request.environ)
     with ExitStack() as stack:
         run_id = new_id()
-        ctx = _open(stack, request, run_id, view, interrupts)
+        ctx, left = _open(stack, request, run_id, view, interrupts)
         ctx.observe(_describe_start(ctx, request.command, run_id))
-        for words in (*ctx.rules.warnings, *ctx.sandbox.gaps):
+        for words in (*left, *ctx.rules.warnings, *ctx.sandbox.gaps):
             ctx.observe(Noticed(text=words, warning=True))
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
 
 
-def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, interrupts: Interrupts) -> RunContext:
+def _open(
+    stack: ExitStack, request: RunRequest, run_id: str, view: Observe, interrupts: Interrupts
+) -> tuple[RunContext, tuple[str, ...]]:
+    """Return the collaborators, and what an earlier run's commit still lacks, in words."""
     repo, settings = request.repo, request.settings
     check_repository(repo)
     stack.enter_context(lock_worktree(repo))
     check_commits(repo)
+    left = finish_pending(repo, (request.plan_path, find_ledger_path(request.plan_path)))
     check_clean(request)
     rules = Rules() if "rules" in settings.ablate else load_repository_rules(repo.root, settings)
     protected = find_protected(request.plan_path)
-    log = stack.enter_context(open_log(repo.root, run_id, clock=time.time))  # makes .relay before commands could
+    log = stack.enter_context(_open_log(request, run_id))  # makes .relay before commands could
     policy = make_policy(repo, settings, protected, request.environ)
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     sandbox = stack.enter_context(open_sandbox(policy, level, off=settings.sandbox == "off"))
@@ -99,7 +105,7 @@ def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, int
     pace = Pace()
     observe = _make_observe((meter.observe, pace.observe, view), log)
     runner = ApiRunner(line=replace(line, observe=observe), known={model.id: model})
-    return RunContext(
+    ctx = RunContext(
         repo=repo,
         settings=settings,
         sandbox=sandbox,
@@ -119,6 +125,12 @@ def _open(stack: ExitStack, request: RunRequest, run_id: str, view: Observe, int
         new_id=new_id,
         environ=request.environ,
     )
+    return ctx, left
+
+
+def _open_log(request: RunRequest, run_id: str) -> EventLog:
+    values = find_secret_values(request.environ)
+    return open_log(request.repo.root, run_id, clock=time.time, secret_values=values)
 
 
 def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = 0o666
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Nothing is at a path: a component is missing, is a file, or is a symlink that is not followed."""
+_TEMPORARY = re.compile(r"\.relay-[0-9]+\.tmp")
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 
@@ -100,12 +102,22 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
         temporary = f".relay-{os.getpid()}.tmp"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=parent)
-        if mode == "120000":
-            os.symlink(data, temporary, dir_fd=parent)
-        else:
-            _write_new(parent, temporary, data, _find_permissions(parent, name, executable=mode == "100755"))
-        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        try:
+            if mode == "120000":
+                os.symlink(data, temporary, dir_fd=parent)
+            else:
+                _write_new(parent, temporary, data, _find_permissions(parent, name, executable=mode == "100755"))
+            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except OSError:
+            with contextlib.suppress(OSError):  # the disk may be full or broken; the next run removes it
+                os.unlink(temporary, dir_fd=parent)
+            raise
         sync_fd(parent)
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file of that name is what `replace_file` leaves behind when it is killed."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def remove_file(root: Path, path: str) -> None:

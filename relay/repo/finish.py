@@ -1,13 +1,13 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from relay.repo import objects
 from relay.repo.files import fsync_paths, read_file, replace_file
 from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
-from relay.repo.intents import declare_locks
+from relay.repo.intents import declare_locks, write_note
 from relay.repo.open import Repo
 from relay.repo.status import ABSENT, PathChange
 from relay.repo.trailers import read_text
@@ -15,6 +15,40 @@ from relay.repo.trailers import read_text
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
 """An editor that asks git for its status holds the index for a moment."""
+_PENDING = "pending"
+
+
+def note_pending(repo: Repo, commit: str) -> None:
+    """Note, before the branch is moved to it, that a commit has to be finished: an open leg need not say so."""
+    write_note(repo, _PENDING, commit)
+
+
+def drop_pending(repo: Repo) -> None:
+    """Forget the note: the branch was not moved, or all that follows is done."""
+    (repo.relay_dir / _PENDING).unlink(missing_ok=True)
+
+
+def finish_pending(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
+    """Finish the commit of a relay that was killed, or met a full disk, between the commit point and the end.
+
+    Only while HEAD still is that commit: whoever has moved on since has an index of his own making.
+
+    Args:
+        repo: The repository; the caller holds the work tree's lock.
+        paths: Files whose bytes went into commits without having been in the work tree: plan and ledger.
+
+    Returns:
+        What could not be brought in step, in words; it is tried again by the next run.
+    """
+    note = repo.relay_dir / _PENDING
+    try:
+        commit = note.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return ()
+    left = finish_commit(repo, commit, dict.fromkeys(paths)) if commit and commit == repo.head() else ()
+    if not left:
+        drop_pending(repo)
+    return left
 
 
 def finish_commit(

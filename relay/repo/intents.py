@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.repo.files import sync_directory, sync_fd
+from relay.repo.files import is_temporary, remove_file, sync_directory, sync_fd
 from relay.repo.names import render_ref_part
 from relay.repo.open import Repo
 
+_INTENT = "intent"
 WINDOW_S = 60.0
 """How much later than the declaration a lock may be to count as ours."""
 QUIET_S = 10.0
@@ -28,19 +29,24 @@ _CLOCK_SLACK_S = 2.0
 @contextlib.contextmanager
 def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
     """Note on the disk which foreign lock files the block takes; the note is gone when the block is left alive."""
+    write_note(repo, _INTENT, json.dumps({"time": time.time(), "locks": [str(lock) for lock in locks]}))
+    try:
+        yield
+    finally:
+        _note(repo).unlink(missing_ok=True)
+
+
+def write_note(repo: Repo, name: str, text: str) -> None:
+    """Write a small file into relay's directory so that it is there, whole, when this returns."""
     repo.relay_dir.mkdir(exist_ok=True)
-    note = _note(repo)
-    new = note.with_name("intent.new")
+    note = repo.relay_dir / name
+    new = note.with_name(f"{name}.new")
     with new.open("w", encoding="utf-8") as file:
-        json.dump({"time": time.time(), "locks": [str(lock) for lock in locks]}, file)
+        file.write(text)
         file.flush()
         sync_fd(file.fileno())
     new.replace(note)
     sync_directory(repo.relay_dir)
-    try:
-        yield
-    finally:
-        note.unlink(missing_ok=True)
 
 
 def find_ref_locks(repo: Repo, ref: str) -> tuple[Path, ...]:
@@ -50,16 +56,17 @@ def find_ref_locks(repo: Repo, ref: str) -> tuple[Path, ...]:
 
 
 def _note(repo: Repo) -> Path:
-    return repo.relay_dir / "intent"
+    return repo.relay_dir / _INTENT
 
 
 def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
-    """Remove what a killed relay left; the caller holds the work tree's lock.
+    """Remove what a killed relay left, half-written files included; the caller holds the work tree's lock.
 
     Returns:
         Words for each lock file that is in the way and not relay's to remove; empty when nothing is.
     """
     _clear_own(repo)
+    _clear_temporaries(repo)
     declared = _read_note(repo)
     for lock in declared:
         if _is_stale(lock, declared[lock]) and not _is_git_at_work(repo, lock):
@@ -78,6 +85,14 @@ def _clear_own(repo: Repo) -> None:
         lock.unlink(missing_ok=True)
     for file in repo.relay_dir.glob("*.new"):
         file.unlink(missing_ok=True)
+
+
+def _clear_temporaries(repo: Repo) -> None:
+    """Remove files that were about to be renamed: git has what was being written to them."""
+    untracked = repo.git.run("ls-files", "-z", "--others", "--exclude-standard").split(b"\0")
+    for path in map(os.fsdecode, untracked):
+        if is_temporary(path.rpartition("/")[2]):
+            remove_file(repo.root, path)
 
 
 def _escape(name: str) -> str:

@@ -1,0 +1,163 @@
+"""What must hold after every interruption, seen from outside: git, the file system, bytes."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.repo.files import is_temporary
+from tests.crash.scenario import MARKS, PHASES, git
+
+OWN = ("PLAN.md", "PLAN.ledger.yaml")
+USERS = ("dirty.txt", "staged.txt", "notes/untracked.txt", "stashed.txt", "kept.txt")
+_BOX = re.compile(r"^- \[(.)\] (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What of the user's must stay as it is."""
+
+    files: dict[str, bytes]
+    staged: str
+    """The index entry of the staged file."""
+    stash: str
+    config: bytes
+    hook: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """How a run ended that nobody interrupted."""
+
+    tree: tuple[str, ...]
+    """Entries of HEAD's tree but for the two files that only relay writes."""
+    status: str
+
+
+def hash_blob(data: bytes) -> str:
+    """Return git's id of a file's bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def find_versions(root: Path, environ: dict[str, str]) -> dict[str, str]:
+    """Return object id → where it was seen, for every file of the work tree and every entry of the index."""
+    found = {}
+    for folder, names, files in os.walk(root):
+        names[:] = [name for name in names if Path(folder, name) not in {root / ".git", root / ".relay"}]
+        for name in filter(lambda name: not is_temporary(name), files):  # relay's own, of which git has the bytes
+            path = Path(folder, name)
+            found[hash_blob(path.read_bytes())] = str(path.relative_to(root))
+    for line in git(root, "ls-files", "-s", environ=environ, check=False).splitlines():
+        head, _, shown = line.partition("\t")
+        found.setdefault(head.split()[1], f"index:{shown}")
+    return found
+
+
+def read_kept(root: Path, environ: dict[str, str]) -> Kept:
+    """Read what is the user's."""
+    return Kept(
+        files={name: (root / name).read_bytes() for name in USERS if (root / name).exists()},
+        staged=git(root, "ls-files", "-s", "staged.txt", environ=environ),
+        stash=git(root, "rev-parse", "refs/stash", environ=environ, check=False),
+        config=(root / ".git/config").read_bytes(),
+        hook=(root / ".git/hooks/pre-commit").read_bytes(),
+    )
+
+
+def read_final(root: Path, environ: dict[str, str]) -> Final:
+    """Read where a run ended."""
+    entries = git(root, "ls-tree", "-r", "HEAD", environ=environ).splitlines()
+    return Final(
+        tree=tuple(entry for entry in entries if entry.partition("\t")[2] not in OWN),
+        status=git(root, "status", "--porcelain", environ=environ),
+    )
+
+
+def check_all(root: Path, environ: dict[str, str], *, kept: Kept, final: Final, seen: Iterable[str]) -> list[str]:
+    """Return in words what does not hold.
+
+    Args:
+        root: The work tree after the last run.
+        environ: For git.
+        kept: The user's things before the first run.
+        final: Where an uninterrupted run ends.
+        seen: Every object id that was in the work tree or the index before the run or at a kill.
+    """
+    wrong = []
+    now = read_kept(root, environ)
+    wrong += [f"the user's {name} changed" for name in kept.__slots__ if getattr(now, name) != getattr(kept, name)]
+    ended = read_final(root, environ)
+    if ended.tree != final.tree:
+        wrong.append(f"the final tree differs: {sorted(set(ended.tree) ^ set(final.tree))}")
+    if ended.status != final.status:
+        wrong.append(f"the final status differs: {ended.status!r} instead of {final.status!r}")
+    wrong += [f"lost: {blob}" for blob in find_lost(root, environ, seen)]
+    wrong += _check_history(root, environ)
+    wrong += _check_leftovers(root, environ)
+    return wrong
+
+
+def find_lost(root: Path, environ: dict[str, str], seen: Iterable[str]) -> list[str]:
+    """Return which object ids of `seen` are neither in the work tree, nor in the index, nor reachable from a ref."""
+    reachable = {line[:40] for line in git(root, "rev-list", "--objects", "--all", environ=environ).splitlines()}
+    return sorted(set(seen) - reachable - set(find_versions(root, environ)))
+
+
+def read_trailers(text: str) -> dict[str, str]:
+    """Return the last paragraph of a commit message as keys and values."""
+    return dict(line.split(": ", 1) for line in text.strip().split("\n\n")[-1].splitlines() if ": " in line)
+
+
+def _check_history(root: Path, environ: dict[str, str]) -> list[str]:
+    """Boxes come with their gate, phases are committed once, the branch is a line on top of the user's commit."""
+    wrong = []
+    commits = git(root, "rev-list", "--reverse", "HEAD", environ=environ).split()
+    done: list[str] = []
+    ticked: set[str] = set()
+    for commit in commits:
+        text = git(root, "show", "-s", "--format=%B", commit, environ=environ)
+        trailers = read_trailers(text)
+        boxes = find_ticked(git(root, "show", f"{commit}:PLAN.md", environ=environ, check=False))
+        items = trailers.get("Relay-Items", "").split()
+        if len(boxes - ticked) != len(items) or ticked - boxes:
+            wrong.append(f"{commit[:8]} ticks {sorted(boxes ^ ticked)} but names {items}")
+        if items and not trailers.get("Relay-Gate", "").startswith("pass"):
+            wrong.append(f"{commit[:8]} ticks without a gate")
+        ticked = boxes
+        if trailers.get("Relay-Status") in {"done", "handoff"}:
+            wrong += _check_gate(root, environ, commit, trailers)
+        done += [trailers["Relay-Phase"]] if trailers.get("Relay-Status") == "done" else []
+    if sorted(done) != sorted(PHASES):
+        wrong.append(f"phases committed: {done}")
+    if len(ticked) != sum(PHASES.values()) or "- [ ]" in (root / "PLAN.md").read_text():
+        wrong.append(f"not all boxes are ticked: {sorted(ticked)}")
+    return wrong
+
+
+def find_ticked(plan: str) -> set[str]:
+    """Return the texts of the ticked boxes of a plan."""
+    return {text for box, text in _BOX.findall(plan) if box == "x"}
+
+
+def _check_gate(root: Path, environ: dict[str, str], commit: str, trailers: dict[str, str]) -> list[str]:
+    name, mark = MARKS[trailers["Relay-Phase"]]
+    if mark in git(root, "show", f"{commit}:{name}", environ=environ, check=False):
+        return []
+    return [f"{commit[:8]} does not pass the gate of its phase"]
+
+
+def _check_leftovers(root: Path, environ: dict[str, str]) -> list[str]:
+    wrong = []
+    fsck = git(root, "fsck", "--strict", "--no-dangling", "--no-progress", environ=environ, check=False)
+    if fsck.strip():
+        wrong.append(f"fsck: {fsck.strip()}")
+    folder = root / ".git"
+    locks = [*folder.rglob("*.lock"), *(folder / "relay").glob("*.new"), *(folder / "relay").glob("blobs-*")]
+    wrong += [f"left: {path.relative_to(root)}" for path in locks]
+    if (folder / "relay/intent").exists():
+        wrong.append("an intent is left")
+    if git(root, "for-each-ref", "refs/relay/leg", environ=environ):
+        wrong.append("a leg is open")
+    return wrong

@@ -1,0 +1,214 @@
+"""Interrupt a run, run relay until it is done, look at what is left; and sweeps of that."""
+
+import contextlib
+import itertools
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import Rehearsal, serve
+from tests.crash.invariants import Final, Kept, check_all, find_versions, read_final, read_kept
+from tests.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
+from tests.crash.tracer import Ended, Fault, Start, Starter, build
+
+MAX_RUNS = 4
+"""Runs that a recovery may take; one is what it should take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One interrupted job and what came of it."""
+
+    faults: tuple[Fault, ...]
+    hits: tuple[str, ...]
+    """The calls at which faults happened."""
+    wrong: tuple[str, ...]
+    """What did not hold; empty when all did."""
+    extra_answers: int
+    """Answers of the model beyond those of an uninterrupted job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The job when nobody interrupts it."""
+
+    calls: tuple[str, ...]
+    """What changes files: the call's name, a blank, and what it acts on."""
+    writes: tuple[int, ...]
+    """Those of them that write two bytes or more, and can be torn."""
+    final: Final
+    answers: int
+
+    @property
+    def count(self) -> int:
+        """How many calls change files."""
+        return len(self.calls)
+
+    def find_call(self, name: str, end: str) -> int:
+        """Return the number of the first call of that name on what ends so."""
+        return 1 + next(at for at, call in enumerate(self.calls) if call.startswith(f"{name} ") and call.endswith(end))
+
+
+@dataclass(slots=True)
+class Rig:
+    """A starter, a server that outlives every run, and one repository to copy."""
+
+    place: Path
+    """Its file system is the watched one."""
+    home: Path
+    """On another one where possible: temporary files and output."""
+    starter: Starter
+    server: Rehearsal
+    sandbox: str
+    kept: Kept = field(init=False)
+    reference: Reference = field(init=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        make_repository(self.place / "origin", self.environ)
+        self.kept = read_kept(self.place / "origin", self.environ)
+        for _ in range(2):  # the first imports what the second has then
+            self.reference = self._read_reference()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment of every run."""
+        return make_environ(self.home, self.server.base_url, sandbox=self.sandbox)
+
+    def count_answers(self) -> int:
+        """Return how many answers of the model were asked for so far."""
+        return sum(1 for request in self.server.requests if request.path == "/v1/messages")
+
+    def run(self, root: Path, fault: Fault | None = None, *, log: Path | None = None, python: bool = False) -> Ended:
+        """Run relay once in `root`."""
+        output = self.home / f"{root.name}.out"
+        with output.open("a", encoding="utf-8") as file:
+            file.write(f"--- {fault}\n")
+        start = Start(root=root, output=output, environ=self.environ, fault=fault, log=log, python=python)
+        return self.starter.run(start)
+
+    @contextlib.contextmanager
+    def copy(self) -> Iterator[Path]:
+        """Give a fresh copy of the repository, gone afterwards."""
+        root = self.place / f"trial-{next(self._numbers):05d}"
+        copy_repository(self.place / "origin", root)
+        try:
+            yield root
+        finally:
+            shutil.rmtree(root)
+            for left in (self.home / "tmp").iterdir():
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _read_reference(self) -> Reference:
+        before = self.count_answers()
+        with self.copy() as root:
+            log = self.home / "calls"
+            ended = self.run(root, Fault(), log=log)
+            output = (self.home / f"{root.name}.out").read_text(encoding="utf-8")
+            assert ended.code == 0, f"the scenario does not work: {ended}\n{output}\n{self.server.errors}"
+            calls = [line.split("\t") for line in log.read_text(encoding="utf-8").splitlines()]
+            found = Reference(
+                calls=tuple(f"{call[1]} {call[4]}" for call in calls),
+                writes=tuple(int(call[0]) for call in calls if int(call[2]) > 1),
+                final=read_final(root, self.environ),
+                answers=self.count_answers() - before,
+            )
+            seen = find_versions(self.place / "origin", self.environ)
+            wrong = check_all(root, self.environ, kept=self.kept, final=found.final, seen=seen)
+            assert not wrong, wrong
+            return found
+
+    def try_faults(self, faults: Iterable[Fault], *, python: bool = False) -> Trial:
+        """Interrupt a fresh job at each of `faults` in turn, finish it, and check everything."""
+        before, faults = self.count_answers(), tuple(faults)
+        seen = dict(find_versions(self.place / "origin", self.environ))
+        hits: list[str] = []
+        wrong: list[str] = []
+        with self.copy() as root:
+            for fault in faults:
+                ended = self.run(root, fault, python=python)
+                hits += [ended.where] if ended.reached else []
+                wrong += [f"{ended.orphans} processes outlive the run"] if ended.orphans else []
+                if ended.code == 0 and ended.reached and fault.mode in "eE":
+                    wrong += self._check_done(root)
+                seen |= find_versions(root, self.environ)
+            wrong += self._finish(root)
+            answers = self.count_answers() - before - self.reference.answers
+            lost = check_all(root, self.environ, kept=self.kept, final=self.reference.final, seen=seen)
+            wrong += [f"{words} {seen.get(words.removeprefix('lost: '), '')}" for words in lost]
+            wrong += self._check_idle(root)
+            if wrong:
+                output = self.home / f"{root.name}.out"
+                wrong.append(f"output: {output}")
+            else:
+                (self.home / f"{root.name}.out").unlink()
+        return Trial(faults=faults, hits=tuple(hits), wrong=tuple(wrong), extra_answers=answers)
+
+    def _finish(self, root: Path) -> list[str]:
+        ended = Ended(code=None)
+        for _ in range(MAX_RUNS):
+            ended = self.run(root)
+            if ended.code == 0:
+                return []
+        return [f"{MAX_RUNS} runs did not finish the job: {ended.code}"]
+
+    def _check_done(self, root: Path) -> list[str]:
+        """A run that says it is done, although a call failed, has to be."""
+        final = read_final(root, self.environ)
+        return [] if final.tree == self.reference.final.tree else ["said to be done and is not"]
+
+    def _check_idle(self, root: Path) -> list[str]:
+        """Another run changes nothing and asks nobody."""
+        refs, answers = git(root, "show-ref", environ=self.environ), self.count_answers()
+        status = git(root, "status", "--porcelain", environ=self.environ)
+        ended = self.run(root)
+        same = refs == git(root, "show-ref", environ=self.environ)
+        same = same and status == git(root, "status", "--porcelain", environ=self.environ)
+        if ended.code == 0 and same and answers == self.count_answers():
+            return []
+        return [f"another run is not idle: {ended.code}, same: {same}, answers: {self.count_answers() - answers}"]
+
+    def make_chain(self, seed: int) -> tuple[Fault, ...]:
+        """Return two or three kills in a row, chosen by `seed`: the later ones fall into recoveries."""
+        dice = random.Random(seed)
+        first = Fault(at=dice.randint(1, self.reference.count), mode=dice.choice("bat"))
+        later = [
+            Fault(
+                at=dice.choice((dice.randint(1, 120), dice.randint(1, self.reference.count))), mode=dice.choice("bat")
+            )
+            for _ in range(dice.randint(1, 2))
+        ]
+        return (first, *later)
+
+
+@contextlib.contextmanager
+def open_rig(*, sandbox: str = "off", watched: Path | None = None) -> Iterator[Rig]:
+    """Open a rig in directories of its own; the watched one is in memory where there is such a place."""
+    memory = Path("/dev/shm")  # a file system of its own, so that only the scenario's files count
+    parent = watched or (memory if memory.is_dir() else None)
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-crash-", dir=parent))).resolve()
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-crash-home-"))).resolve()
+        starter = Starter(build(home))
+        stack.callback(starter.close)
+        server = stack.enter_context(serve(parse_script(make_script()), keeps_bodies=False))
+        yield Rig(place=place, home=home, starter=starter, server=server, sandbox=sandbox)
+
+
+def choose(points: Iterable[int], share: int, start: int = 0) -> list[int]:
+    """Return every `share`-th of `points`."""
+    return list(points)[start::share]
+
+
+def sweep(rig: Rig, trials: Iterable[tuple[Fault, ...]], tell: Callable[[Trial], None]) -> list[Trial]:
+    """Make all trials and return those that failed."""
+    failed = []
+    for faults in trials:
+        trial = rig.try_faults(faults)
+        tell(trial)
+        failed += [trial] if trial.wrong else []
+    return failed

@@ -1,0 +1,160 @@
+"""The job that is interrupted: three phases, a user with a lot of unfinished business, and a model that copes.
+
+The model is chosen by what its first message says, so a session that was cut off is followed by one that knows what to
+do; commands on the way are not idempotent, final contents are.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+PLAN = """\
+# Crash course
+
+## Phase 1 — App
+Verify: `grep -q two app.txt`
+- [ ] Write the app — app.txt
+- [ ] Log it — log.txt
+
+## Phase 2 — Half
+Verify: `grep -q whole half.txt`
+- [ ] Make it — half.txt
+
+## Phase 3 — Pair
+Verify: `grep -q left left.txt`
+- [ ] Left — left.txt
+- [ ] Right — sub/right.txt
+"""
+MARKS = {"1": ("app.txt", "two"), "2": ("half.txt", "whole"), "3": ("left.txt", "left")}
+"""What each gate looks for."""
+PHASES = {"1": 3, "2": 1, "3": 2}
+"""Items of each phase in the end; phase 1 gets one by amendment."""
+
+GIT_CONFIG = "[user]\n\tname = Test User\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
+HOOK = "#!/bin/sh\ngit diff --cached --quiet; test $? -lt 2\n"
+
+Turn = dict[str, Any]
+
+
+def _call(name: str, **given: Any) -> Turn:
+    return {"name": name, "input": given}
+
+
+def _write(path: str, content: str) -> Turn:
+    return _call("write", path=path, content=content)
+
+
+def _tick(*items: str) -> list[Turn]:
+    return [_call("tick", item=item, evidence="seen") for item in items]
+
+
+def _phase_1(*, amends: bool) -> list[Turn]:
+    shell = "echo line >> log.txt; test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt"
+    amend = [_call("amend", phase="1", change="- [ ] Extra — extra.txt", why="it is missing")] if amends else []
+    record = _call("record", claim="the app has two lines", because="read it", sources=["app.txt:1"])
+    return [
+        {"tools": [_write("app.txt", "one\n"), _call("bash", command=shell)]},
+        {"tools": [_call("edit", path="app.txt", old="one", new="wrong"), record, *amend]},
+        {"tools": [_call("bash", command="echo line >> log.txt; echo extra > extra.txt")]},
+        {"tools": [_write("log.txt", "line\nline\n"), *_tick("1.1", "1.2", "1.3")]},
+        {"text": "Commit: Write the app"},
+        {"tools": [_call("edit", path="app.txt", old="wrong", new="two")]},
+        {"text": "Commit: Write the app"},
+    ]
+
+
+_HALF: list[Turn] = [
+    {"tools": [_write("half.txt", "half\n"), _call("bash", command="printf x >> scratch.txt"), *_tick("2.1")]},
+    {"tools": [_call("hand_off", next_step="make it whole", learned=["it is half"], dead_ends=[])]},
+]
+_WHOLE: list[Turn] = [
+    {"tools": [_write("half.txt", "whole\n"), _call("bash", command="rm -f scratch.txt"), *_tick("2.1")]},
+    {"text": "Commit: Make it whole"},
+]
+_LEFT: list[Turn] = [
+    {"tools": [_write("left.txt", "left\n"), *_tick("3.1")]},
+    {"tools": [_call("hand_off", next_step="do the other one", learned=[], dead_ends=[])]},
+]
+_RIGHT: list[Turn] = [
+    {"tools": [_write("left.txt", "left\n"), _write("sub/right.txt", "right\n"), *_tick("3.1", "3.2")]},
+    {"text": "Commit: Right as well"},
+]
+CUT_OFF = "# Interrupted work"
+
+
+def make_script() -> str:
+    """Return the rehearsal script; YAML reads JSON."""
+    sessions = [
+        _session("app", 1, _phase_1(amends=True), lacks=["Extra"]),
+        _session("app, amended", 1, _phase_1(amends=False), contains=["Extra"]),
+        _session("half", 2, _HALF, lacks=[CUT_OFF, "make it whole"]),
+        _session("whole", 2, _WHOLE, contains=["make it whole"]),
+        _session("half, cut off", 2, _WHOLE, contains=[CUT_OFF], lacks=["make it whole"]),
+        _session("left", 3, _LEFT, lacks=[CUT_OFF, "do the other one"]),
+        _session("right", 3, _RIGHT, contains=["do the other one"]),
+        _session("left, cut off", 3, _RIGHT, contains=[CUT_OFF], lacks=["do the other one"]),
+    ]
+    return json.dumps({"sessions": sessions})
+
+
+def _session(
+    name: str, phase: int, turns: list[Turn], *, contains: list[str] | None = None, lacks: list[str] | None = None
+) -> dict[str, Any]:
+    when: dict[str, Any] = {"first_message_contains": [f"Carry out phase {phase} now", *(contains or [])]}
+    if lacks:
+        when["first_message_lacks"] = lacks
+    return {"name": name, "when": when, "repeat": True, "turns": turns}
+
+
+def make_environ(home: Path, base_url: str, *, sandbox: str) -> dict[str, str]:
+    """Return the environment of a run; temporary files go to a directory that is not watched."""
+    (home / "tmp").mkdir(parents=True, exist_ok=True)
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(home / "tmp"),
+        "PATH": os.defpath,
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": base_url,
+        "RELAY_SANDBOX": sandbox,
+        "NO_COLOR": "1",
+    }
+
+
+def git(root: Path, *args: str, environ: dict[str, str], check: bool = True) -> str:
+    """Run git as the user would."""
+    done = subprocess.run(["git", *args], cwd=root, check=check, capture_output=True, env=environ)
+    return done.stdout.decode(errors="surrogateescape")
+
+
+def make_repository(root: Path, environ: dict[str, str]) -> None:
+    """Make the repository as the user left it: dirty, staged, untracked and stashed files, a hook, a plan."""
+    root.mkdir(parents=True)
+    git(root, "init", "-q", environ=environ)
+    for name in ("dirty.txt", "staged.txt", "old.txt", "was.txt", "stashed.txt", "kept.txt"):
+        (root / name).write_text(f"{name} at first\n")
+    git(root, "add", ".", environ=environ)
+    git(root, "commit", "-qm", "start", environ=environ)
+    (root / "stashed.txt").write_text("for later\n")
+    git(root, "stash", "-q", environ=environ)
+    (root / "dirty.txt").write_text("dirty.txt at first\nand edited\n")
+    (root / "staged.txt").write_text("staged\n")
+    git(root, "add", "staged.txt", environ=environ)
+    (root / "staged.txt").write_text("staged, and edited since\n")
+    (root / "notes").mkdir()
+    (root / "notes/untracked.txt").write_text("mine\n")
+    (root / "PLAN.md").write_text(PLAN)
+    hook = root / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+
+
+def copy_repository(source: Path, target: Path) -> None:
+    """Copy a repository with its times, which git compares with its index."""
+    shutil.copytree(source, target, symlinks=True)

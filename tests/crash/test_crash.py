@@ -1,0 +1,100 @@
+"""A sample of what `make crash` does in full: die at a system call, run again, nothing lost and nothing twice."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.crash.rig import Rig, open_rig
+from tests.crash.tracer import Fault, find_obstacle
+
+OBSTACLE = find_obstacle()
+pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
+PARTS = 97
+"""A job is cut into so many parts; a test's number picks the end of one of them."""
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    """One rig for each worker; commands run unconfined, so that git and files are what is tested."""
+    with open_rig(sandbox="off") as made:
+        yield made
+
+
+def place(rig, part):
+    """Return a call of the job: the same share of the way, however long the job is."""
+    return 1 + rig.reference.count * part // PARTS
+
+
+@pytest.mark.parametrize("part", range(2, PARTS, 8))
+def test_killed_before_a_call(rig, part):
+    """Everything is killed before a call that changes files."""
+    trial = rig.try_faults([Fault(at=place(rig, part), mode="b")])
+    assert not trial.wrong, trial
+    assert trial.hits
+
+
+@pytest.mark.parametrize("part", range(6, PARTS, 16))
+def test_killed_after_a_call(rig, part):
+    """The same, when the call has been made."""
+    trial = rig.try_faults([Fault(at=place(rig, part), mode="a")])
+    assert not trial.wrong, trial
+    assert trial.hits
+
+
+@pytest.mark.parametrize("part", range(3, PARTS, 16))
+def test_killed_in_the_middle_of_a_write(rig, part):
+    """Half of the bytes are there."""
+    writes = rig.reference.writes
+    trial = rig.try_faults([Fault(at=writes[len(writes) * part // PARTS], mode="t")])
+    assert not trial.wrong, trial
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_again_while_it_recovers(rig, seed):
+    """Two or three kills in a row."""
+    trial = rig.try_faults(rig.make_chain(seed))
+    assert not trial.wrong, trial
+
+
+@pytest.mark.parametrize("mode", "eE")
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("part", [11, 67])
+def test_a_call_fails(rig, part, error, mode):
+    """A full or a broken disk, for a moment or until the run has ended."""
+    trial = rig.try_faults([Fault(at=place(rig, part), mode=mode, error=error)])
+    assert not trial.wrong, trial
+
+
+@pytest.mark.parametrize("mode", "ab")
+def test_killed_at_the_commit_point_of_the_plan_alone(rig, mode):
+    """No leg is open then that would say what is left to be done: a note does, and the index follows."""
+    at = rig.reference.find_call("rename", "refs/heads/main.lock")
+    trial = rig.try_faults([Fault(at=at, mode=mode)])
+    assert not trial.wrong, trial
+
+
+@pytest.mark.parametrize("fault", [Fault(mode="t"), Fault(mode="e", error=errno.ENOSPC)])
+def test_no_half_written_file_stays_in_the_work_tree(rig, fault):
+    """Relay's own temporary file beside the plan: killed in it, or the disk is full."""
+    at = next(at for at, call in enumerate(rig.reference.calls, 1) if call.startswith("write ") and ".relay-" in call)
+    trial = rig.try_faults([replace(fault, at=at)])
+    assert not trial.wrong, trial
+
+
+def test_a_freshly_started_relay_is_no_different(rig):
+    """The same through `python -m relay`, without a warm process."""
+    trial = rig.try_faults([Fault(at=place(rig, 41), mode="b")], python=True)
+    assert not trial.wrong, trial
+    assert trial.hits
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap")
+def test_commands_in_the_sandbox_die_with_relay():
+    """The tracer follows into the namespaces; nothing there outlives the run."""
+    with open_rig(sandbox="on") as confined:
+        for part in (20, 60):
+            trial = confined.try_faults([Fault(at=place(confined, part), mode="a")])
+            assert not trial.wrong, trial
