@@ -62,10 +62,10 @@ class LegStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStarted:
-    """A request is about to be sent."""
+    """A request is about to be sent, or sent again."""
 
     turn: int
-    """1-based within the session."""
+    """1-based within the session; the same for every try of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

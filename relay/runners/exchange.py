@@ -136,9 +136,9 @@ class Exchange:
     def ask(self) -> Answer | SessionOutcome:
         """Send the conversation until there is an answer or no point in trying again."""
         self.turn += 1
-        self._line.observe(RequestStarted(turn=self.turn))
         patience = Patience(max_wait_s=self._line.max_wait_s)
         while True:
+            self._line.observe(RequestStarted(turn=self.turn))
             started, request = self._line.clock(), self._render_request()
             result = self._line.api.send(request, on_block=self._show)
             duration_s = self._line.clock() - started

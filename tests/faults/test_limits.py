@@ -1,5 +1,6 @@
 """What outlives a process: limits that reset later, sessions that fail at the same place, spend of what was cut."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 from relay.endings import WAIT_UNTIL, find_repeated_error, render_end, render_wait
 from relay.errors import ExitCode, RunnerError
-from relay.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled
+from relay.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled, TextShown
 from relay.interrupts import Interrupts, Urgency
 from relay.planner import PlanTask
 from relay.repo.legs import WipRecord, read_leg, save_wip
@@ -232,18 +233,11 @@ def test_a_red_gate_three_times_over_is_stuck(stage):
 
 def test_what_a_cut_answer_cost_survives_a_stop(stage):
     """SIGTERM in mid-answer: no time for the work tree, but the spend is in git."""
-    turns = [bash("echo once >> log.txt"), {**END, "fault": {"kind": "stall", "after_events": 3}}]
+    stalling = {"blocks": [{"text": "Writing."}, {"tool": {"name": "bash", "input": {"command": "exit 1"}}}]}
+    turns = [bash("echo once >> log.txt"), {**stalling, "fault": {"kind": "stall", "after_events": 6}}]
     stage.calm()
-
-    def stop() -> None:
-        stage.on_tool = None
-        stop_soon.start()
-
-    stop_soon = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    stage.on_tool = stop
-    with stage.interrupts.installed():
-        ended = stage.run(script(turns))
-    stop_soon.join()
+    with stage.interrupts.installed(), stop_once(lambda: stage.seen(TextShown)):
+        ended = stage.run(script(turns, thinking="scripted"))
 
     assert ended.exit_code == ExitCode.INTERRUPTED, ended
     assert [e.stop_reason for e in stage.seen(ResponseReceived)] == ["tool_use", "cut"]
@@ -254,6 +248,27 @@ def test_what_a_cut_answer_cost_survives_a_stop(stage):
 
     assert again.exit_code == ExitCode.DONE
     assert stage.git("show", "HEAD:log.txt") == "once\n"
+
+
+@contextlib.contextmanager
+def stop_once(condition):
+    """Send SIGTERM to this process as soon as something has happened."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            if condition():
+                done.wait(0.05)  # back into the blocking read
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):

@@ -97,7 +97,7 @@ def _status(status: int, **more: Any) -> dict[str, Any]:
     return {"kind": "status", "status": status, **more}
 
 
-IDLE_S = 0.4
+IDLE_S = 0.6
 """Long enough for a healthy answer of the server in this process, on a busy machine too."""
 
 CASES: Mapping[str, Case] = {
