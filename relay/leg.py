@@ -29,8 +29,10 @@ from relay.repo.snapshot import write_snapshot_tree
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
 from relay.sandbox.policy import Limits, Mechanism
+from relay.secrets import redact
 from relay.session import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.shown import render_plan
+from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import build_runner_tools
 from relay.tools.workspace import Workspace
@@ -82,6 +84,7 @@ class Leg:
         self._open = handover.leg
         self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
         self._toolbox = build_runner_tools(_make_workspace(ctx), self._notes)
+        self._call = refuse_secrets(self._toolbox.run, ctx.secret_values)
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
         self._unsaved_calls = 0
@@ -190,6 +193,7 @@ class Leg:
             head_plan=handover.head_plan,
             draft=self._draft(),
             evidence=self._notes.claims,
+            touched=frozenset(self._notes.touched_paths),
             commands=handover.commands,
             baseline=handover.baseline,
             subject=subjects[-1] if subjects else "",
@@ -248,7 +252,7 @@ class Leg:
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
         self._unsaved_calls += 1
-        result = self._toolbox.run(call)
+        result = self._call(call)
         if result.is_error:
             self._last_error = (call.name, result.text)
         elif self._last_error[0] == call.name:
@@ -316,7 +320,7 @@ class Leg:
         asked = notes.hand_off
         records = tuple(f"{record.claim} (because {record.because})" for record in notes.records)
         last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
-        return render_baton(
+        text = render_baton(
             Baton(
                 done=tuple(f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self._find_claims()),
                 open=notes.open_ids(),
@@ -328,6 +332,7 @@ class Leg:
                 author="model" if asked else "relay",
             )
         )
+        return redact(text, environ_values=self._ctx.secret_values)
 
     def _make_spec(self) -> SessionSpec:
         ctx = self._ctx
