@@ -22,14 +22,13 @@ from relay.plan_files import STATE_DIR, find_ledger_path, find_protected
 from relay.pricing import Budget, Price, find_price
 from relay.repo.finish import finish_pending
 from relay.repo.guard import read_config
-from relay.repo.history import read_plan_commits
+from relay.repo.history import read_relay_commits
 from relay.repo.hooks import find_hooks_dir
 from relay.repo.identity import get_identity
 from relay.repo.intents import clear_stale_locks
 from relay.repo.legs import find_boot_id, get_branch, read_leg
 from relay.repo.lock import lock_worktree
 from relay.repo.open import Repo
-from relay.repo.planning import read_plan_usage
 from relay.repo.signing import check_signing
 from relay.repo.state import check_state
 from relay.repo.status import read_status
@@ -74,7 +73,7 @@ def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iter
         run_id = new_id()
         ctx, left = _open(stack, request, run_id, view, interrupts)
         ctx.observe(_describe_start(ctx, request.command, run_id))
-        for words in (*left, *_describe_experiment(request.settings), *ctx.rules.warnings, *ctx.sandbox.gaps):
+        for words in (*left, *ctx.rules.warnings, *ctx.sandbox.gaps):
             ctx.observe(Noticed(text=words, warning=True))
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
@@ -148,14 +147,6 @@ def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
     )
-
-
-def _describe_experiment(settings: Settings) -> Iterator[str]:
-    """Say what of relay is switched off or replaced, so that nobody takes the run for an ordinary one."""
-    if settings.strategy != "reset":
-        yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
-    if settings.ablate:
-        yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"
 
 
 def _make_observe(observers: tuple[Observe, ...], log: EventLog) -> Observe:
@@ -269,10 +260,8 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
 
 
 def read_spent(repo: Repo, plan_path: str) -> Spent:
-    """Return what the commits of the current plan record, and planning that no commit records yet."""
-    total = sum((commit.spent for commit in read_plan_commits(repo, plan_path)), start=Spent())
-    planning = read_plan_usage(repo)
-    return total + planning.spend if planning and planning.plan_path == plan_path else total
+    """Return what the commits of a plan record."""
+    return sum((commit.spent for commit in read_relay_commits(repo, plan_path)), start=Spent())
 
 
 def _apply_limits(model: ModelInfo, settings: Settings) -> ModelInfo:

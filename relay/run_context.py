@@ -17,6 +17,7 @@ from relay.rules import Rules
 from relay.runners.base import ModelInfo, Runner
 from relay.runners.cache import Pace
 from relay.sandbox.run import Sandbox
+from relay.secrets import find_secret_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,11 @@ class RunContext:
     new_id: Callable[[], str]
     """Makes session ids."""
     environ: Mapping[str, str]
+
+    @property
+    def secret_values(self) -> tuple[str, ...]:
+        """Secrets of the environment; nothing that relay keeps may hold one."""
+        return find_secret_values(self.environ)
 
     @property
     def long_cache(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Self
 
 from relay.events import Event, Noticed, parse_event, render_event
 from relay.plan_files import STATE_DIR
+from relay.secrets import redact
 
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time; source: DESIGN § 4.4."""
@@ -31,6 +32,8 @@ class EventLog:
     path: Path
     clock: Callable[[], float]
     """Seconds since the epoch."""
+    secret_values: tuple[str, ...] = ()
+    """Never written, beside everything that looks like a secret by its form."""
     _descriptor: int | None
     _failure: str = ""
     """Why nothing is written any more; empty while it is."""
@@ -44,7 +47,8 @@ class EventLog:
         """
         if self._descriptor is not None:
             try:
-                _write(self._descriptor, render_event(event, at=self.clock()) + "\n")
+                line = redact(render_event(event, at=self.clock()), environ_values=self.secret_values)
+                _write(self._descriptor, f"{line}\n")
             except OSError as exc:
                 self._failure = exc.strerror or str(exc)
                 self.close()
@@ -85,7 +89,9 @@ class ReadLog:
     """Torn lines (a crash in mid-write) and those of another schema version."""
 
 
-def open_log(repo_root: Path, run_id: str, *, clock: Callable[[], float]) -> EventLog:
+def open_log(
+    repo_root: Path, run_id: str, *, clock: Callable[[], float], secret_values: tuple[str, ...] = ()
+) -> EventLog:
     """Open ``.relay/sessions/<id>.jsonl`` for appending; a failure is told by the first `EventLog.append`.
 
     Raises:
@@ -100,7 +106,7 @@ def open_log(repo_root: Path, run_id: str, *, clock: Callable[[], float]) -> Eve
         _end_torn_line(descriptor)
     except OSError as exc:
         return EventLog(path=path, clock=clock, _descriptor=None, _failure=exc.strerror or str(exc))
-    return EventLog(path=path, clock=clock, _descriptor=descriptor)
+    return EventLog(path=path, clock=clock, secret_values=secret_values, _descriptor=descriptor)
 
 
 def read_events(path: Path) -> ReadLog | None:

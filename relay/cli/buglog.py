@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
+from relay import secrets
+
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
     r"sk-[A-Za-z0-9_-]{8,}"
@@ -56,11 +58,11 @@ def render_bug_report(error: Exception, argv: list[str]) -> str:
 
 def redact(text: str, environ: Mapping[str, str]) -> str:
     """Replace keys, and the values of variables that look like secrets, wherever they stand."""
-    secrets = {value for name, value in environ.items() if _SECRET_NAME.search(name)}
-    for value in sorted(secrets, key=len, reverse=True):
+    values = {value for name, value in environ.items() if _SECRET_NAME.search(name)}
+    for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET_CHARS:
             text = text.replace(value, _REDACTED)
-    return _SECRET_TEXT.sub(_REDACTED, text)
+    return secrets.redact(_SECRET_TEXT.sub(_REDACTED, text))
 
 
 def find_state_dir(environ: Mapping[str, str]) -> Path:
