@@ -1,0 +1,330 @@
+"""What relay's loop adds to a model's calls: time, CPU, memory and prompt, against a bare script with the SDK.
+
+    python benchmarks/overhead.py [--quick] [--out DIR]
+
+The rehearsal server plays the same calls of one kind to both, without latency; both are started as processes, in turn,
+so that a busy machine slows both alike. Two lengths of the same session separate what a call costs from what a start
+costs. Read the differences and ratios; absolute times are those of the machine. Writes ``overhead.md`` and ``.json``.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from relay.gauge import estimate_tokens
+from relay.prompts import render_planner_system, render_runner_system
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.repo.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip
+from relay.repo.open import open_repo
+from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.run import open_sandbox
+from relay.session import Spent, ToolSpec
+from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
+
+HERE = Path(__file__).resolve().parent
+MODEL = "claude-opus-5-5"
+PLAN = "# Work\n\n## Phase 1 — Calls\nVerify: `true`\n- [ ] Make the calls — src/\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    rounds: int
+    kinds: tuple[str, ...]
+    """Of calls."""
+    setups: tuple[str, ...]
+    short: int
+    """Calls of the short session."""
+    long: int
+    files: int
+    """Tracked files of the repository."""
+    many_files: int
+    """Of the large repository, for snapshots only."""
+
+
+FULL = Size(
+    rounds=5,
+    kinds=("read", "write", "bash"),
+    setups=("bare", "relay", "relay --sandbox off"),
+    short=2,
+    long=42,
+    files=200,
+    many_files=5_000,
+)
+QUICK = Size(rounds=1, kinds=("write",), setups=("bare", "relay"), short=1, long=3, files=20, many_files=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one process took, its children included."""
+
+    wall_ms: float
+    cpu_ms: float
+    rss_mb: float
+    """Of the largest process."""
+
+
+def make_call(kind: str, n: int) -> dict[str, Any]:
+    """Return a call of a kind; no two are the same, or relay would see a session that goes in circles."""
+    match kind:
+        case "read":
+            return {"name": "read", "input": {"path": f"src/{n % 20}.txt"}}
+        case "write":
+            return {"name": "write", "input": {"path": f"src/new{n % 20}.txt", "content": f"{n}\n" * 100}}
+        case _:
+            return {"name": "bash", "input": {"command": f"echo {n}"}}
+
+
+def make_script(kind: str, calls: int) -> str:
+    """Return a session of `calls` calls, then the tick and the last word."""
+    turns = [{"tools": [make_call(kind, n)]} for n in range(calls)]
+    tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "called"}}]}
+    return json.dumps({"sessions": [{"turns": [*turns, tick, {"text": "Commit: Make the calls"}]}]})
+
+
+@contextmanager
+def make_repository(files: int) -> Iterator[Path]:
+    """Make a repository in a temporary directory."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        (root / "src").mkdir()
+        for n in range(files):
+            (root / "src" / f"{n}.txt").write_text(f"line {n}\n" * 50, encoding="utf-8")
+        (root / "PLAN.md").write_text(PLAN, encoding="utf-8")
+        settings = ("user.name=Benchmark", "user.email=benchmark@example.invalid")
+        for command in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "start")):
+            subprocess.run(("git", *(f for s in settings for f in ("-c", s)), *command), cwd=root, check=True)
+        for name, value in (setting.split("=") for setting in settings):
+            subprocess.run(("git", "config", name, value), cwd=root, check=True)
+        yield root
+
+
+# Processes
+
+
+def run_session(setup: str, kind: str, calls: int, files: int, *, path: str = os.environ["PATH"]) -> Cost:
+    """Play one session to one of the setups."""
+    with make_repository(files) as root, serve(parse_script(make_script(kind, calls))) as server:
+        argv = [sys.executable, str(HERE / "bare_agent.py"), server.base_url]
+        if setup != "bare":
+            argv = [sys.executable, "-m", "relay", "run", *setup.split()[1:]]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
+        environ = {**kept, "ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": server.base_url, "PATH": path}
+        cost, status, output = run_process(argv, root, environ)
+        if status or server.errors or server.unplayed:
+            raise RuntimeError(f"{setup} {kind}: exit {status}\n{output}\n{server.errors}{server.unplayed}")
+    return cost
+
+
+def run_process(argv: list[str], root: Path, environ: dict[str, str]) -> tuple[Cost, int, str]:
+    """Run a process to its end and account for it and its children."""
+    with tempfile.TemporaryFile() as output:
+        begin = time.perf_counter()
+        child = subprocess.Popen(argv, cwd=root, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall_s = time.perf_counter() - begin
+        child.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")[-2_000:]
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Cost(wall_ms=wall_s * 1e3, cpu_ms=cpu_s * 1e3, rss_mb=usage.ru_maxrss / 1024), child.returncode, text
+
+
+def measure_calls(size: Size) -> list[dict[str, Any]]:
+    """Return for each kind and setup what a call and what a start takes: medians over rounds of differences."""
+    taken: dict[tuple[str, str, int], list[Cost]] = {}
+    for number in range(size.rounds):
+        for kind in size.kinds:
+            for setup in size.setups:
+                for calls in (size.short, size.long):
+                    taken.setdefault((kind, setup, calls), []).append(run_session(setup, kind, calls, size.files))
+        print(f"round {number + 1} of {size.rounds}", flush=True)
+    return [summarise(size, kind, setup, taken) for kind in size.kinds for setup in size.setups]
+
+
+def summarise(size: Size, kind: str, setup: str, taken: dict[tuple[str, str, int], list[Cost]]) -> dict[str, Any]:
+    """Return one row: per call from the difference of the two lengths, per start from what the short one has left."""
+    pairs = list(zip(taken[kind, setup, size.short], taken[kind, setup, size.long], strict=True))
+
+    def find(measure: Callable[[Cost], float]) -> tuple[float, float]:
+        per_call = [(measure(long) - measure(short)) / (size.long - size.short) for short, long in pairs]
+        start = [measure(short) - size.short * call for (short, _), call in zip(pairs, per_call, strict=True)]
+        return statistics.median(per_call), statistics.median(start)
+
+    (wall, start_wall), (cpu, start_cpu) = find(lambda c: c.wall_ms), find(lambda c: c.cpu_ms)
+    rss = statistics.median(long.rss_mb for _, long in pairs)
+    return {
+        "kind": kind,
+        "setup": setup,
+        "wall_ms": wall,
+        "cpu_ms": cpu,
+        "start_wall_ms": start_wall,
+        "start_cpu_ms": start_cpu,
+        "rss_mb": rss,
+    }
+
+
+def count_git(size: Size) -> dict[str, float]:
+    """Return how many git processes relay starts for one call of each kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, real = Path(folder) / "log", shutil.which("git")
+        shim = Path(folder) / "git"
+        shim.write_text(f'#!/bin/sh\necho x >> "{log}"\nexec "{real}" "$@"\n', encoding="utf-8")
+        shim.chmod(0o755)
+
+        def count(kind: str, calls: int) -> int:
+            log.write_text("", encoding="utf-8")
+            run_session("relay --sandbox off", kind, calls, size.files, path=f"{folder}:{os.environ['PATH']}")
+            return len(log.read_text(encoding="utf-8").split())
+
+        return {
+            kind: (count(kind, size.long) - count(kind, size.short)) / (size.long - size.short) for kind in size.kinds
+        }
+
+
+# Parts
+
+
+def measure_parts(size: Size) -> dict[str, float]:
+    """Return what the parts of a call take, in milliseconds: medians of many rounds."""
+    rounds = 3 * size.rounds
+    version = "from relay.__main__ import main; main()"
+    parts = {
+        "python -c 'pass'": time_all(lambda: run_python("pass"), size.rounds),
+        "python -c 'import anthropic'": time_all(lambda: run_python("import anthropic"), size.rounds),
+        "relay --version": time_all(lambda: run_python(version, "--version"), size.rounds),
+    }
+    for files in (size.files, size.many_files):
+        with make_repository(files) as root:
+            parts |= measure_snapshots(root, files, rounds)
+    with make_repository(size.files) as root:
+        parts |= measure_commands(root, rounds)
+    return parts
+
+
+def run_python(code: str, *args: str) -> None:
+    """Run Python code in a fresh process."""
+    subprocess.run((sys.executable, "-c", code, *args), check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def measure_snapshots(root: Path, files: int, rounds: int) -> dict[str, float]:
+    """Time what is stored after a tool: paths that are known, and after a command, where anything may have changed."""
+    repo = open_repo(root)
+    state: list[OpenLeg] = [open_leg(repo, LegStart(session_id="bench", phase_id="1", plan_path="PLAN.md"))]
+
+    def save(paths: tuple[str, ...] | None) -> None:
+        (root / "src" / "0.txt").write_text(f"{time.perf_counter_ns()}\n", encoding="utf-8")
+        state[0] = save_wip(repo, state[0], WipRecord(spend=Spent(), paths=paths))
+
+    return {
+        f"snapshot of one known path, {files:,} files": time_all(lambda: save(("src/0.txt",)), rounds),
+        f"snapshot of whatever changed, {files:,} files": time_all(lambda: save(None), rounds),
+    }
+
+
+def measure_commands(root: Path, rounds: int) -> dict[str, float]:
+    """Time a command with and without the sandbox."""
+    policy = Policy(root=root, env=dict(os.environ), git_dirs=(root / ".git",))
+    argv, limits = ("bash", "-c", "true"), Limits(timeout_s=30)
+    parts = {"bash -c true, plain subprocess": time_all(lambda: subprocess.run(argv, check=True), rounds)}
+    for off in (True, False):
+        with open_sandbox(policy, Level.WORKSPACE_WRITE, off=off) as sandbox:
+            name = f"bash -c true, {'no sandbox' if off else sandbox.mechanism}"
+            parts[name] = time_all(lambda: sandbox.run(argv, limits=limits), rounds)
+    return parts
+
+
+def time_all(step: Callable[[], object], rounds: int) -> float:
+    """Return the median duration of a step in milliseconds."""
+    taken = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        step()
+        taken.append((time.perf_counter() - begin) * 1e3)
+    return statistics.median(taken)
+
+
+# The prompt
+
+
+def measure_prompt(system: str, tools: tuple[ToolSpec, ...]) -> int:
+    """Estimate the fixed part of every prompt, at 4 bytes a token; the tools as compact JSON."""
+    rendered = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in tools]
+    return estimate_tokens(system) + estimate_tokens(json.dumps(rendered, separators=(",", ":"), ensure_ascii=False))
+
+
+# The report
+
+
+def render_report(size: Size, rows: list[dict[str, Any]], git: dict[str, float], parts: dict[str, float]) -> str:
+    """Return the report as Markdown."""
+    lines = []
+    for row in rows:
+        bare = next(other for other in rows if (other["kind"], other["setup"]) == (row["kind"], "bare"))
+        lines.append(
+            f"| {row['kind']} | {row['setup']} | {row['wall_ms']:.1f} | {row['wall_ms'] - bare['wall_ms']:+.1f} "
+            f"| {row['cpu_ms']:.1f} | {row['cpu_ms'] - bare['cpu_ms']:+.1f} "
+            f"| {row['start_wall_ms']:.0f} | {row['start_cpu_ms']:.0f} | {row['rss_mb']:.0f} |"
+        )
+    table = "\n".join(lines)
+    counted = ", ".join(f"{kind} {count:.1f}" for kind, count in git.items())
+    timed = "\n".join(f"| {name} | {ms:.1f} |" for name, ms in parts.items())
+    runner = measure_prompt(render_runner_system(""), RUNNER_SPECS)
+    planner = measure_prompt(render_planner_system("", line_tokens=100_000), PLANNER_SPECS)
+    return f"""# What relay's loop adds
+
+`python benchmarks/overhead.py` — {size.rounds} rounds, sessions of {size.short} and {size.long} calls, {size.files:,}
+tracked files, a rehearsal server without latency. Written by the benchmark. A model takes seconds to answer; everything
+here is milliseconds beside that.
+
+| call | setup | wall ms/call | over bare | CPU ms/call | over bare | start wall ms | start CPU ms | peak RSS MB |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+{table}
+
+*Per call*: median over rounds of (long - short session) / {size.long - size.short}, request and answer included.
+*Start*: what is left, from the start of the process to its end; for relay that is plan, lock, sandbox, baseline gate,
+final gate, hooks and the commit. *Bare* is `bare_agent.py`: the SDK, one loop, `open()` and `subprocess.run`; it keeps
+nothing, checks nothing and confines nothing. RSS is that of the largest process; the SDK alone takes most of it.
+
+git processes that relay starts for one call: {counted}.
+
+| part | median ms |
+| --- | --- |
+{timed}
+
+**Prompt.** Tools and role, paid for in every request: {runner:,} tokens for a runner, {planner:,} for a planner, at 4
+bytes a token; the limit of 1,700 is a test (`tests/test_overhead.py`).
+"""
+
+
+def main() -> None:
+    """Measure everything and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one short round, for a smoke test")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
+    options = parser.parse_args()
+    size = QUICK if options.quick else FULL
+    rows, git, parts = measure_calls(size), count_git(size), measure_parts(size)
+    report = render_report(size, rows, git, parts)
+    print(report)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "overhead.md").write_text(report, encoding="utf-8")
+    found = {"size": asdict(size), "calls": rows, "git_processes": git, "parts_ms": parts}
+    (options.out / "overhead.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

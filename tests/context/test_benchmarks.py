@@ -1,0 +1,40 @@
+"""The benchmarks run and write what they say; the figures themselves are never asserted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_quick(name, out):
+    command = (sys.executable, str(ROOT / "benchmarks" / name), "--quick", "--out", str(out))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_comparison_of_strategies(tmp_path):
+    """Four rows, a table, a plot; nothing but the wall time depends on the machine."""
+    run_quick("context.py", tmp_path)
+
+    rows = json.loads((tmp_path / "context.json").read_text())
+    assert [row["strategy"] for row in rows] == ["reset", "none", "compact", "prune"]
+    assert all(len(row["fill_tokens"]) == row["requests"] for row in rows)
+    assert any("compacted" in note for row in rows for note in row["notes"])
+    assert any("cleared" in note for row in rows for note in row["notes"])
+    lines = ET.parse(tmp_path / "context.svg").findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 4
+    report = (tmp_path / "context.md").read_text()
+    assert report.count("\n| ") == 6
+
+
+def test_the_overhead_of_the_loop(tmp_path):
+    """A row for each setup, parts and the fixed prompt."""
+    run_quick("overhead.py", tmp_path)
+
+    found = json.loads((tmp_path / "overhead.json").read_text())
+    assert [(row["kind"], row["setup"]) for row in found["calls"]] == [("write", "bare"), ("write", "relay")]
+    assert found["git_processes"]["write"] > 0
+    assert "tokens for a runner" in (tmp_path / "overhead.md").read_text()
