@@ -73,7 +73,7 @@ def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iter
         run_id = new_id()
         ctx, left = _open(stack, request, run_id, view, interrupts)
         ctx.observe(_describe_start(ctx, request.command, run_id))
-        for words in (*left, *ctx.rules.warnings, *ctx.sandbox.gaps):
+        for words in (*left, *_describe_experiment(request.settings), *ctx.rules.warnings, *ctx.sandbox.gaps):
             ctx.observe(Noticed(text=words, warning=True))
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
@@ -147,6 +147,14 @@ def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
     )
+
+
+def _describe_experiment(settings: Settings) -> Iterator[str]:
+    """Say what of relay is switched off or replaced, so that nobody takes the run for an ordinary one."""
+    if settings.strategy != "reset":
+        yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
+    if settings.ablate:
+        yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"
 
 
 def _make_observe(observers: tuple[Observe, ...], log: EventLog) -> Observe:
