@@ -1,0 +1,103 @@
+"""A run that dies at a tool, and the one that goes on."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from relay.errors import ExitCode
+
+HALF = """
+sessions:
+  - name: half
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
+      - tools: [{name: write, input: {path: notes/a.txt, content: "a\\n"}}]
+      - text: never reached
+"""
+REST = """
+sessions:
+  - name: rest
+    turns:
+      - expect: {first_message_contains: "hello.txt"}
+        tools: [{name: edit, input: {path: hello.txt, old: "hel", new: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing in relay may catch it."""
+
+
+@pytest.fixture
+def cut_off(stage) -> Callable[[], None]:
+    """Run phase 1 and die after its second tool."""
+
+    def run(script: str = HALF, after: int = 2) -> None:
+        seen = []
+
+        def die() -> None:
+            seen.append(1)
+            if len(seen) == after:
+                raise Killed
+
+        stage.on_tool = die
+        with pytest.raises(Killed):
+            stage.run(script, all_=False)
+        stage.calm()
+
+    return run
+
+
+@pytest.fixture
+def ask(stage) -> Callable[[], Mapping[str, Any]]:
+    """Ask `relay status` in the stage's repository what a run would do."""
+
+    def status() -> Mapping[str, Any]:
+        done = subprocess.run(
+            [sys.executable, "-m", "relay", "status", "--json"], cwd=stage.root, capture_output=True, check=True,
+            env={**os.environ, "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        answer: Mapping[str, Any] = json.loads(done.stdout)["next"]
+        return answer
+
+    return status
+
+
+@pytest.fixture
+def finish(stage) -> Callable[..., None]:
+    """Run phase 1 to its end; work of both sessions is in one commit, and nothing stays open."""
+
+    def run(script: str = REST, files: tuple[str, ...] = ("PLAN.md", "hello.txt", "notes/a.txt")) -> None:
+        ended = stage.run(script, all_=False)
+        assert ended.exit_code == ExitCode.DONE, ended
+        assert stage.server is not None
+        assert stage.server.errors == []
+        assert tuple(stage.git("show", "--name-only", "--format=", "HEAD").split()) == files
+        assert stage.git("show", "HEAD:hello.txt") == "hello\n"
+        assert [commit.phase for commit in stage.commits() if commit.status == "done"] == ["1"]
+        assert stage.git("for-each-ref", "refs/relay/leg") == ""
+        stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
+
+    return run
+
+
+@pytest.fixture
+def clone(stage) -> Callable[..., None]:
+    """Go on in a fresh clone, with relay's refs or without."""
+
+    def make(*, refs: bool) -> None:
+        root = stage.root.parent / "clone"
+        stage.git("clone", "-q", str(stage.root), str(root))
+        shutil.move(stage.root, stage.root.parent / "gone")
+        stage.root = root
+        if refs:
+            stage.git("fetch", "-q", str(root.parent / "gone"), "refs/relay/*:refs/relay/*")
+
+    return make

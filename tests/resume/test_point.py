@@ -1,0 +1,90 @@
+"""The resume table, row by row: the same facts give the same words and the same deed."""
+
+from dataclasses import replace
+
+import pytest
+
+from relay.plan.parse import parse_plan
+from relay.resume import Facts, LegFacts, Row, find_resume_point
+
+OPEN = "## Phase 1\n- [x] a — a\n## Phase 2\n- [ ] b — b\n- [ ] c — c\n"
+DONE = OPEN.replace("[ ]", "[x]")
+STUCK = "## Phase 1\nAfter: 2\n- [ ] a — a\n## Phase 2\nAfter: 1\n- [ ] b — b\n"
+LEG = LegFacts(
+    session_id="5e551011",
+    phase_id="2",
+    base_head="a" * 40,
+    boot_id="boot",
+    elsewhere=False,
+    claims=(),
+    handed_over=False,
+    touched=True,
+    saved=False,
+)
+
+
+def point(leg=None, *, plan=OPEN, head="a" * 40, session="", boot="boot"):
+    return find_resume_point(Facts(plan=parse_plan(plan), head=head, head_session=session, boot_id=boot, leg=leg))
+
+
+@pytest.mark.parametrize(
+    ("plan", "phase", "why", "then"),
+    [
+        (OPEN, "2", "Phase 2 is next.", "begins phase 2"),
+        (DONE, "", "Every phase is done.", "ends"),
+        (STUCK, "", "Each open phase waits for another: 1 (after 2); 2 (after 1).", "cannot go on"),
+    ],
+)
+def test_nothing_open(plan, phase, why, then):
+    """Without a leg the plan alone decides."""
+    found = point(plan=plan)
+
+    assert (found.row, found.phase_id, found.why, found.then) == (Row.NOTHING_OPEN, phase, why, then)
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "row", "why", "then"),
+    [
+        ({"touched": False, "saved": True}, {}, Row.UNTOUCHED, "left nothing", "opens it again"),
+        ({}, {}, Row.MID_LEG, "was interrupted while it worked", "keeps its work"),
+        ({"claims": ("2.1", "2.2")}, {}, Row.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
+        ({"handed_over": True, "saved": True}, {}, Row.MID_LEG, "handed over", "from its baton"),
+        ({}, {"boot": "other"}, Row.POWER_LOSS, "may be empty", "restores the last snapshot"),
+        ({"saved": True}, {"boot": "other"}, Row.MID_LEG, "was interrupted", "keeps its work"),
+        ({"handed_over": True}, {"boot": "other"}, Row.MID_LEG, "was interrupted", "keeps its work"),
+        ({"elsewhere": True}, {}, Row.POWER_LOSS, "in another work tree", "restores the last snapshot"),
+        ({"elsewhere": True, "handed_over": True}, {}, Row.POWER_LOSS, "another work tree", "restores the last"),
+        ({"elsewhere": True, "handed_over": True, "saved": True}, {}, Row.MID_LEG, "handed over", "from its baton"),
+    ],
+)
+def test_an_open_leg_at_its_base(changes, facts, row, why, then):
+    """HEAD is where the leg began: what the work tree holds decides."""
+    found = point(replace(LEG, **changes), **facts)
+
+    assert (found.row, found.phase_id) == (row, "2")
+    assert why in found.why
+    assert found.then.startswith("goes on with phase 2: ")
+    assert then in found.then
+
+
+def test_after_the_commit_point():
+    """HEAD carries the leg's session: only tidying up is left."""
+    found = point(LEG, head="b" * 40, session=LEG.session_id, plan=DONE)
+
+    assert (found.row, found.phase_id) == (Row.AFTER_COMMIT, "")
+    assert found.then == "finishes what follows a commit, then ends"
+
+
+@pytest.mark.parametrize("session", ["", "another1"])
+def test_the_user_moved_on(session):
+    """HEAD is elsewhere and not by this session; the words name both ends."""
+    found = point(LEG, head="b" * 40, session=session)
+
+    assert (found.row, found.phase_id) == (Row.MOVED_ON, "2")
+    assert "aaaaaaaaaa → bbbbbbbbbb" in found.why
+
+
+def test_an_unborn_branch_that_got_a_commit_has_moved():
+    """None is a place like any other."""
+    assert point(replace(LEG, base_head=None)).row is Row.MOVED_ON
+    assert point(replace(LEG, base_head=None), head=None).row is Row.MID_LEG

@@ -1,0 +1,202 @@
+"""A run that was cut off goes on from git alone, wherever git is; `relay status` says before what a run does."""
+
+import shutil
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.events import LegStarted, Noticed
+from relay.interrupts import Urgency
+from relay.resume import Row
+
+HAND_OFF = """
+sessions:
+  - name: first
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
+      - tools: [{name: write, input: {path: notes/a.txt, content: "a\\n"}}]
+      - tools: [{name: hand_off, input: {next_step: "finish the word", learned: [], dead_ends: []}}]
+"""
+FROM_BATON = """
+sessions:
+  - name: rest
+    turns:
+      - expect: {first_message_contains: ["hello.txt", "finish the word"]}
+        tools: [{name: edit, input: {path: hello.txt, old: "hel", new: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+def check_said(stage, asked):
+    """What the run gave as its reason is what the status had said."""
+    started = stage.seen(LegStarted)[0]
+    assert started.reason == asked["why"]
+    assert started.phase_id == asked["phase"]
+
+
+def test_without_the_state_directory(stage, cut_off, ask, finish):
+    """`.relay` holds nothing that matters, and neither do relay's own files in the git directory."""
+    cut_off()
+    shutil.rmtree(stage.root / ".relay")
+    shutil.rmtree(stage.root / ".git/relay")
+    asked = ask()
+    assert asked["row"] == Row.MID_LEG
+
+    finish()
+
+    check_said(stage, asked)
+
+
+def test_a_fresh_clone_of_the_branch_begins_at_the_next_phase(cut_off, clone, ask, finish):
+    """Without relay's refs only commits are known: the phase that was open begins anew, and costs what commits say."""
+    cut_off()
+    clone(refs=False)
+    assert ask()["row"] == Row.NOTHING_OPEN
+    script = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+    finish(script, ("PLAN.md", "hello.txt"))
+
+
+def test_a_clone_with_relays_refs_gets_the_work_back(stage, cut_off, clone, ask, finish):
+    """The snapshot is put into the work tree, and one commit holds what both sessions did."""
+    cut_off()
+    clone(refs=True)
+    assert not (stage.root / "hello.txt").exists()
+    asked = ask()
+    assert asked["row"] == Row.POWER_LOSS
+
+    finish()
+
+    check_said(stage, asked)
+    assert any("2 file(s) put back" in notice.text for notice in stage.seen(Noticed))
+
+
+def test_a_clone_gets_the_baton_of_a_session_that_handed_over(stage, clone, ask, finish):
+    """The words of the session before and its files are both there."""
+    handed = []
+
+    def stop() -> None:
+        handed.append(1)
+        if len(handed) == 3:
+            stage.interrupts.request(Urgency.FINISH_TURN)
+
+    stage.on_tool = stop
+    assert stage.run(HAND_OFF).exit_code == ExitCode.INTERRUPTED
+    stage.calm()
+    clone(refs=True)
+    asked = ask()
+    assert asked["row"] == Row.POWER_LOSS
+
+    finish(FROM_BATON)
+
+    check_said(stage, asked)
+
+
+def test_what_is_found_is_kept_before_anything_is_restored(stage, cut_off, clone, ask, finish):
+    """Bytes that lie where a snapshot's file belongs stay under refs/relay."""
+    cut_off()
+    clone(refs=True)
+    stage.write("hello.txt", "found here\n")
+    assert ask()["row"] == Row.POWER_LOSS
+
+    finish()
+
+    kept = [
+        stage.git("show", f"{commit}:hello.txt")
+        for commit in stage.git("rev-list", "refs/relay/wip/main/000001").split()
+        if "hello.txt" in stage.git("ls-tree", "--name-only", commit).split()
+    ]
+    assert "found here\n" in kept
+
+
+def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
+    """Leg and lock belong to the branch and the work tree: here both are the linked one's."""
+    main = stage.root
+    stage.git("worktree", "add", "-q", "-b", "side", "../side")
+    stage.root = main.parent / "side"
+    cut_off()
+    assert ask()["row"] == Row.MID_LEG
+    stage.root = main
+    assert ask()["row"] == Row.NOTHING_OPEN
+    stage.root = main.parent / "side"
+
+    finish()
+
+    assert not (main / "hello.txt").exists()
+
+
+def test_another_branch_and_back(stage, cut_off, ask, finish):
+    """On the other branch nothing is open; back again the leg is as it was."""
+    cut_off()
+    stage.git("switch", "-q", "-c", "other")
+    assert ask()["row"] == Row.NOTHING_OPEN
+    stage.git("switch", "-q", "main")
+    asked = ask()
+    assert asked["row"] == Row.MID_LEG
+
+    finish()
+
+    check_said(stage, asked)
+
+
+@pytest.mark.parametrize("how", ["commit", "amend", "reset"])
+def test_the_branch_moved_under_an_open_leg(stage, cut_off, ask, finish, how):
+    """The session's work is still its own: it is committed with the phase, on top of what the user did."""
+    stage.write("user.txt", "one\n")
+    stage.commit("before")
+    cut_off()
+    if how == "reset":
+        stage.git("reset", "-q", "--soft", "HEAD~1")
+        stage.git("reset", "-q")
+        (stage.root / "user.txt").unlink()
+    else:
+        stage.write("user.txt", "two\n")
+        stage.git("add", "user.txt")
+        stage.git("commit", "-q", *(("--amend",) if how == "amend" else ()), "-m", "the user's")
+    asked = ask()
+    assert asked["row"] == Row.MOVED_ON
+
+    finish()
+
+    check_said(stage, asked)
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_after_the_commit_point(stage, ask):
+    """The commit is made, the leg's ref, the plan's file and the index are not: a run only tidies up."""
+    script = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+    kept = {}
+
+    def keep():
+        kept["leg"] = stage.git("for-each-ref", "--format=%(objectname)", "refs/relay/leg").strip()
+        kept["index"] = (stage.root / ".git/index").read_bytes()
+        kept["plan"] = (stage.root / "PLAN.md").read_text()
+
+    stage.on_tool = keep
+    assert stage.run(script, all_=False).exit_code == ExitCode.DONE
+    stage.calm()
+    # As it was in the instant after the branch had moved.
+    stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
+    (stage.root / ".git/index").write_bytes(kept["index"])
+    stage.write("PLAN.md", kept["plan"])
+    assert ask()["row"] == Row.AFTER_COMMIT
+    head = stage.git("rev-parse", "HEAD")
+
+    stage.run("sessions: [{turns: [{text: Done}, {text: Done}]}]")
+
+    assert stage.git("rev-parse", "HEAD") == head
+    assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
+    assert stage.git("status", "--porcelain") == ""
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
