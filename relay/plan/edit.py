@@ -66,14 +66,14 @@ def append_note(text: str, phase_id: str, note: str) -> str:
     inside = outline.sections[extent.head + 1 : extent.stop]
     notes = next((section for section in inside if section.is_notes), None)
     place = notes or outline.sections[extent.stop - 1]
-    added = [f"- {words}"]
-    if notes is None:
-        level = min(outline.sections[extent.head].level + 1, _MAX_LEVEL)
-        added.insert(0, f"{'#' * level} Notes")
+    level = min(outline.sections[extent.head].level + 1, _MAX_LEVEL)
+    heading = [] if notes else [f"{'#' * level} Notes"]
     at = _last_line(outline.lines, place) + 1
-    for above, below in product((0, 1), repeat=2):
-        noted = _insert(outline.lines, at, ["" for _ in range(above)] + added + ["" for _ in range(below)])
-        if not check_transition(text, noted, may_tick=()) and _holds_note(noted, phase_id, words):
+    known = _count_notes(text, phase_id, words)
+    # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
+    for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
+        noted = _insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below])
+        if not check_transition(text, noted, may_tick=()) and _count_notes(noted, phase_id, words) > known:
             return noted
     raise PlanError(
         f"line {phase.line}: a note at the end of phase {phase_id} would not be read as one; "
@@ -204,12 +204,12 @@ def _render_inert(text: str) -> str:
     return f"{text[:at]}\\{text[at:]}"
 
 
-def _holds_note(text: str, phase_id: str, words: str) -> bool:
+def _count_notes(text: str, phase_id: str, words: str) -> int:
     outline = read_outline(text)
     _, extent = _get_phase(build_plan(outline), outline, phase_id)
     inside = outline.sections[extent.head + 1 : extent.stop]
     bullets = (e for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
-    return any(entry.text == words for entry in bullets)
+    return sum(entry.text == words for entry in bullets)
 
 
 def _read_item(phase: Phase, line: str) -> str:

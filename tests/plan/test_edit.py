@@ -120,6 +120,19 @@ def test_a_note_stays_apart_from_an_underlined_heading_below():
     assert [phase.title for phase in parse_plan(noted).phases] == ["One", "Two"]
 
 
+def test_a_note_may_be_said_twice_but_not_where_it_is_swallowed():
+    once = append_note(PLAN, "2", "n")
+    assert append_note(once, "2", "n") == f"{once}- n\n"
+    with pytest.raises(PlanError, match="would not be read as one"):
+        append_note(f"{once}\n```\ncode\n", "2", "n")
+
+
+def test_a_note_does_not_take_in_an_indented_heading_below():
+    text = "  # One\n  - [ ] a\n\n  # Two\n  - [ ] b\n"
+    noted = append_note(append_note(text, "1", "n"), "1", "m")
+    assert noted == text.replace("- [ ] a\n", "- [ ] a\n## Notes\n-   n\n-   m\n")
+
+
 def test_a_note_below_html_is_separated_from_it():
     noted = append_note("# P\n- [ ] a\n\n<div>\nx\n</div>\n", "1", "n")
     assert noted.endswith("</div>\n\n## Notes\n- n\n")
