@@ -1,9 +1,10 @@
-# The four commands of this repository: make demo, make test, make check, make clean.
+# The commands of this repository: make demo, make test, make check, make crash, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SHARE ?= 1
 
-.PHONY: demo test check sandbox clean
+.PHONY: demo test check crash sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -17,6 +18,10 @@ check: $(VENV)/.dev  ## formatter, linter, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
+	$(BIN)/python -m tests.crash --share $(SHARE)
+	$(BIN)/python -m tests.crash.powercut 250
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "relay needs Python 3.11 or newer; found $$($(PYTHON) --version). Name another: make PYTHON=python3.12"; exit 1; }

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from relay.plan.model import Plan
 from relay.plan_files import find_ledger_path
 from relay.repo.history import read_relay_commit
-from relay.repo.legs import OpenLeg, read_leg
+from relay.repo.legs import OpenLeg, find_place_id, read_leg
 from relay.repo.objects import diff_trees, read_blob
 from relay.repo.open import Repo
 from relay.repo.snapshot import write_snapshot_tree
 from relay.resume import Facts, LegFacts
+
+LANDED = frozenset({"done", "handoff"})
+"""Values of ``Relay-Status`` that a leg's own commit has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ def read_standing(repo: Repo, plan: Plan, plan_path: str, *, boot_id: str) -> St
     facts = Facts(
         plan=plan,
         head=head,
-        head_session=commit.session if commit and commit.status in {"done", "handoff"} else "",
+        head_session=commit.session if commit and commit.status in LANDED else "",
         boot_id=boot_id,
         leg=_read_leg_facts(repo, leg, (plan_path, find_ledger_path(plan_path))) if leg else None,
     )
@@ -52,9 +55,10 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         phase_id=leg.phase_id,
         base_head=leg.base_head,
         boot_id=leg.boot_id,
+        elsewhere=leg.place not in {"", find_place_id(repo)},
         claims=leg.items,
         handed_over=bool(leg.baton),
-        touched=since_start or leg.last_wip is not None,
+        touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
     )
 

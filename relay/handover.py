@@ -5,29 +5,33 @@ between share its base, so that what is committed in the end is what they did to
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from relay.checks import run_phase_gate
 from relay.draft import Draft
-from relay.endings import is_refunded
+from relay.endings import ENDED, ERROR, WAIT_UNTIL, is_refunded
 from relay.events import Noticed
 from relay.gate.model import CommandCheck, GateResult, Status
-from relay.landing import BATON_TITLE, LEG, run_phase_gate
+from relay.landing import BATON_TITLE, LEFTOVER, LEG, find_owned_paths
 from relay.ledger import parse_ledger, render_snapshot
+from relay.plan.edit import tick_items
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts import PhaseBriefing
-from relay.repo.history import read_relay_commits
+from relay.repo.history import read_plan_commits
 from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_wip
-from relay.repo.objects import read_blob
+from relay.repo.names import render_path
+from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.repo.restore import restore_snapshot
-from relay.repo.snapshot import TreeSnapshot
+from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.run_context import RunContext
 from relay.session import Spent
 from relay.staleness import find_stale
 
 BARREN = "Relay-Barren"
 BASELINE = "Relay-Baseline"
+MAX_LEFTOVERS = 200
 CLAIMED = "Relay-Claimed"
 """How many items were claimed when a session began."""
 MAX_STALE_SHOWN = 20
@@ -59,14 +63,23 @@ class Handover:
     briefing: PhaseBriefing
 
 
-def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover:
-    """Open a leg on a phase that has none: the gate runs first, so that its leftovers are not the leg's."""
+def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
+    """Open a leg on a phase that has none; None when a stop was asked for during the baseline.
+
+    The gate runs first, so that what it leaves behind is not the leg's. It is not the user's either: a session may
+    change such a file and have it committed.
+    """
+    before = write_snapshot_tree(ctx.repo)
     number, baton = _read_earlier_sessions(ctx, phase.id)
     commands = find_commands(ctx, phase)
-    baseline = run_phase_gate(ctx, phase.id, commands, baseline=True)
+    baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
+    if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
+        return None
     head = ctx.repo.head()
     ledger = _read_text(ctx, head, ctx.ledger_path)
+    left = [c.path for c in diff_trees(ctx.repo, before.tree, write_snapshot_tree(ctx.repo).tree)]
     marks = (*_render_marks(number, 0), (BASELINE, _render_baseline(baseline)))
+    marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
     start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
     leg = open_leg(ctx.repo, start)
     draft = Draft(plan_text=plan.text, ledger_text=ledger)
@@ -84,6 +97,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     baseline = _parse_baseline(found.get(BASELINE, ""))
     interruption = "" if leg.baton else _describe_interruption(leg)
     marks = (*_render_marks(number, barren), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
+    marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
     tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
@@ -100,18 +114,21 @@ def find_commands(ctx: RunContext, phase: Phase) -> tuple[str, ...]:
 
 
 def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
-    """Snapshot what an interrupted session left in the work tree, on top of what it had saved."""
+    """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept."""
     draft = {}
     if leg.last_wip is not None:
         paths = (ctx.plan_path, ctx.ledger_path)
         draft = {path: blob for path in paths if (blob := read_blob(ctx.repo, leg.last_wip.commit, path)) is not None}
-    return save_wip(ctx.repo, leg, WipRecord(spend=leg.spend, items=leg.items, replace=draft))
+    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL})
+    record = WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
+    return save_wip(ctx.repo, leg, record)
 
 
 def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
-    """After a power loss, keep what is found, then put the work tree back to the newest snapshot.
+    """Keep what is found, then put the work tree back to the newest snapshot.
 
-    Files that were not synced may be empty or torn; the snapshots were synced with their refs.
+    After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
+    refs; in another work tree there is nothing of the session's yet.
     """
     wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
     kept = save_found(ctx, leg)
@@ -119,9 +136,33 @@ def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
         target = TreeSnapshot(tree=wanted.tree, skipped=wanted.skipped, replaced=wanted.replaced)
         found = TreeSnapshot(tree=kept.last_wip.tree, skipped=kept.last_wip.skipped, replaced=kept.last_wip.replaced)
         paths = restore_snapshot(ctx.repo, found=found, wanted=target, head=leg.base_head)
-        words = f"the machine was restarted: {len(paths)} file(s) put back to the last snapshot"
+        words = f"{len(paths)} file(s) put back to the last snapshot of session {leg.session_id}"
         ctx.observe(Noticed(text=f"{words}; what was found is kept under {leg.wip_ref}", warning=True))
     return save_found(ctx, kept)
+
+
+def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
+    """Put an open leg on the commit that HEAD is at now, with the work, the claims and the baton it had.
+
+    What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
+    new start. Claims are taken over where the plan still has the item in the same words.
+    """
+    leg = save_found(ctx, leg)
+    head, last = ctx.repo.head(), leg.last_wip
+    if head is None or last is None:
+        return leg
+    gone = ("000000", ctx.repo.zero_id)
+    own = (ctx.plan_path, ctx.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
+    reset = (*find_owned_paths(ctx, leg, last), *own)
+    entries = read_entries(ctx.repo, head, reset)
+    base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
+    old = parse_plan(_read_text(ctx, last.commit, ctx.plan_path) or plan.text)
+    texts = {item.id: item.text for phase in old.phases for item in phase.items if item.id in leg.items}
+    kept = tuple(i.id for phase in plan.phases for i in phase.items if texts.get(i.id) == i.text and not i.done)
+    draft = Draft(plan_text=tick_items(plan.text, kept), ledger_text=_read_text(ctx, last.commit, ctx.ledger_path))
+    files = draft.render_files(ctx.plan_path, ctx.ledger_path)
+    record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton)
+    return save_wip(ctx.repo, replace(leg, base_head=head, base_tree=base), record)
 
 
 def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
@@ -182,17 +223,18 @@ def _is_done(plan: Plan, item_id: str) -> bool:
 
 def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:
     """Return the number of the next session of a phase and the baton in its last hand-off commit."""
-    commits = read_relay_commits(ctx.repo, ctx.plan_path)
-    if not commits or (commits[0].phase, commits[0].status) != (phase_id, "handoff"):
+    commits = (c for c in read_plan_commits(ctx.repo, ctx.plan_path) if c.status != "amended")
+    last = next(commits, None)
+    if last is None or (last.phase, last.status) != (phase_id, "handoff"):
         return 1, ""
-    number = _read_count(dict(commits[0].found).get(LEG, ""), 1)
-    _, _, baton = commits[0].body.partition(f"{BATON_TITLE}\n")
+    number = _read_count(dict(last.found).get(LEG, ""), 1)
+    _, _, baton = last.body.partition(f"{BATON_TITLE}\n")
     return number + 1, baton
 
 
 def read_phase_spent(ctx: RunContext, phase_id: str) -> Spent:
     """Return what the hand-off commits of an unfinished phase record."""
-    commits = read_relay_commits(ctx.repo, ctx.plan_path)
+    commits = read_plan_commits(ctx.repo, ctx.plan_path)
     unfinished = takewhile(lambda commit: commit.status != "done", commits)
     return sum((commit.spent for commit in unfinished if commit.phase == phase_id), start=Spent())
 

@@ -4,29 +4,27 @@ The order is fixed: what does the leg own, do the checks pass, is the change to 
 code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
 """
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from relay.checks import make_hooks, run_phase_gate
 from relay.disclosure import find_disclosures, render_refusal
 from relay.draft import Draft
-from relay.events import Committed, GateFinished, GateStarted, Noticed
-from relay.gate.model import GateResult, Verdict
-from relay.gate.run import run_gate
-from relay.gate.verdict import compare_gate
+from relay.events import Committed, Noticed
+from relay.gate.model import GateResult, Status, Verdict
 from relay.plan.guard import check_transition
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Item, Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.repo import trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.repo.hooks import HookResult, HookRun, Hooks
 from relay.repo.legs import OpenLeg, close_leg
-from relay.repo.names import render_path
+from relay.repo.names import parse_path, render_path
 from relay.repo.objects import diff_trees
 from relay.repo.snapshot import TreeSnapshot, make_filter, write_snapshot_tree
+from relay.repo.status import find_ignored
 from relay.repo.trailers import Message
 from relay.run_context import RunContext
-from relay.sandbox.policy import PROTECTED_NAMES, Limits
+from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets import redact
 from relay.staleness import AMENDED
 from relay.tools.confine import is_covered
@@ -35,6 +33,11 @@ SUBJECT_CHARS = 72
 """Longest subject taken from a session. Source: git's own convention, DESIGN § 4.2."""
 BATON_TITLE = "Baton:"
 """Line of a hand-off commit's body after which the baton stands."""
+EVIDENCE_CHARS = 300
+MAX_GATE_RUNS = 2
+"""A gate may format what it checks once; then it has to agree with it."""
+LEFTOVER = "Relay-Leftover"
+"""Trailer of an open leg: a path that the baseline gate changed; neither the user's nor the leg's."""
 LEG = "Relay-Leg"
 """Trailer with the number of the session within its phase."""
 
@@ -52,6 +55,8 @@ class Candidate:
     draft: Draft
     evidence: Mapping[str, str]
     """Item id → what the session gave as evidence; goes into the commit's body."""
+    touched: frozenset[str]
+    """Paths that the session's file tools wrote."""
     commands: tuple[str, ...]
     """The gate: those of the settings, the document and the phase."""
     baseline: GateResult | None
@@ -92,23 +97,40 @@ def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[
 def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
     """Return what differed from HEAD when the leg began: the user's, and never committed."""
     base = leg.base_head or ctx.repo.empty_tree
-    return frozenset(change.path for change in diff_trees(ctx.repo, base, leg.base_tree))
+    left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
+    return frozenset(change.path for change in diff_trees(ctx.repo, base, leg.base_tree)) - left
 
 
 def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
     """Check a leg's work and commit it."""
-    before = write_snapshot_tree(ctx.repo)
-    owned = find_owned_paths(ctx, candidate.leg, before)
-    gate = _run_gate(ctx, candidate)
-    verdict = _judge(candidate, gate)
-    if not verdict.green:
-        return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+    changed: list[str] = []
+    for _ in range(MAX_GATE_RUNS):
+        before = write_snapshot_tree(ctx.repo)
+        owned = find_owned_paths(ctx, candidate.leg, before)
+        gate, verdict = _run_gate(ctx, candidate)
+        if not verdict.green:
+            return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+        after = write_snapshot_tree(ctx.repo)
+        changed = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path in owned]
+        if not changed:
+            return _land_checked(ctx, candidate, owned, gate, before, after)
+    words = f"the gate itself keeps changing what it checks: {_list(changed)}"
+    return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
+
+
+def _land_checked(  # the two snapshots and the verdict between them belong together
+    ctx: RunContext,
+    candidate: Candidate,
+    owned: tuple[str, ...],
+    gate: GateResult,
+    before: TreeSnapshot,
+    after: TreeSnapshot,
+) -> Landed | Refused:
+    """Commit what the gate has just passed, if nothing else speaks against it."""
     claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
-    if refusal := _check_plan(candidate, claims):
-        return refusal
-    after = write_snapshot_tree(ctx.repo)
-    refusal = _check_planted(ctx, candidate, owned, after) or _check_secrets(ctx, candidate, owned, after)
-    if refusal:
+    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, after)
+    refusal = refusal or _check_planted(ctx, candidate, owned, after)
+    if refusal := refusal or _check_secrets(ctx, candidate, owned, after):
         return refusal
     _report_left_out(ctx, candidate, owned, before, after)
     outcome = _commit(ctx, candidate, owned, after, _render_message(ctx, candidate, claims, gate))
@@ -118,6 +140,26 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
     return Landed(commit=outcome.commit)
 
 
+def _check_left_out(ctx: RunContext, candidate: Candidate, after: TreeSnapshot) -> Refused | None:
+    """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
+    declared = {path for item in candidate.phase.items for path in item.paths}
+    wanted = candidate.touched | declared
+    user = find_user_paths(ctx, candidate.leg)
+    changes = diff_trees(ctx.repo, candidate.leg.base_tree, after.tree)
+    mixed = [change.path for change in changes if change.path in user and change.path in wanted]
+    ignored = [path for path in find_ignored(ctx.repo, sorted(wanted)) if path in declared]
+    if mixed:
+        why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {_list(mixed)}"
+    elif ignored:
+        why = f"is ignored by git, so it would not be in the commit: {_list(ignored)}"
+    else:
+        for path in find_ignored(ctx.repo, sorted(candidate.touched)):
+            ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
+        return None
+    words = f"what the phase needs {why}"
+    return Refused(for_user=words, for_model=f"{words}. Do the work in other files, or call block and say this.")
+
+
 def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:
     """Return the items that the draft ticks and HEAD does not, in order."""
     before, after = parse_plan(head_plan), parse_plan(drafted_plan)
@@ -125,38 +167,9 @@ def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:
     return tuple(item.id for phase in after.phases for item in phase.items if item.done and item.id not in done)
 
 
-def _run_gate(ctx: RunContext, candidate: Candidate) -> GateResult:
-    return run_phase_gate(ctx, candidate.phase.id, candidate.commands, baseline=False)
-
-
-def _judge(candidate: Candidate, gate: GateResult) -> Verdict:
-    return compare_gate(candidate.baseline, gate, own=candidate.phase.own_verify)
-
-
-def run_phase_gate(ctx: RunContext, phase_id: str, commands: Sequence[str], *, baseline: bool) -> GateResult:
-    """Run a phase's gate in the sandbox and tell everybody about it."""
-    if not commands:
-        return GateResult(commands=())
-    ctx.observe(GateStarted(phase_id=phase_id, baseline=baseline, commands=tuple(commands)))
-    result = run_gate(
-        commands,
-        sandbox=ctx.sandbox,
-        limits=Limits(timeout_s=ctx.settings.gate_timeout_s),
-        should_stop=lambda: ctx.interrupts.stop_now,
-        outputs_dir=ctx.outputs_dir,
-    )
-    verdict = compare_gate(None, result)
-    duration_s = sum(check.duration_s for check in result.commands)
-    ctx.observe(
-        GateFinished(
-            phase_id=phase_id,
-            baseline=baseline,
-            passed=result.passed,
-            summary=verdict.for_user,
-            duration_s=duration_s,
-        )
-    )
-    return result
+def _run_gate(ctx: RunContext, candidate: Candidate) -> tuple[GateResult, Verdict]:
+    own = candidate.phase.own_verify
+    return run_phase_gate(ctx, candidate.phase.id, candidate.commands, baseline=candidate.baseline, own=own)
 
 
 def _check_plan(candidate: Candidate, claims: tuple[str, ...]) -> Refused | None:
@@ -221,7 +234,7 @@ def _report_left_out(
     user = find_user_paths(ctx, candidate.leg)
     mixed = [c.path for c in diff_trees(ctx.repo, candidate.leg.base_tree, after.tree) if c.path in user]
     if mixed:
-        words = f"changed by the session but dirty before it, so not committed: {_list(mixed)}"
+        words = f"changed while the session ran, but the user's before it, so not committed: {_list(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
     if after.skipped:
         words = ", ".join(f"{entry.path} ({entry.reason})" for entry in after.skipped[:10])
@@ -247,38 +260,16 @@ def _commit(
     )
 
     def recheck(_paths: tuple[str, ...]) -> str | None:
-        verdict = _judge(candidate, _run_gate(ctx, candidate))
+        _, verdict = _run_gate(ctx, candidate)
         return None if verdict.green else verdict.for_model
 
     return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
 
 
-def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None) -> Hooks:
-    """Return how the user's commit hooks are run: in the sandbox, with a scratch directory of their own."""
-    scratch = ctx.sandbox.private.tmp / "hooks"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(mode=0o700)
-    return Hooks(run=lambda run: _run_hook(ctx, run), scratch=scratch, recheck=recheck)
-
-
-def _run_hook(ctx: RunContext, run: HookRun) -> HookResult:
-    """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
-    outside, inside = str(ctx.sandbox.private.tmp), str(ctx.sandbox.tmp)
-    result = ctx.sandbox.run(
-        [argument.replace(outside, inside) for argument in run.argv],
-        limits=Limits(timeout_s=ctx.settings.gate_timeout_s),
-        should_stop=lambda: ctx.interrupts.stop_now,
-        extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
-    )
-    text = result.output.decode("utf-8", "replace").strip()
-    ended = "timed out" if result.timed_out else f"exited with {result.exit_code}"
-    return HookResult(ok=result.exit_code == 0, output=f"the {run.name} hook {ended}\n{text[-4000:]}")
-
-
 def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], gate: GateResult) -> Message:
     plan = parse_plan(candidate.draft.plan_text)
     items = [item for claim in claims if (item := plan.find_item(claim)) is not None]
-    ticked = "\n".join(f"- [x] {item.id} {item.text}" for item in items)
+    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in items)
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
     baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
@@ -293,7 +284,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
             *_render_amended(candidate, claims),
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
-            (trailers.GATE, f"pass {gate.digest}" if gate.commands else "none"),
+            (trailers.GATE, _render_gate(gate)),
             (trailers.SANDBOX, ctx.sandbox.mechanism),
             (trailers.USAGE, trailers.render_usage(spent.usage)),
             (trailers.COST, trailers.render_cost(spent.cost_usd)),
@@ -307,6 +298,19 @@ def _render_amended(candidate: Candidate, claims: tuple[str, ...]) -> tuple[tupl
     texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
     amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
     return ((AMENDED, " ".join(amended)),) if amended else ()
+
+
+def _render_tick(item: Item, evidence: str) -> str:
+    words = " ".join(evidence.split())
+    return f"- [x] {item.id} {item.text}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
+
+
+def _render_gate(gate: GateResult) -> str:
+    """Return ``pass <digest>``, with the number of commands that stayed red as they were before the phase."""
+    if not gate.commands:
+        return "none"
+    red = sum(check.status is not Status.PASSED for check in gate.commands)
+    return f"pass {gate.digest}" + (f" red-before={red}" if red else "")
 
 
 def _choose_subject(candidate: Candidate) -> str:

@@ -193,6 +193,7 @@ class Leg:
             head_plan=handover.head_plan,
             draft=self._draft(),
             evidence=self._notes.claims,
+            touched=frozenset(self._notes.touched_paths),
             commands=handover.commands,
             baseline=handover.baseline,
             subject=subjects[-1] if subjects else "",

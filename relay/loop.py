@@ -8,15 +8,25 @@ import time
 from dataclasses import dataclass
 
 from relay.endings import find_repeated_error, find_reset
-from relay.errors import ExitCode, PlanError
+from relay.errors import ExitCode, PlanError, RepoError
 from relay.events import Noticed, RetryScheduled, RunEnded
-from relay.facts import read_plan_bytes, read_standing
-from relay.handover import Handover, begin_phase, continue_phase, read_phase_spent, restore_saved, save_found
+from relay.facts import LANDED, read_standing
+from relay.handover import (
+    Handover,
+    begin_phase,
+    carry_over,
+    continue_phase,
+    read_phase_spent,
+    restore_saved,
+    save_found,
+)
+from relay.landing import find_owned_paths
 from relay.leg import Leg, LegKind, LegResult
 from relay.plan.model import Phase, Plan
 from relay.plan_commit import ensure_plan_committed, parse_committed
 from relay.repo.finish import finish_commit
-from relay.repo.legs import OpenLeg, close_leg, read_leg
+from relay.repo.history import read_relay_commit
+from relay.repo.legs import OpenLeg, close_leg, find_leg_ref, read_leg
 from relay.resume import ResumePoint, Row, find_blocked_by, find_resume_point
 from relay.run_context import RunContext
 from relay.runners.waiting import render_moment, render_span
@@ -44,46 +54,71 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
         if ctx.interrupts.finish_turn:
             return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "relay run")
         plan, leg, point = _find_point(ctx)
-        phase = _choose_phase(plan, point, selection)
+        phase = _choose_phase(plan, leg, point, selection)
         if phase is None:
             return _finish_run(ctx, plan, point)
         if end := _wait_for_reset(ctx, leg):
             return end
-        result, handover = _run_leg(ctx, plan, phase, leg, point)
+        handover = _begin(ctx, plan, phase, leg, point)
+        if handover is None:
+            continue  # a stop was asked for
+        ctx.meter.open_phase(read_phase_spent(ctx, phase.id))
+        result = Leg(ctx, handover).run()
         if end := _decide(ctx, selection, result, handover):
             return end
 
 
 def _find_point(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
-    """Ask git where the run stands, and tidy up what a killed run left unfinished."""
-    plan = _read_plan(ctx)
+    """Ask git where the run stands, and tidy up what a killed run or a busy user left."""
+    _finish_landed(ctx)
+    plan = parse_committed(ensure_plan_committed(ctx), ctx.plan_path)
     standing = read_standing(ctx.repo, plan, ctx.plan_path, boot_id=ctx.boot_id)
-    leg, head = standing.leg, standing.facts.head
-    point = find_resume_point(standing.facts)
-    if leg is None or point.row not in {Row.AFTER_COMMIT, Row.MOVED_ON}:
-        return plan, leg, point
-    if point.row is Row.AFTER_COMMIT and head is not None:
-        for words in finish_commit(ctx.repo, head, {ctx.plan_path: None, ctx.ledger_path: None}):
-            ctx.observe(Noticed(text=words, warning=True))
-    else:
-        ctx.observe(Noticed(text=f"{point.why} Its snapshots stay under {leg.wip_ref}.", warning=True))
-        save_found(ctx, leg)
+    point, leg, facts = find_resume_point(standing.facts), standing.leg, standing.facts.leg
+    if leg is None or facts is None:
+        return plan, None, point
+    if point.row is Row.MOVED_ON and point.phase_id == leg.phase_id:
+        ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
+        return plan, carry_over(ctx, plan, leg), point
+    if point.row is Row.MOVED_ON:
+        _give_up(ctx, leg, point)
+        return _find_point(ctx)
+    if point.row is Row.POWER_LOSS:
+        return plan, restore_saved(ctx, leg), point
+    return plan, leg if facts.saved or point.row is Row.UNTOUCHED else save_found(ctx, leg), point
+
+
+def _finish_landed(ctx: RunContext) -> None:
+    """Do what follows a commit that an earlier process made and did not live to finish."""
+    leg, head = read_leg(ctx.repo), ctx.repo.head()
+    commit = read_relay_commit(ctx.repo, head) if leg and head and head != leg.base_head else None
+    if leg is None or commit is None or commit.session != leg.session_id or commit.status not in LANDED:
+        return
+    for words in finish_commit(ctx.repo, commit.commit, {ctx.plan_path: None, ctx.ledger_path: None}):
+        ctx.observe(Noticed(text=words, warning=True))
     close_leg(ctx.repo, leg)
-    return _find_point(ctx)
+    ctx.meter.record()
 
 
-def _read_plan(ctx: RunContext) -> Plan:
-    """Return the plan at HEAD; between two legs the user's edits are committed first."""
-    leg = read_leg(ctx.repo)
-    if leg is None:
-        return parse_committed(ensure_plan_committed(ctx), ctx.plan_path)
-    data = read_plan_bytes(ctx.repo, ctx.plan_path)
-    if data is None:
-        raise PlanError(f"{ctx.plan_path} is not in HEAD any more", hint="git log --oneline -- " + ctx.plan_path)
-    return parse_committed(data.decode("utf-8", "surrogateescape"), ctx.plan_path)
+def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
+    """Close a leg whose phase is done or gone; its work must not become the next phase's by accident.
+
+    Raises:
+        RepoError: Its uncommitted work is still in the work tree.
+    """
+    kept = save_found(ctx, leg)
+    owned = find_owned_paths(ctx, kept, kept.last_wip) if kept.last_wip else ()
+    if owned:
+        shown = ", ".join(owned[:5]) + (" …" if len(owned) > 5 else "")  # noqa: PLR2004  # enough to see what it is
+        raise RepoError(
+            f"phase {leg.phase_id} is not in the plan any more or done, and its uncommitted work is in {shown}",
+            hint=f"commit it or put it away, then `git update-ref -d {find_leg_ref(leg.branch)}`; all of it is kept "
+            f"under {leg.wip_ref}",
+        )
+    ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
+    close_leg(ctx.repo, kept)
 
 
-def _choose_phase(plan: Plan, point: ResumePoint, selection: Selection) -> Phase | None:
+def _choose_phase(plan: Plan, leg: OpenLeg | None, point: ResumePoint, selection: Selection) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
 
     Raises:
@@ -99,7 +134,7 @@ def _choose_phase(plan: Plan, point: ResumePoint, selection: Selection) -> Phase
         return None
     if waits := find_blocked_by(plan, phase):
         raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint="relay run")
-    if point.row not in {Row.NOTHING_OPEN, Row.AFTER_COMMIT, Row.MOVED_ON} and point.phase_id != phase.id:
+    if leg is not None and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"
         raise PlanError(words, hint=f"relay run --phase {point.phase_id}, or relay status --why")
     return phase
@@ -121,24 +156,12 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnded | None:
     return None
 
 
-def _run_leg(
-    ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint
-) -> tuple[LegResult, Handover]:
+def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint) -> Handover | None:
     if leg is None:
-        handover = begin_phase(ctx, plan, phase, reason=point.why)
-    else:
-        handover = continue_phase(ctx, plan, _secure(ctx, leg, point), reason=point.why)
-    ctx.meter.open_phase(read_phase_spent(ctx, phase.id))
-    return Leg(ctx, handover).run(), handover
-
-
-def _secure(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> OpenLeg:
-    """Store what an interrupted session left before anything else touches it."""
-    if point.row is Row.UNTOUCHED or leg.baton:
-        return leg
-    words = "what the request that was cut off has cost is not known; the figures are a lower bound"
-    ctx.observe(Noticed(text=words))
-    return restore_saved(ctx, leg) if point.row is Row.POWER_LOSS else save_found(ctx, leg)
+        return begin_phase(ctx, plan, phase, reason=point.why)
+    if not leg.baton and point.row is Row.MID_LEG:
+        ctx.observe(Noticed(text="a request that was cut off is not in the figures: its usage never came"))
+    return continue_phase(ctx, plan, leg, reason=point.why)
 
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnded | None:

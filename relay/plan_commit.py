@@ -4,20 +4,20 @@ The user may change everything that is still open. What relay ticked stays: whoe
 that himself, and relay then reads it from HEAD like any other state.
 """
 
+from relay.checks import make_hooks
 from relay.errors import PlanError, RepoError
 from relay.events import Committed, Noticed
-from relay.landing import make_hooks
 from relay.plan.edit import tick_items
-from relay.plan.guard import check_transition
-from relay.plan.model import Plan
+from relay.plan.kept import check_ticks_kept
+from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.repo import trailers
 from relay.repo.commit import CommitRequest, commit_paths
-from relay.repo.files import read_file
+from relay.repo.files import read_file, replace_file
 from relay.repo.legs import get_branch
 from relay.repo.names import render_path
 from relay.repo.objects import read_blob
-from relay.repo.planning import drop_plan_usage, read_plan_usage
+from relay.repo.planning import drop_plan_usage, read_plan_usage, read_written_plan
 from relay.repo.status import read_status
 from relay.repo.trailers import Message
 from relay.run_context import RunContext
@@ -42,8 +42,19 @@ def ensure_plan_committed(ctx: RunContext) -> str:
         return text
     if ctx.plan_path not in read_status(ctx.repo).changed:
         return text  # line endings may differ from the blob's; git says that it is the same file
-    merged = _merge(blob.decode("utf-8", "surrogateescape"), text, ctx.plan_path)
-    _commit(ctx, merged, disk=disk, status="amended", subject="relay: plan amended by hand", spent=Spent())
+    committed = blob.decode("utf-8", "surrogateescape")
+    merged, violations = _merge(committed, text, ctx.plan_path)
+    if merged == committed:
+        replace_file(ctx.repo.root, ctx.plan_path, disk if merged == text else blob, "100644")
+        return merged
+    if violations and not _replaces(ctx, parse_committed(committed, ctx.plan_path), text):
+        raise _refuse(violations, ctx.plan_path)
+    if violations:
+        _commit_new(ctx, text, disk)
+        return text
+    spent = _take_planning_cost(ctx)
+    _commit(ctx, merged, disk=disk, status="amended", subject="relay: plan amended", spent=spent)
+    drop_plan_usage(ctx.repo)
     return merged
 
 
@@ -69,18 +80,29 @@ def _decode(data: bytes, path: str) -> str:
 
 def _commit_new(ctx: RunContext, text: str, disk: bytes) -> None:
     plan = parse_committed(text, ctx.plan_path)
-    record = read_plan_usage(ctx.repo)
-    spent = record.spend if record and record.plan_path == ctx.plan_path else Spent()
     subject = f"relay: plan — {plan.title}" if plan.title else "relay: plan"
-    _commit(ctx, text, disk=disk, status="planned", subject=subject[:72], spent=spent)
+    _commit(ctx, text, disk=disk, status="planned", subject=subject[:72], spent=_take_planning_cost(ctx))
     drop_plan_usage(ctx.repo)
 
 
-def _merge(committed: str, edited: str, path: str) -> str:
-    """Return the user's text with the ticks that relay made since it was opened in the editor.
+def _take_planning_cost(ctx: RunContext) -> Spent:
+    record = read_plan_usage(ctx.repo)
+    return record.spend if record and record.plan_path == ctx.plan_path else Spent()
+
+
+def _replaces(ctx: RunContext, committed: Plan, text: str) -> bool:
+    """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
+    if committed.done:
+        return True
+    written = read_written_plan(ctx.repo, ctx.plan_path)
+    return written is not None and written == text.encode("utf-8", "surrogateescape")
+
+
+def _merge(committed: str, edited: str, path: str) -> tuple[str, tuple[Violation, ...]]:
+    """Return the user's text with the ticks that relay made since it was opened, and what relay does not commit.
 
     Raises:
-        PlanError: Something that relay has ticked was changed, or boxes were ticked by hand.
+        PlanError: The text is no plan.
     """
     before, after = parse_committed(committed, path), parse_committed(edited, path)
     texts = {item.id: item.text for phase in after.phases for item in phase.items if not item.done}
@@ -88,28 +110,15 @@ def _merge(committed: str, edited: str, path: str) -> str:
         item.id for phase in before.phases for item in phase.items if item.done and texts.get(item.id) == item.text
     ]
     merged = tick_items(edited, missing)
-    amendable = tuple(phase.id for phase in before.phases if not phase.done)
-    kept = _cut_new_phases(before, parse_committed(merged, path))
-    violations = check_transition(committed, kept, may_tick=(), amendable=amendable)
-    if violations:
-        words = "\n  ".join(f"{path}:{violation.line}: {violation.message}" for violation in violations)
-        raise PlanError(
-            f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
-            hint=f"undo that part, or, if you mean it, commit it yourself: git commit {path}",
-        )
-    return merged
+    return merged, check_ticks_kept(before, parse_committed(merged, path))
 
 
-def _cut_new_phases(before: Plan, after: Plan) -> str:
-    """Return the text of `after` without the phases that `before` has not and that nothing is ticked in.
-
-    A user may add phases anywhere, also behind one that is done and so may not change.
-    """
-    known, text = {phase.id for phase in before.phases}, after.text
-    for phase in reversed(after.phases):
-        if phase.id not in known and not any(item.done for item in phase.items):
-            text = text[: phase.start] + text[phase.end :]
-    return before.text if text.rstrip() == before.text.rstrip() else text
+def _refuse(violations: tuple[Violation, ...], path: str) -> PlanError:
+    words = "\n  ".join(f"{path}:{violation.line}: {violation.message}" for violation in violations)
+    return PlanError(
+        f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
+        hint=f"undo that part, or, if you mean it, commit it yourself: git commit {path}",
+    )
 
 
 def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from relay.errors import ExitCode, PlanError
 from relay.events import LegEnded, LegStarted, Noticed, RunEnded
+from relay.facts import read_plan_bytes
 from relay.gate.shell_line import check_command
 from relay.gauge import open_gauge
 from relay.measure import measure_phases
 from relay.plan.check import check_plan
 from relay.plan.edit import replace_phase
-from relay.plan.guard import check_transition
+from relay.plan.kept import check_ticks_kept
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan_files import STATE_DIR
@@ -112,6 +113,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
         code = ExitCode.USER if outcome.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
         return _reject(ctx, session_id, desk, f"no plan was accepted: {detail}", code)
+    _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, desk.accepted.encode("utf-8", "surrogateescape"), "100644")
     _keep_cost(ctx, session_id, desk.accepted, spent)
     return _finish(ctx, parse_plan(desk.accepted))
@@ -213,9 +215,7 @@ def _check_new(plan: Plan) -> list[str]:
 
 
 def _check_change(before: Plan, after: Plan) -> list[str]:
-    amendable = tuple(phase.id for phase in before.phases if not phase.done)
-    violations = check_transition(before.text, after.text, may_tick=(), amendable=amendable)
-    return [_describe(violation) for violation in violations]
+    return [_describe(violation) for violation in check_ticks_kept(before, after)]
 
 
 def _check_sizes(ctx: RunContext, plan: Plan) -> list[str]:
@@ -303,6 +303,16 @@ def _reject(ctx: RunContext, session_id: str, desk: _Desk, reason: str, code: Ex
         next_command="relay plan",
         spent_usd=ctx.meter.total.cost_usd,
     )
+
+
+def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
+    """Keep a plan that is about to be written over and that no commit has."""
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    if disk is None or disk == read_plan_bytes(ctx.repo, ctx.plan_path):
+        return
+    record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=Spent())
+    where = save_rejected_plan(ctx.repo, record, disk)
+    ctx.observe(Noticed(text=f"the uncommitted plan that was there is kept: git show {where}:{ctx.plan_path}"))
 
 
 def _keep_cost(ctx: RunContext, session_id: str, text: str | None, spent: Spent) -> None:

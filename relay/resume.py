@@ -20,7 +20,7 @@ class Row(StrEnum):
     MID_LEG = "mid-leg"
     """A leg was opened and left work behind."""
     POWER_LOSS = "power loss"
-    """The same, and the machine has been restarted since: files that were not synced may be empty."""
+    """The same, and the machine has been restarted since, or this is another one: files may be empty or missing."""
     AFTER_COMMIT = "after the commit point"
     """The leg's commit is on the branch; only the tidying up after it is missing."""
     MOVED_ON = "moved on"
@@ -36,6 +36,8 @@ class LegFacts:
     base_head: str | None
     """HEAD when the leg began; None on an unborn branch."""
     boot_id: str
+    elsewhere: bool
+    """It worked in another clone or work tree: nothing that it did not commit can be in this one."""
     claims: tuple[str, ...]
     handed_over: bool
     """Its newest snapshot carries a baton: the session ended in order."""
@@ -81,12 +83,14 @@ def find_resume_point(facts: Facts) -> ResumePoint:
         return _go_on(
             facts.leg, Row.UNTOUCHED, f"Session {facts.leg.session_id} was opened and left nothing.", "opens it again"
         )
-    if facts.leg.boot_id != facts.boot_id and not facts.leg.saved:
+    # A session that ended in order synced what it wrote: what differs since then is the user's.
+    may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
+    if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
         return _go_on(
             facts.leg,
             Row.POWER_LOSS,
-            f"Session {facts.leg.session_id} was cut off and the machine has been restarted since; files that were not "
-            "synced may be empty.",
+            f"Session {facts.leg.session_id} worked before this machine was started, or in another work tree; what is "
+            "here is not its last snapshot, and files that were not synced may be empty.",
             "keeps what it finds under refs/relay/, restores the last snapshot, then starts a fresh session",
         )
     return _resume_work(facts.leg)
@@ -106,9 +110,12 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
         why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
         return _begin(facts, Row.AFTER_COMMIT, why, "finishes what follows a commit, then ")
     why = (
-        f"Phase {leg.phase_id} was open, but the branch has moved since ({(leg.base_head or 'unborn')[:10]} → "
-        f"{(facts.head or 'unborn')[:10]}) without relay."
+        f"Phase {leg.phase_id} is open, and the branch has moved since it began ({(leg.base_head or 'unborn')[:10]} → "
+        f"{(facts.head or 'unborn')[:10]})."
     )
+    phase = facts.plan.find_phase(leg.phase_id)
+    if phase is not None and not phase.done:
+        return _go_on(leg, Row.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
     return _begin(facts, Row.MOVED_ON, why, "keeps the old work under refs/relay/, then ")
 
 

@@ -56,13 +56,13 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    from relay.repo.history import read_relay_commits
+    from relay.repo.history import read_plan_commits
 
     branch = repo.branch
     waiting = branch is not None and _has_refs(repo, branch)
     leg = _read_leg(repo) if waiting else None
     plan, point, running = _find_point(place, repo, is_open=leg is not None)
-    commits = read_relay_commits(repo, place.plan_name)
+    commits = read_plan_commits(repo, place.plan_name)
     return Standing(
         plan_name=place.plan_name,
         branch=branch,

@@ -63,6 +63,16 @@ def read_relay_commits(
     return tuple(commit for commit in commits if commit.plan == plan_path)
 
 
+def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
+    """Return the commits of the plan that the file holds now, newest first: the last ``planned`` one and what followed.
+
+    A plan that replaced a finished one in the same file starts with a count of its own.
+    """
+    commits = read_relay_commits(repo, plan_path)
+    first = next((at for at, commit in enumerate(commits) if commit.status == "planned"), len(commits))
+    return commits[: first + 1]
+
+
 def read_relay_commit(repo: Repo, commit: str) -> RelayCommit | None:
     """Return one commit; None when it carries no ``Relay-Plan``."""
     text = trailers.read_text(repo.git, commit)

@@ -11,6 +11,8 @@
 trailers, so a ref fetched on another machine says as much as here.
 """
 
+import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +28,7 @@ from relay.session import Spent, Usage
 
 BASE = "Relay-Base"
 BOOT = "Relay-Boot"
+PLACE = "Relay-Place"
 WIP = "Relay-Wip"
 SKIPPED = "Relay-Skipped"
 REPLACED = "Relay-Replaced"
@@ -58,6 +61,8 @@ class OpenLeg:
     plan_path: str
     boot_id: str
     """Of the machine's start in which the leg began; empty where the system has none."""
+    place: str
+    """Of the work tree in which it began, as `find_place_id` says it; empty for a leg of an older relay."""
     wip_ref: str
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
@@ -83,6 +88,11 @@ def find_boot_id() -> str:
         return ""
 
 
+def find_place_id(repo: Repo) -> str:
+    """Return an id of this work tree on this machine; another clone or a linked work tree has another one."""
+    return hashlib.sha256(os.fsencode(repo.git_dir)).hexdigest()[:16]
+
+
 def get_branch(repo: Repo) -> str:
     """Return the branch that HEAD names.
 
@@ -95,7 +105,8 @@ def get_branch(repo: Repo) -> str:
     return branch
 
 
-def _leg_ref(branch: str) -> str:
+def find_leg_ref(branch: str) -> str:
+    """Return the full name of the ref that holds a branch's open leg."""
     return f"refs/relay/leg/{render_ref_part(branch)}"
 
 
@@ -116,16 +127,16 @@ def open_leg(repo: Repo, start: LegStart) -> OpenLeg:
     branch, head = get_branch(repo), repo.head()
     wip_ref = next_ref(repo, "wip", branch)
     base = write_snapshot_tree(repo)
-    kept = _render_start(start, head, wip_ref, base.skipped)
+    kept = _render_start(start, head, find_place_id(repo), wip_ref, base.skipped)
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
-    if not objects.move_ref(repo, _leg_ref(branch), commit, None):
+    if not objects.move_ref(repo, find_leg_ref(branch), commit, None):
         raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
     return _parse_leg(branch, trailers.read_text(repo.git, commit))
 
 
 def _render_start(
-    start: LegStart, head: str | None, wip_ref: str, skipped: tuple[Skipped, ...]
+    start: LegStart, head: str | None, place: str, wip_ref: str, skipped: tuple[Skipped, ...]
 ) -> tuple[tuple[str, str], ...]:
     return (
         (trailers.PLAN, render_path(start.plan_path)),
@@ -133,6 +144,7 @@ def _render_start(
         (trailers.SESSION, start.session_id),
         (BASE, head or _UNBORN),
         (BOOT, find_boot_id()),
+        (PLACE, place),
         (WIP, wip_ref),
         *_render_skipped(skipped),
         *start.trailers,
@@ -142,7 +154,7 @@ def _render_start(
 def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
     """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one."""
     branch = branch or repo.branch
-    commit = objects.find_ref(repo, _leg_ref(branch)) if branch else None
+    commit = objects.find_ref(repo, find_leg_ref(branch)) if branch else None
     if branch is None or commit is None:
         return None
     leg = _parse_leg(branch, trailers.read_text(repo.git, commit))
@@ -161,6 +173,7 @@ def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
         phase_id=text.get(trailers.PHASE),
         plan_path=parse_path(text.get(trailers.PLAN)),
         boot_id=text.get(BOOT),
+        place=text.get(PLACE),
         wip_ref=text.get(WIP),
         spend=Spent(),
         skipped=_parse_skipped(text),
@@ -185,11 +198,11 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     Raises:
         RepoError: Somebody else opened or closed the branch's leg meanwhile.
     """
-    kept = _render_start(start, leg.base_head, leg.wip_ref, leg.skipped)
+    kept = _render_start(start, leg.base_head, find_place_id(repo), leg.wip_ref, leg.skipped)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
     parents = (leg.base_head,) if leg.base_head else ()
     commit = objects.write_commit(repo, leg.base_tree, parents, message)
-    if not objects.move_ref(repo, _leg_ref(leg.branch), commit, leg.commit):
+    if not objects.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
     opened = _parse_leg(leg.branch, trailers.read_text(repo.git, commit))
     return replace(
@@ -208,7 +221,7 @@ def close_leg(repo: Repo, leg: OpenLeg) -> bool:
     Returns:
         False when another leg is open by now; nothing has changed then.
     """
-    return objects.drop_ref(repo, _leg_ref(leg.branch), leg.commit)
+    return objects.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +289,7 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
         spend=record.spend,
         items=record.items,
         baton=record.baton,
-        wip_trailers=record.trailers,
+        wip_trailers=tuple((key, line) for key, value in kept if (line := trailers.make_line(value))),
     )
 
 

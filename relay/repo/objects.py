@@ -244,12 +244,14 @@ def write_tree(git: Git, index: str) -> str:
     return git.run("write-tree", env={"GIT_INDEX_FILE": index}).decode().strip()
 
 
-def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]]) -> str:
-    """Store a tree that holds nothing but ``(path, mode, object id)`` and return its id."""
+def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
+    """Store a tree of ``(path, mode, object id)``, on top of the tree `start` or alone, and return its id."""
     repo.relay_dir.mkdir(exist_ok=True)
     index = repo.relay_dir / "paths-index"
     remove_private(index)
     git = private_git(guard(repo).git)
+    if start is not None:
+        git.run("read-tree", start, env={"GIT_INDEX_FILE": str(index)})
     fill_index(git, str(index), entries)
     tree = write_tree(git, str(index))
     remove_private(index)

@@ -46,6 +46,13 @@ def read_plan_usage(repo: Repo, branch: str | None = None) -> PlanningRecord | N
     return _parse(trailers.read_text(repo.git, commit)) if commit else None
 
 
+def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
+    """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None when none does."""
+    ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
+    commit = objects.find_ref(repo, ref)
+    return objects.read_blob(repo, commit, plan_path) if commit else None
+
+
 def drop_plan_usage(repo: Repo) -> None:
     """Forget what is kept for HEAD's branch: the ``planned`` commit carries it now."""
     ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"

@@ -138,3 +138,13 @@ def _parse_entry(record: bytes) -> StatusEntry:
         submodule=fields[2].startswith(b"S"),
         unmerged=kind == b"u",
     )
+
+
+def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return those of `paths` that exist, are not tracked and are ignored by git."""
+    there = [path for path in paths if (repo.root / path).is_file()]
+    if not there:
+        return ()
+    stdin = b"".join(os.fsencode(path) + b"\0" for path in there)
+    result = guard(repo).git.probe("check-ignore", "-z", "--stdin", stdin=stdin)
+    return tuple(os.fsdecode(path) for path in result.out.split(b"\0")[:-1])

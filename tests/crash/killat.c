@@ -138,9 +138,10 @@ static int halve(pid_t pid, struct user_regs_struct *r, const struct call *c) {
     return 1;
 }
 
-/* Trace the child `pid`, which waits for a byte from `go`, to its end or to call `k` on `device`; `log` may be NULL. */
-int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long device, const char *log, double limit_s,
-                 struct outcome *out) {
+/* Trace the child `pid`, which waits for a byte from `go`, to its end or to call `k` on `device`; `log` may be NULL.
+ * With `no_sync` every fsync says that it worked and does nothing. */
+int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long device, int no_sync, const char *log,
+                 double limit_s, struct outcome *out) {
     FILE *file = log ? fopen(log, "w") : NULL;
     struct timespec start, now;
     pid_t doomed = 0; /* to be killed with everybody else when its call has been made */
@@ -198,6 +199,7 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
             ptrace(PTRACE_CONT, who, 0, 0);
             continue;
         }
+        if (no_sync && !strcmp(call->name, "fsync")) regs.orig_rax = -1, regs.rax = 0, ptrace(PTRACE_SETREGS, who, 0, &regs);
         out->count++;
         if (file) fprintf(file, "%ld\t%s\t%lld\t%d\t%s\n", out->count, call->name,
                           strchr("wv", call->acts) ? (long long)regs.rdx : 0, who, shown), fflush(file);

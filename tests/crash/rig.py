@@ -3,7 +3,9 @@
 import contextlib
 import itertools
 import random
+import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -64,6 +66,11 @@ class Rig:
     starter: Starter
     server: Rehearsal
     sandbox: str
+    cut: Callable[[], Path | None] = lambda: None
+    """Called after each kill; returns the file with the boot id of the machine from then on."""
+    on_disk: bool = False
+    """Copies are synced, so that a power cut leaves the user's things as they were."""
+    boot_id: Path | None = None
     kept: Kept = field(init=False)
     reference: Reference = field(init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -88,7 +95,15 @@ class Rig:
         output = self.home / f"{root.name}.out"
         with output.open("a", encoding="utf-8") as file:
             file.write(f"--- {fault}\n")
-        start = Start(root=root, output=output, environ=self.environ, fault=fault, log=log, python=python)
+        start = Start(
+            root=root,
+            output=output,
+            environ=self.environ,
+            fault=fault,
+            log=log,
+            boot_id=self.boot_id,
+            python=python,
+        )
         return self.starter.run(start)
 
     @contextlib.contextmanager
@@ -96,6 +111,8 @@ class Rig:
         """Give a fresh copy of the repository, gone afterwards."""
         root = self.place / f"trial-{next(self._numbers):05d}"
         copy_repository(self.place / "origin", root)
+        if self.on_disk:
+            subprocess.run(["sync", "-f", str(root)], check=True)
         try:
             yield root
         finally:
@@ -131,6 +148,8 @@ class Rig:
         with self.copy() as root:
             for fault in faults:
                 ended = self.run(root, fault, python=python)
+                self.boot_id = self.cut() or self.boot_id
+                wrong += self._check_acknowledged(root)
                 hits += [ended.where] if ended.reached else []
                 wrong += [f"{ended.orphans} processes outlive the run"] if ended.orphans else []
                 if ended.code == 0 and ended.reached and fault.mode in "eE":
@@ -155,6 +174,12 @@ class Rig:
             if ended.code == 0:
                 return []
         return [f"{MAX_RUNS} runs did not finish the job: {ended.code}"]
+
+    def _check_acknowledged(self, root: Path) -> list[str]:
+        """Every commit that a run has told of is on the branch."""
+        told = re.findall(r"^commit ([0-9a-f]{8}) ", (self.home / f"{root.name}.out").read_text(), re.MULTILINE)
+        there = git(root, "rev-list", "HEAD", environ=self.environ, check=False).split()
+        return [f"lost commit {commit}" for commit in told if not any(one.startswith(commit) for one in there)]
 
     def _check_done(self, root: Path) -> list[str]:
         """A run that says it is done, although a call failed, has to be."""
@@ -186,7 +211,9 @@ class Rig:
 
 
 @contextlib.contextmanager
-def open_rig(*, sandbox: str = "off", watched: Path | None = None) -> Iterator[Rig]:
+def open_rig(
+    *, sandbox: str = "off", watched: Path | None = None, cut: Callable[[], Path | None] = lambda: None
+) -> Iterator[Rig]:
     """Open a rig in directories of its own; the watched one is in memory where there is such a place."""
     memory = Path("/dev/shm")  # a file system of its own, so that only the scenario's files count
     parent = watched or (memory if memory.is_dir() else None)
@@ -196,7 +223,15 @@ def open_rig(*, sandbox: str = "off", watched: Path | None = None) -> Iterator[R
         starter = Starter(build(home))
         stack.callback(starter.close)
         server = stack.enter_context(serve(parse_script(make_script()), keeps_bodies=False))
-        yield Rig(place=place, home=home, starter=starter, server=server, sandbox=sandbox)
+        yield Rig(
+            place=place,
+            home=home,
+            starter=starter,
+            server=server,
+            sandbox=sandbox,
+            cut=cut,
+            on_disk=watched is not None,
+        )
 
 
 def choose(points: Iterable[int], share: int, start: int = 0) -> list[int]:

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -45,6 +46,8 @@ class Fault:
     mode: str = "b"
     error: int = 0
     """The errno of the modes ``e`` and ``E``."""
+    no_sync: bool = False
+    """Every fsync says that it worked and does nothing: the control of power cuts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class Start:
     """None runs it untraced."""
     log: Path | None = None
     """Where the calls are listed."""
+    boot_id: Path | None = None
+    """A file that is read in place of the system's boot id: the machine was restarted."""
     python: bool = False
     """Start a new interpreter (``python -m relay``) instead of a warm one."""
 
@@ -130,9 +135,13 @@ class Starter:
         self._pid = os.fork()
         if self._pid == 0:
             self._pipe.close()
-            with contextlib.suppress(EOFError, KeyboardInterrupt):
-                _serve(there, self.library)
-            os._exit(0)
+            try:
+                with contextlib.suppress(EOFError, KeyboardInterrupt):
+                    _serve(there, self.library)
+            except BaseException:  # noqa: BLE001  # shown; the parent sees that the pipe is closed
+                traceback.print_exc()
+            finally:  # nothing of the parent's is cleaned up here
+                os._exit(0)
         there.close()
 
     def run(self, start: Start) -> Ended:
@@ -153,8 +162,8 @@ def _serve(pipe: Connection, library: Path) -> None:
         importlib.import_module(name)
     native = ctypes.CDLL(str(library))
     native.killat_trace.argtypes = (
-        ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_char, ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p,
-        ctypes.c_double, ctypes.POINTER(_Outcome),
+        ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_char, ctypes.c_int, ctypes.c_ulong, ctypes.c_int,
+        ctypes.c_char_p, ctypes.c_double, ctypes.POINTER(_Outcome),
     )  # fmt: skip
     names = library.with_name(f"modules-{os.getpid()}")
     while True:
@@ -198,6 +207,8 @@ def _become_relay(start: Start, native: ctypes.CDLL, ready: int, names: Path) ->
         out = os.open(start.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         for target, source in ((0, null), (1, out), (2, out)):
             os.dup2(source, target)
+        if start.boot_id:
+            _restart_machine(start.boot_id)
         os.chdir(start.root)
         os.environ.clear()
         os.environ |= start.environ
@@ -211,6 +222,21 @@ def _become_relay(start: Start, native: ctypes.CDLL, ready: int, names: Path) ->
             (names.parent / f"{names.name}.done").touch()
     finally:
         os._exit(code)
+
+
+def leave_mounts() -> None:
+    """Give this process a mount namespace of its own: what it mounts and unmounts, nobody else sees or keeps busy."""
+    libc, private = ctypes.CDLL(None, use_errno=True), 1 << 18 | 1 << 14
+    if libc.unshare(0x00020000) or libc.mount(None, b"/", None, private, None):
+        raise OSError(ctypes.get_errno(), "no mount namespace of its own")
+
+
+def _restart_machine(boot_id: Path) -> None:
+    """Put a file over the boot id, for this process and its children only."""
+    leave_mounts()
+    libc, target = ctypes.CDLL(None, use_errno=True), b"/proc/sys/kernel/random/boot_id"
+    if libc.mount(os.fsencode(boot_id), target, None, 4096, None):
+        raise OSError(ctypes.get_errno(), "the boot id cannot be covered")
 
 
 def _call_relay(args: tuple[str, ...]) -> int:
@@ -242,7 +268,7 @@ def _trace(start: Start, native: ctypes.CDLL, child: int, go: int) -> Ended:
     device = start.root.stat().st_dev
     log = os.fsencode(start.log) if start.log else None
     failed = native.killat_trace(
-        child, go, fault.at, fault.mode.encode(), fault.error, device, log, LIMIT_S, ctypes.byref(out)
+        child, go, fault.at, fault.mode.encode(), fault.error, device, fault.no_sync, log, LIMIT_S, ctypes.byref(out)
     )
     if failed:
         raise OSError(failed, "the tracer failed")
