@@ -22,13 +22,14 @@ from relay.plan_files import STATE_DIR, find_ledger_path, find_protected
 from relay.pricing import Budget, Price, find_price
 from relay.repo.finish import finish_pending
 from relay.repo.guard import read_config
-from relay.repo.history import read_relay_commits
+from relay.repo.history import read_plan_commits
 from relay.repo.hooks import find_hooks_dir
 from relay.repo.identity import get_identity
 from relay.repo.intents import clear_stale_locks
 from relay.repo.legs import find_boot_id, get_branch, read_leg
 from relay.repo.lock import lock_worktree
 from relay.repo.open import Repo
+from relay.repo.planning import read_plan_usage
 from relay.repo.signing import check_signing
 from relay.repo.state import check_state
 from relay.repo.status import read_status
@@ -268,8 +269,10 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
 
 
 def read_spent(repo: Repo, plan_path: str) -> Spent:
-    """Return what the commits of a plan record."""
-    return sum((commit.spent for commit in read_relay_commits(repo, plan_path)), start=Spent())
+    """Return what the commits of the current plan record, and planning that no commit records yet."""
+    total = sum((commit.spent for commit in read_plan_commits(repo, plan_path)), start=Spent())
+    planning = read_plan_usage(repo)
+    return total + planning.spend if planning and planning.plan_path == plan_path else total
 
 
 def _apply_limits(model: ModelInfo, settings: Settings) -> ModelInfo:

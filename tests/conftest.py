@@ -16,7 +16,7 @@ from hypothesis import settings as hypothesis
 
 from relay.config import load_settings
 from relay.errors import PlanError
-from relay.events import Event, RunEnded, ToolFinished
+from relay.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.interrupts import Interrupts
 from relay.loop import Selection, run
 from relay.plan.parse import parse_plan
@@ -84,6 +84,8 @@ class Stage:
     server: Rehearsal | None = None
     on_tool: Callable[[], None] | None = None
     """Called when a tool has finished."""
+    on_gate: Callable[[], None] | None = None
+    """Called when verify commands are about to run."""
     plan_path: str = "PLAN.md"
     idle_timeout_s: float | None = None
     """Shorter than any setting may be, for endpoints that stall."""
@@ -144,6 +146,8 @@ class Stage:
         self.events.append(event)
         if self.on_tool is not None and isinstance(event, ToolFinished):
             self.on_tool()
+        if self.on_gate is not None and isinstance(event, GateStarted):
+            self.on_gate()
 
     def calm(self) -> None:
         """Forget that a stop was asked for."""

@@ -13,8 +13,6 @@ from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 
-STALL = "faults: [{stall_s: 600}]"
-
 
 class Running:
     """A `relay run` of its own, against a script."""

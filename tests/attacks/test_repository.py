@@ -1,0 +1,170 @@
+"""What a cloned repository can make relay do: nothing, before a person has read it."""
+
+import json
+import random
+import string
+
+import pytest
+
+NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(20)
+)
+PHASE = "## Phase 1\nVerify: `true`\n- [ ] a — b.py\n"
+
+REFUSED = {
+    "settings: no sandbox": ("relay.toml", 'sandbox = "off"\n'),
+    "settings: network": ("relay.toml", "network = true\n"),
+    "settings: environment": ("relay.toml", 'env = ["ANTHROPIC_API_KEY"]\n'),
+    "settings: writable directories": ("relay.toml", 'writable_dirs = ["/"]\n'),
+    "settings: a plan outside": ("relay.toml", 'plan = "../outside/PLAN.md"\n'),
+    "settings: no prices": ("relay.toml", "[prices.x]\ninput = 0\n"),
+    "settings: nothing hidden": ("relay.toml", "unreadable = []\n"),
+    "settings: in pyproject.toml": ("pyproject.toml", '[tool.relay]\nsandbox = "off"\n'),
+    "settings: nested deeply": ("relay.toml", "a = " + "[" * 5_000 + "]" * 5_000 + "\n"),
+    "plan: no sandbox": ("PLAN.md", f"---\nrelay: {{sandbox: off}}\n---\n{PHASE}"),
+    "plan: network": ("PLAN.md", f"---\nrelay: {{network: true}}\n---\n{PHASE}"),
+    "plan: environment": ("PLAN.md", f"---\nrelay: {{env: [ANTHROPIC_API_KEY]}}\n---\n{PHASE}"),
+    "plan: a YAML bomb": ("PLAN.md", f"---\n{BOMB}---\n{PHASE}"),
+    "plan: YAML that makes objects": ("PLAN.md", f'---\nrelay: !!python/object/apply:os.system ["id"]\n---\n{PHASE}'),
+    "plan: nested 5,000 deep": ("PLAN.md", "> " * 5_000 + "x\n"),
+    "ledger: a YAML bomb": ("PLAN.ledger.yaml", BOMB),
+    "ledger: nested deeply": ("PLAN.ledger.yaml", "[" * 5_000 + "]" * 5_000),
+}
+"""Files of a hostile repository for which relay must stop before anything is sent or run."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_repository_asks_for_is_refused(arena, name):
+    """Exit 1 with words that name the file; no session, no command, no bug report."""
+    path, text = REFUSED[name]
+    arena.write(path, text)
+    arena.commit()
+
+    played = arena.play(NONE, "run")
+
+    assert played.code == 1, played.tail
+    assert path.encode() in played.err or "ledger" in path
+    assert played.got == ()
+    assert played.systems == ()
+
+
+HOOKS = ("pre-commit", "commit-msg", "post-commit", "post-index-change", "reference-transaction", "post-checkout")
+CONFIG = {
+    "status": "core.fsmonitor core.pager pager.status pager.log alias.status alias.log core.alternateRefsCommand",
+    "editors and transports": "core.editor sequence.editor core.sshCommand core.askPass credential.helper core.gitProxy"
+    " uploadpack.packObjectsHook",
+    "diff": "diff.external diff.evil.textconv diff.evil.command merge.evil.driver",
+    "trailers": "trailer.relay.cmd trailer.relay.command",
+    "hooks": "",
+    "filters": "filter.evil.clean filter.evil.smudge filter.evil.process",
+    "signing": "gpg.program gpg.ssh.program gpg.x509.program gpg.ssh.defaultKeyCommand",
+}
+
+
+def plant(arena, group):
+    marker = arena.write("marker", f"#!/bin/sh\ntouch {arena.outside}/executed\n", mode=0o755)
+    arena.write(".gitattributes", "*.txt filter=evil diff=evil merge=evil\n")
+    arena.commit("attributes")
+    for key in CONFIG[group].split():
+        arena.git("config", key, f"!{marker}" if key.startswith("alias") else str(marker))
+    if group == "status":
+        arena.write("more.inc", f"[core]\n\tfsmonitor = {marker}\n")
+        arena.git("config", "include.path", "../more.inc")
+    if group == "signing":
+        arena.git("config", "commit.gpgSign", "true")
+        arena.git("config", "log.showSignature", "true")
+    if group == "hooks":
+        for folder in (".git/hooks", "hooks"):
+            for hook in HOOKS:
+                arena.write(f"{folder}/{hook}", f"#!/bin/sh\ntouch {arena.outside}/executed\nexit 0\n", mode=0o755)
+        arena.git("-c", "core.hooksPath=/dev/null", "config", "core.hooksPath", "hooks")
+
+
+WORK = [
+    {
+        "turns": [
+            {"tools": [{"name": "bash", "input": {"command": "git status; git diff; git log -p; echo world > world.txt"}}]},
+            {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": "grep"}}]},
+            {"text": "Commit: Say world"},
+        ],
+        "then": "next",
+    },
+    *NONE,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("group", CONFIG)
+def test_git_config_executes_nothing_while_relay_plans_and_runs(arena, group):
+    """Whatever the repository's config names, no part of relay runs it outside of the sandbox."""
+    plant(arena, group)
+
+    arena.play(NONE, "plan", "feature", "--force")
+    played = arena.play(WORK, "run", "--phase", "2", "--allow-dirty")
+    arena.play(NONE, "status")
+
+    assert played.code in {0, 1, 4}, played.tail
+    assert not (arena.outside / "executed").exists()
+
+
+def test_control_a_plain_git_executes_it(arena):
+    plant(arena, "status")
+    arena.git("status")
+    assert (arena.outside / "executed").exists()
+
+
+EVIL = "\x1b]0;OWNED\x07\x1b]52;c;T1dORUQ=\x07\x1b[999;999H\x1bP+q\x1b\\\u009b31m\u202e[bold red]loud[/] [link=http://evil]x[/link]"
+
+
+def test_nothing_hostile_reaches_the_terminal(arena):
+    """Escape sequences in titles, model text, commands, output and file names are shown, never sent; markup is text."""
+    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — {EVIL}\nVerify: `true`\n- [ ] a {EVIL} — b.py\n")
+    arena.write("f\x1b]0;OWNED\x07.txt", "x\n")
+    arena.commit()
+    turns = [
+        {"text": EVIL, "tools": [{"name": "bash", "input": {"command": f"echo '{EVIL}'; printf '\\033]0;OWN\\007'; ls"}}]},
+        {"tools": [{"name": "write", "input": {"path": f"b{EVIL}.py".replace("/", ""), "content": EVIL}}]},
+        {"tools": [{"name": "block", "input": {"reason": EVIL}}]},
+    ]  # fmt: skip
+
+    played = arena.play([{"turns": turns}], "run", "--allow-dirty", terminal=True)
+    status = arena.play(NONE, "status", "--why", terminal=True)
+
+    for shown in (played.out, status.out):
+        for raw in (b"\x1b]", b"\x1bP", b"\x1b[999", "\u009b".encode(), "\u202e".encode(), b"\x07"):
+            assert raw not in shown, shown[max(0, shown.find(raw) - 80) :][:200]
+    assert b"[bold red]loud" in played.out + status.out
+
+
+def token() -> str:
+    """A token that no scanner of this file's text finds."""
+    return "gh" + "p_" + "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=36))
+
+
+def test_a_secret_is_neither_committed_nor_written_down(arena, leaks):
+    """The commit stops with file and line, the session repairs it, and no log, baton or message holds the secret."""
+    secret, key = token(), leaks[-1]
+    turns = [
+        {"text": f"The token is {secret} and the key {key}", "tools": [
+            {"name": "write", "input": {"path": "world.txt", "content": f"world\n\nuse {secret}\nand {key}\n"}}]},
+        {"tools": [{"name": "record", "input": {"claim": f"the key is {key}", "because": "x", "sources": []}}]},
+        {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": f"curl -H {secret}"}}]},
+        {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": "grep"}}]},
+        {"text": f"Commit: Use {secret}"},
+        {"expect": {"last_message_contains": ["world.txt:3 looks like a GitHub token", "world.txt:4 looks like"]},
+         "tools": [{"name": "write", "input": {"path": "world.txt", "content": "world\n"}}]},
+        {"text": f"Commit: Use {secret}"},
+    ]  # fmt: skip
+
+    played = arena.play([{"turns": turns}], "run", "--phase", "2")
+
+    assert played.code == 0, played.tail
+    assert played.errors == ()
+    assert [got.is_error for got in played.got] == [False, True, True, False, False]
+    history = arena.git("log", "-p", "HEAD")
+    logs = "".join(path.read_text() for path in (arena.root / ".relay/sessions").iterdir())
+    assert json.loads(logs.splitlines()[0])["event"] == "RunStarted"
+    messages = arena.git("log", "--all", "--format=%B")
+    for text in (history, logs, messages, (arena.root / "PLAN.md").read_text()):
+        assert secret not in text
+        assert key not in text

@@ -1,0 +1,168 @@
+"""Branches that move, plans that change and files that are not the session's: nothing is ticked without its code."""
+
+from relay.errors import ExitCode
+from relay.events import Committed, GateStarted, Noticed
+from relay.interrupts import Urgency
+from relay.planner import PlanTask
+
+BLOCKED = """
+sessions:
+  - name: first
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
+      - tools: [{name: block, input: {reason: "lunch"}}]
+"""
+FINISH = """
+sessions:
+  - name: second
+    turns:
+      - text: "Commit: Say hello"
+"""
+
+
+def names(stage, rev="HEAD"):
+    return stage.git("show", "--name-only", "--format=", rev).split()
+
+
+def test_an_open_leg_goes_with_the_branch(stage):
+    """The user commits something else meanwhile: the work and the claims stay the leg's, one commit has them all."""
+    stage.run(BLOCKED)
+    stage.write("other.txt", "the user's\n")
+    stage.git("add", "other.txt")
+    stage.git("commit", "-q", "-m", "something else", "--", "other.txt")
+
+    ended = stage.run(FINISH, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert names(stage) == ["PLAN.md", "hello.txt"]
+    assert stage.commits()[0].items == ("1.1",)
+
+
+def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
+    """The edit is committed by itself, the claim survives, and the new gate counts."""
+    stage.run(BLOCKED)
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace("Verify: `grep -q hello hello.txt`", "Verify: `grep -c hello hello.txt`"))
+
+    ended = stage.run(FINISH, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [event.status for event in stage.seen(Committed)] == ["amended", "done"]
+    assert [e.commands for e in stage.seen(GateStarted)][-1] == ("grep -c hello hello.txt",)
+    assert names(stage) == ["PLAN.md", "hello.txt"]
+
+
+def test_prose_and_gates_may_be_edited_between_phases(stage):
+    """Only what relay ticked is off limits."""
+    stage.run(
+        BLOCKED.replace('block, input: {reason: "lunch"}', "read, input: {path: hello.txt}") + FINISH[20:], all_=False
+    )
+    stage.calm()
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace("# Greetings", "# Greetings to all\nIn every language."))
+
+    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
+
+    assert "amended" in [event.status for event in stage.seen(Committed)]
+    assert "In every language." in stage.git("show", "HEAD:PLAN.md")
+
+
+def test_a_finished_plan_can_be_replaced(stage):
+    """A second feature in the same file is a new plan with a count of its own."""
+    stage.write("PLAN.md", "# Old\n\n## Phase 1\nVerify: `true`\n- [x] Was done — old.txt\n")
+    stage.commit("an old plan")
+    new = "# New\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
+    planner = f"""
+sessions:
+  - name: planner
+    turns:
+      - tools: [{{name: submit_plan, input: {{markdown: {new!r}}}}}]
+"""
+    planned = stage.plan(planner.replace("'", '"'), PlanTask(feature="new"))
+
+    ended = stage.run(
+        """
+sessions:
+  - name: hello
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
+      - text: "Commit: Say hello"
+"""
+    )
+
+    assert planned.exit_code == ExitCode.DONE, planned
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [commit.status for commit in stage.commits()] == ["done", "planned"]
+    assert stage.commits()[1].cost_usd == planned.spent_usd
+
+
+def test_what_the_baseline_gate_writes_is_nobodys(stage):
+    """A file that the gate made before the session is the session's once it writes it."""
+    stage.write(
+        "PLAN.md", "## Phase 1\nVerify: `touch hello.txt && grep -q hello hello.txt`\n- [ ] Hello — hello.txt\n"
+    )
+    stage.commit("plan")
+
+    ended = stage.run(
+        BLOCKED.replace('block, input: {reason: "lunch"}', "read, input: {path: hello.txt}") + FINISH[20:]
+    )
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert names(stage) == ["PLAN.md", "hello.txt"]
+
+
+def test_a_phase_whose_file_is_the_users_is_refused_not_ticked(stage):
+    """An untracked file of the user's is never swept in, and the box is not ticked without it."""
+    stage.write("hello.txt", "mine\n")
+    script = BLOCKED.replace('block, input: {reason: "lunch"}', "read, input: {path: hello.txt}")
+
+    ended = stage.run(script + '      - text: "Commit: Hello"\n' * 5)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "uncommitted changes of the user's" in ended.reason
+    assert stage.commits() == ()
+    assert "- [x]" not in stage.git("show", "HEAD:PLAN.md")
+
+
+def test_a_phase_whose_file_is_ignored_is_refused_not_ticked(stage):
+    """What git ignores is not in the commit, so a gate that needs it proves nothing about the commit."""
+    stage.write(".gitignore", "hello.txt\n")
+    stage.commit("ignore")
+    script = BLOCKED.replace('block, input: {reason: "lunch"}', "read, input: {path: hello.txt}")
+
+    ended = stage.run(script + '      - text: "Commit: Hello"\n' * 5)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "ignored by git" in ended.reason
+    assert "- [x]" not in stage.git("show", "HEAD:PLAN.md")
+
+
+def test_a_stop_during_the_baseline_opens_nothing(stage):
+    """No leg, no baseline that blames the next session for what was red before."""
+    stage.write("PLAN.md", "## Phase 1\nVerify: `sleep 5`\n- [ ] Say hello — hello.txt\n")
+    stage.commit("plan")
+    stage.on_gate = lambda: stage.interrupts.request(Urgency.NOW)
+
+    ended = stage.run("sessions: []")
+
+    assert ended.exit_code == ExitCode.INTERRUPTED
+    assert stage.git("for-each-ref", "refs/relay") == ""
+
+
+def test_an_uncommitted_plan_that_is_written_over_is_kept(stage):
+    """`--force` replaces what the user typed, and says where it is."""
+    stage.write("PLAN.md", "# Mine\n\n## Phase 1\n- [ ] Typed all night — night.txt\n")
+    new = "# New\n\n## Phase 1 — Hello\nVerify: `true`\n- [ ] Say hello — hello.txt\n"
+    script = f"""
+sessions:
+  - name: planner
+    turns:
+      - tools: [{{name: submit_plan, input: {{markdown: {new!r}}}}}]
+"""
+    ended = stage.plan(script.replace("'", '"'), PlanTask(feature="new", force=True))
+
+    kept = [event.text for event in stage.seen(Noticed) if "git show" in event.text]
+    assert len(kept) == 1
+    assert "Typed all night" in stage.git("show", kept[0].split("git show ")[1])
