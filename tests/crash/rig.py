@@ -157,9 +157,12 @@ class Rig:
                 seen |= find_versions(root, self.environ)
             wrong += self._finish(root)
             answers = self.count_answers() - before - self.reference.answers
-            lost = check_all(root, self.environ, kept=self.kept, final=self.reference.final, seen=seen)
-            wrong += [f"{words} {seen.get(words.removeprefix('lost: '), '')}" for words in lost]
-            wrong += self._check_idle(root)
+            try:
+                lost = check_all(root, self.environ, kept=self.kept, final=self.reference.final, seen=seen)
+                wrong += [f"{words} {seen.get(words.removeprefix('lost: '), '')}" for words in lost]
+                wrong += self._check_idle(root)
+            except subprocess.CalledProcessError as error:
+                wrong.append(f"the repository cannot be read: {error}")
             if wrong:
                 output = self.home / f"{root.name}.out"
                 wrong.append(f"output: {output}")
