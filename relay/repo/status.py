@@ -145,6 +145,6 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     there = [path for path in paths if (repo.root / path).is_file()]
     if not there:
         return ()
-    stdin = b"".join(os.fsencode(path) + b"\0" for path in there)
-    result = guard(repo).git.probe("check-ignore", "-z", "--stdin", stdin=stdin)
-    return tuple(os.fsdecode(path) for path in result.out.split(b"\0")[:-1])
+    # check-ignore refuses literal pathspecs, which every call of relay's is made with.
+    out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *there)
+    return tuple(os.fsdecode(path) for path in out.split(b"\0")[:-1])
