@@ -84,7 +84,7 @@ def plant(arena, group):
 WORK = [
     {
         "turns": [
-            {"tools": [{"name": "bash", "input": {"command": "git status; git diff; git log -p; echo world > world.txt"}}]},
+            {"tools": [{"name": "bash", "input": {"command": "git status; git diff; echo world > world.txt"}}]},
             {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": "grep"}}]},
             {"text": "Commit: Say world"},
         ],
@@ -122,7 +122,7 @@ def test_nothing_hostile_reaches_the_terminal(arena):
     arena.write("f\x1b]0;OWNED\x07.txt", "x\n")
     arena.commit()
     turns = [
-        {"text": EVIL, "tools": [{"name": "bash", "input": {"command": f"echo '{EVIL}'; printf '\\033]0;OWN\\007'; ls"}}]},
+        {"text": EVIL, "tools": [{"name": "bash", "input": {"command": f"echo '{EVIL}'; printf '\\033]0;O'; ls"}}]},
         {"tools": [{"name": "write", "input": {"path": f"b{EVIL}.py".replace("/", ""), "content": EVIL}}]},
         {"tools": [{"name": "block", "input": {"reason": EVIL}}]},
     ]  # fmt: skip
