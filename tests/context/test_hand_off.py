@@ -1,0 +1,98 @@
+"""At the hard line relay stops at the tool boundary and writes the baton from its own log; too big is said early."""
+
+import json
+
+from relay.errors import ExitCode
+from relay.events import GaugeCrossed, LegEnded, LegStarted
+from relay.session import SessionEnd
+
+BIG = "".join(f"{n:04d} something that a session reads and the next one must not be charged with\n" for n in range(380))
+READ = {"tools": [{"name": "read", "input": {"path": "big.txt"}}]}
+
+
+def call(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def make_script(*sessions):
+    return json.dumps({"sessions": [{"turns": turns} for turns in sessions]})
+
+
+FIRST = [
+    call("write", path="world.txt", content="world\n"),
+    call("record", claim="One line each", because="the plan says twice", sources=["PLAN.md"]),
+    call("bash", command="echo no such thing >&2; exit 3"),
+    call("tick", item="2.1", evidence="cat world.txt"),
+    *[call("read", path="big.txt", offset=n) for n in (1, 2, 3)],
+]
+SECOND = [
+    call("write", path="world.txt", content="world\nworld\n"),
+    call("tick", item="2.2", evidence="two lines"),
+    {"text": "Commit: Say it twice"},
+]
+HELLO = [call("write", path="hello.txt", content="hello\n"), call("tick", item="1.1", evidence="there"), {"text": "ok"}]
+
+
+def list_openings(stage):
+    bodies = [r.body["messages"] for r in stage.server.requests if r.path == "/v1/messages"]
+    return [messages for messages in bodies if len(messages) == 1]
+
+
+def test_the_baton_of_a_session_that_did_not_hand_off(stage):
+    """Done, open, decisions with reasons, dead ends, files: relay knows them without having asked."""
+    stage.write("big.txt", BIG)
+    stage.commit()
+    stage.run(make_script(HELLO), all_=False)
+
+    ended = stage.run(make_script(FIRST, SECOND), reset_at="12k")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.HARD_LINE, SessionEnd.FINISHED]
+    assert [line.line for line in stage.seen(GaugeCrossed)] in (["soft", "hard"], ["hard"])
+    ((opening,),) = list_openings(stage)[1:]
+    text = opening["content"][0]["text"]
+    baton = text.partition("# From the session before you")[2]
+    assert "written by relay from its own log" in baton
+    for words in ("2.1: ", "cat world.txt", "- 2.2", "One line each (because the plan says twice)", "- world.txt"):
+        assert words in baton, words
+    assert "exit 3" in baton
+
+
+def test_the_next_session_starts_from_plan_and_baton_and_nothing_else(stage):
+    """None of what was read before is in the fresh context, and its fill begins small."""
+    stage.write("big.txt", BIG)
+    stage.commit()
+    stage.run(make_script(HELLO), all_=False)
+
+    stage.run(make_script(FIRST, SECOND), reset_at="12k")
+
+    _, second = list_openings(stage)
+    assert "must not be charged with" not in json.dumps(second)
+    usage = [r.usage for r in stage.server.requests if r.path == "/v1/messages"]
+    sizes = [sum(u[k] for k in u if isinstance(u[k], int) and k != "output_tokens") for u in usage]
+    assert sizes[len(FIRST) - 1] > 3 * sizes[len(FIRST)]
+
+
+def test_three_sessions_without_a_tick_are_too_big(stage):
+    """The run stops with the evidence and the command that splits the phase; what was done stays."""
+    stage.write("big.txt", BIG)
+    stage.commit()
+    looking = [call("read", path="big.txt", offset=n) for n in range(1, 9)]
+
+    ended = stage.run(make_script(looking, looking, looking), reset_at="10k")
+
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 1")
+    assert "3 sessions in a row passed the reset line without ticking anything" in ended.reason
+    assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2, 3]
+    assert stage.commits() == ()
+
+
+def test_a_phase_has_a_limited_number_of_sessions(stage):
+    """Also when each of them ticks something."""
+    hand_off = call("hand_off", next_step="go on", learned=[], dead_ends=[])
+    stage.run(make_script(HELLO), all_=False)
+
+    ended = stage.run(make_script([call("tick", item="2.1", evidence="x"), hand_off], [hand_off]), max_legs=2)
+
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 2")
+    assert "2 sessions and still not done" in ended.reason
