@@ -1,10 +1,13 @@
 """`python -m relay` and the `relay` command."""
 
+import gc
 import sys
 
-from relay.cli.boundary import run_guarded
-from relay.cli.main import relay
-from relay.cli.screen import prepare_streams
+gc.disable()  # a short command ends before a collection would pay; `relay.cli.sessions` turns it on again
+
+from relay.cli.boundary import run_guarded  # noqa: E402  # see above
+from relay.cli.main import relay  # noqa: E402
+from relay.cli.screen import prepare_streams  # noqa: E402
 
 
 def main() -> int:

@@ -2,6 +2,8 @@
 
 from pathlib import PurePosixPath
 
+DEFAULT_PLAN = "PLAN.md"
+"""The plan where no setting names another."""
 STATE_DIR = ".relay"
 """Telemetry and spilled output; never state that matters."""
 

@@ -1,5 +1,6 @@
 """What `relay run` and `relay plan` share: settings, the view, the collaborators, one act, an exit code."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -67,6 +68,7 @@ def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]",
     from relay.interrupts import Interrupts
     from relay.preflight import open_run
 
+    gc.enable()
     interrupts = Interrupts()
     view = make_view(json=as_json, stream=sys.stdout, stopping=lambda: interrupts.finish_turn)
     try:

@@ -93,12 +93,12 @@ def _find_point(place: Place, repo: "Repo", *, is_open: bool) -> tuple[Plan, Res
 
     Comparing the work tree with an open leg goes through the private index, which belongs to whoever holds the lock.
     """
-    from relay.repo.lock import lock_worktree
-
     shown = load_plan(place)
     if not is_open:
         facts = Facts(plan=shown, head=None, head_session="", boot_id="", leg=None)
         return shown, find_resume_point(facts), ""
+    from relay.repo.lock import lock_worktree
+
     with ExitStack() as stack:
         try:
             stack.enter_context(lock_worktree(repo))

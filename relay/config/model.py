@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from relay.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
+from relay.plan_files import DEFAULT_PLAN
 from relay.pricing import Price, normalize_model
 
 CONTEXTS = ("reset", "none", "compact", "prune")
@@ -32,7 +33,7 @@ class ModelSettings:
 class Settings:
     """All settings of a command; the field names are the keys of the files."""
 
-    plan: str = "PLAN.md"
+    plan: str = DEFAULT_PLAN
     """Path of the plan; not read from the plan's own front matter."""
     model: str = "claude-opus-5-5"
     effort: str | None = None
