@@ -51,15 +51,10 @@ _WHOLE_WINDOW = parse_reset_at("100%")
 
 def choose_runner(runner: ApiRunner, strategy: str) -> Runner:
     """Return the runner of a strategy: relay's own one for ``reset``."""
-    match strategy:
-        case "none":
-            return Continuous(runner=runner, kind=Conversation, whole_window=True)
-        case "compact":
-            return Continuous(runner=runner, kind=Compacting)
-        case "prune":
-            return Continuous(runner=runner, kind=Pruning)
-        case _:
-            return runner
+    kinds = {"none": Conversation, "compact": Compacting, "prune": Pruning}
+    if strategy not in kinds:
+        return runner
+    return Continuous(runner=runner, kind=kinds[strategy], whole_window=strategy == "none")
 
 
 @dataclass(slots=True, kw_only=True)
