@@ -5,11 +5,14 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.gauge import estimate_tokens
 from relay.runners.history import History
 from relay.runners.invariants import check_messages
 from relay.runners.strategies import CLEARED, clear_results, compact
 from relay.session import ToolResult
 
+SMALL = estimate_tokens(CLEARED)
+"""A result of this size or less is not worth clearing."""
 TURNS = st.lists(
     st.tuples(st.integers(0, 4), st.integers(1, 9_000), st.booleans(), st.booleans()), min_size=1, max_size=12
 )
@@ -67,13 +70,13 @@ def test_a_pruned_history_can_be_sent_and_keeps_its_newest_results(turns, keep_t
     assert before == list(history.messages)
     assert freed == history.estimate_tokens() - pruned.estimate_tokens() - drop_estimate(before, now)
     contents = [block["content"] for block in list_blocks(now, "tool_result")]
-    large = [old["content"] for old in list_blocks(before, "tool_result") if len(old["content"]) > len(CLEARED) + 8]
-    cleared = [content == CLEARED for content in contents if content == CLEARED or len(content) > len(CLEARED) + 8]
+    large = [size for old in list_blocks(before, "tool_result") if (size := estimate_tokens(old["content"])) > SMALL]
+    cleared = [text == CLEARED for text in contents if text == CLEARED or estimate_tokens(text) > SMALL]
     assert cleared == sorted(cleared, reverse=True)
     assert len(cleared) == len(large)
     last = max(at for at, message in enumerate(before) if message["role"] == "assistant")
     assert now[last + 1 :] == before[last + 1 :]
-    assert not any(cleared) or sum(len(content) for content in large) / 4 > keep_tokens
+    assert not any(cleared) or sum(large) > keep_tokens
 
 
 def drop_estimate(before, now):
