@@ -68,6 +68,8 @@ def serve(
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
+    # Accepted connections inherit it; without, each answer on a connection that is used again waits for a delayed ACK.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     state = State(script, clock, keeps_bodies=keeps_bodies)
     server = build_server(App(state=state))
     thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)

@@ -8,8 +8,9 @@ used, because it re-parses tool input on every delta and hands on truncated inpu
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from relay.runners.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.base import ModelInfo
 from relay.runners.faults import Fault, FaultKind, classify_error
 from relay.runners.sse import parse_events
-from relay.runners.watchdog import OpeningTimeoutError, Watchdog, open_within
+from relay.runners.watchdog import END_S, OpeningTimeoutError, Watchdog, open_within
 
 if TYPE_CHECKING:
     import anthropic
@@ -140,18 +141,23 @@ class MessagesApi:
         builder: AnswerBuilder,
         on_block: Callable[[Mapping[str, Any]], None],
     ) -> Answer | Fault:
+        import httpx2
+
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
         manager = self._get_client().messages.with_streaming_response.create(**request, stream=True)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = stack.enter_context(manager)
-            for name, data in _iter_json(watchdog.watch(response.iter_bytes()), watchdog):
+            chunks = response.iter_bytes()
+            for name, data in _iter_json(watchdog.watch(chunks), watchdog):
                 if name == "error":
                     return _fault_from_event(data, builder)
                 if block := builder.feed(data):
                     on_block(block)
                 if builder.complete:
                     break
+            with suppress(Interrupted, OpeningTimeoutError, httpx2.HTTPError, httpx2.StreamError), open_within(END_S):
+                deque(chunks, maxlen=0)
         return builder.build()
 
     @property

@@ -14,6 +14,9 @@ from relay.runners.answers import StreamBrokenError
 
 LEAST_ANSWER_S = 900.0
 """Every answer may take as long as this. Source: facts on watchdogs, 15 minutes."""
+END_S = 0.5
+"""How long the end of a response is waited for behind its last event, when the answer is complete: only one that was
+read to its end leaves a connection for the next request."""
 SLOWEST_TOKENS_PER_S = 20.0
 """An answer with a large output limit may take longer, at this pace; slower is as good as a stall."""
 
