@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--share", type=int, default=1, help="make every n-th trial only")
     parser.add_argument("--start", type=int, default=0, help="first trial, from 0; for chains the first seed")
     parser.add_argument("--chains", type=int, default=1000, help="how many chains")
-    parser.add_argument("--sandbox", choices=("on", "off"), default="off")
+    parser.add_argument("--sandbox", choices=("auto", "off"), default="off")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop a row after this time")
     parser.add_argument("--record", type=Path, help="append one JSON line for each trial")
     asked = parser.parse_args()

@@ -94,7 +94,7 @@ def test_a_freshly_started_relay_is_no_different(rig):
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap")
 def test_commands_in_the_sandbox_die_with_relay():
     """The tracer follows into the namespaces; nothing there outlives the run."""
-    with open_rig(sandbox="on") as confined:
+    with open_rig(sandbox="auto") as confined:
         for part in (20, 60):
             trial = confined.try_faults([Fault(at=place(confined, part), mode="a")])
             assert not trial.wrong, trial
