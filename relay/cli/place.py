@@ -119,11 +119,11 @@ def load_plan(place: Place) -> "Plan":
 def _read_text(place: Place) -> str:
     try:
         descriptor = os.open(place.plan_file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
             f"{place.plan_name}: there is no such plan",
             hint='`relay plan "what you want"` writes one; `relay init` puts an example there',
-        ) from error
+        ) from None  # the system's words would only say it again
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise PlanError(f"{place.plan_name} is not a regular file")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 
 PLAN = """\
 # Add keys
@@ -94,9 +93,8 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
 def test_no_plan_at_all(relay):
     ran = relay("check", "nope.md")
     assert (ran.code, ran.out) == (1, "")
-    assert re.sub(r"'[^']*nope.md'", "X", ran.err) == (
+    assert ran.err == (
         "Error: nope.md: there is no such plan\n"
-        "Caused by: [Errno 2] No such file or directory: X\n"
         'Hint: `relay plan "what you want"` writes one; `relay init` puts an example there\n'
     )
 

@@ -10,6 +10,16 @@ HELLO = """
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
       - text: "Commit: Say hello"
 """
+WORLD = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: "Carry out phase 2"}
+        tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
+      - tools:
+        - {name: tick, input: {item: "2.1", evidence: "grep"}}
+        - {name: tick, input: {item: "2.2", evidence: "grep"}}
+      - text: "Commit: Say world"
+"""
 
 
 def test_files_that_others_changed_since_the_plan_are_named(stage, finish):
@@ -64,3 +74,34 @@ def test_a_plan_edited_while_a_session_works_is_not_lost(stage, finish):
     committed = stage.git("show", "HEAD:PLAN.md")
     assert "- [x] Say hello" in committed
     assert "Say it three times" in committed
+
+
+def test_a_plan_in_a_subdirectory_beside_another_one(stage, finish):
+    """Each plan has its own commits, ledger and boxes."""
+    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
+    stage.commit("two plans")
+    finish()
+    (stage.root / "hello.txt").write_text("")
+    stage.commit("again")
+    stage.plan_path = "docs/PLAN.md"
+
+    assert finish() == ["docs/PLAN.md", "hello.txt"]
+    assert [commit.plan for commit in stage.commits()] == ["docs/PLAN.md"]
+    assert (stage.root / "PLAN.md").read_text().count("- [x]") == 1
+    assert (stage.root / "docs/PLAN.md").read_text().count("- [x]") == 1
+
+
+def test_a_renamed_plan_keeps_its_boxes(stage, finish):
+    """The file is the truth: under its new name the next open phase is next."""
+    finish()
+    stage.git("mv", "PLAN.md", "BUILD.md")
+    stage.git("commit", "-q", "-m", "rename")
+    stage.plan_path = "BUILD.md"
+
+    ended = stage.run("sessions: []", phase="1", all_=False)
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "the phase was done already")
+    ended = stage.run(WORLD)
+
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    assert [(commit.plan, commit.phase) for commit in stage.commits()] == [("BUILD.md", "2")]
+    assert (stage.root / "BUILD.md").read_text().count("- [x]") == 3

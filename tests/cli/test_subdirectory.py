@@ -1,0 +1,122 @@
+"""Every command started from a subdirectory: the repository's root is found, and a named plan is where it was typed."""
+
+import json
+import subprocess
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+"""
+RUN = """\
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+@pytest.fixture
+def git(project, environ):
+    """Run git in the project and return what it prints."""
+
+    def run(*args):
+        return subprocess.run(
+            ["git", *args], cwd=project, env=environ, check=True, capture_output=True, text=True
+        ).stdout
+
+    return run
+
+
+@pytest.fixture
+def deep(project, git):
+    """A directory two levels down, in a project with a plan at its root and another one half way."""
+    folder = project / "docs/deep"
+    folder.mkdir(parents=True)
+    (folder / "kept.txt").write_text("kept\n")
+    (project / "PLAN.md").write_text(PLAN)
+    (project / "docs/BUILD.md").write_text(PLAN.replace("Greetings", "Built"))
+    git("add", ".")
+    git("commit", "-q", "-m", "plans")
+    return folder
+
+
+@pytest.fixture
+def play(relay):
+    """Run a command against a script."""
+
+    def run(script, *args, **options):
+        with serve(parse_script(script)) as server:
+            env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+            ran = relay(*args, env=env, **options)
+            assert server.errors == []
+        return ran
+
+    return run
+
+
+def test_a_run_works_on_the_roots_plan_and_paths_are_the_roots(play, relay, deep, project, git):
+    """Files of the session, verify commands and the commit are the root's; nothing is made where the user stands."""
+    assert "PLAN.md on main: 0 of 1 phase done" in relay("status", cwd=deep).out
+    assert relay("check", cwd=deep).out.endswith("PLAN.md is a plan: 1 phase, 1 item\n")
+
+    ran = play(RUN, "run", cwd=deep)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
+    assert [path.name for path in deep.iterdir()] == ["kept.txt"]
+    assert (project / ".relay").is_dir()
+    assert relay("status", cwd=deep).out == relay("status").out
+    assert git("status", "--porcelain") == ""
+
+
+def test_a_plan_named_on_the_command_line_is_relative_to_where_it_is_typed(play, relay, deep, git):
+    """As for any other program; it is shown and recorded by its path in the repository."""
+    assert "docs/BUILD.md on main" in relay("status", "--plan", "../BUILD.md", cwd=deep).out
+    assert relay("check", "../BUILD.md", cwd=deep).out.endswith("docs/BUILD.md is a plan: 1 phase, 1 item\n")
+
+    ran = play(RUN, "run", "--plan", "../BUILD.md", cwd=deep)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert git("show", "--name-only", "--format=", "HEAD").split() == ["docs/BUILD.md", "hello.txt"]
+    assert "Relay-Plan: docs/BUILD.md\n" in git("show", "-s", "--format=%B", "HEAD")
+    status = json.loads(relay("status", "--json", "--plan", "BUILD.md", cwd=deep.parent).out)
+    assert (status["plan"], status["done"]) == ("docs/BUILD.md", True)
+    wrong = relay("status", "--plan", "BUILD.md", cwd=deep)
+    assert (wrong.code, wrong.err.splitlines()[0]) == (1, "Error: docs/deep/BUILD.md: there is no such plan")
+
+
+def test_planning_writes_the_roots_plan(play, deep, project):
+    """Without --plan the settings' name counts from the root."""
+    (project / "PLAN.md").unlink()
+    script = f"sessions: [{{turns: [{{tools: [{{name: submit_plan, input: {{markdown: {json.dumps(PLAN)}}}}}]}}]}}]"
+
+    ran = play(script, "plan", "say hello", cwd=deep)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert (project / "PLAN.md").read_text() == PLAN
+    assert [path.name for path in deep.iterdir()] == ["kept.txt"]
+
+
+@pytest.mark.parametrize("how", [(), ("--revert",)])
+def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git, how):
+    """A revert writes and removes files everywhere, a branch nothing anywhere; the directory stays."""
+    start = git("rev-parse", "HEAD").strip()
+    assert play(RUN, "run", cwd=deep).code == 0
+
+    ran = relay("rewind", "1", "--yes", *how, cwd=deep)
+
+    assert (ran.code, ran.err) == (0, "")
+    target = "HEAD" if how else "main-before-1"
+    assert git("diff", "--stat", start, target) == ""
+    assert (project / "hello.txt").exists() is not bool(how)
+    assert (deep / "kept.txt").read_text() == "kept\n"
+    assert git("status", "--porcelain") == ""
