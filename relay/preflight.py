@@ -4,7 +4,9 @@ Nothing has been changed when one of these checks fails, and no request has been
 and the sandbox are known to be usable.
 """
 
+import os
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.config import Settings
-from relay.errors import ConfigError, RepoError
+from relay.errors import ConfigError, PlanError, RepoError
 from relay.events import Event, Noticed, Observe, RunStarted
 from relay.interrupts import Interrupts
 from relay.meter import Meter
@@ -32,7 +34,7 @@ from relay.repo.open import Repo
 from relay.repo.planning import read_plan_usage
 from relay.repo.signing import check_signing
 from relay.repo.state import check_state
-from relay.repo.status import read_status
+from relay.repo.status import find_ignored, read_status
 from relay.rules import Rules, load_rules
 from relay.run_context import RunContext
 from relay.runners.api import check_key, open_api
@@ -86,6 +88,7 @@ def _open(
     """Return the collaborators, and what an earlier run's commit still lacks, in words."""
     repo, settings = request.repo, request.settings
     check_repository(repo)
+    check_plan_file(repo, request.plan_path)
     stack.enter_context(lock_worktree(repo))
     check_commits(repo)
     left = finish_pending(repo, (request.plan_path, find_ledger_path(request.plan_path)))
@@ -184,6 +187,27 @@ def check_repository(repo: Repo) -> str:
     if words := check_state(repo):
         raise RepoError(words)
     return get_branch(repo)
+
+
+def check_plan_file(repo: Repo, plan_path: str) -> None:
+    """Make sure that the plan is a file that relay can replace and git will keep.
+
+    Raises:
+        PlanError: It is a symbolic link or lies behind one, or git ignores it.
+    """
+    root = os.path.realpath(repo.root)
+    real = os.path.realpath(repo.root / plan_path)
+    if real != os.path.normpath(Path(root, plan_path)):
+        inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else ""
+        raise PlanError(
+            f"{plan_path} leads through a symbolic link to {inside or real}; relay commits the plan where it is",
+            hint=f"--plan {shlex.quote(inside)}" if inside else "put the plan itself into the repository",
+        )
+    if find_ignored(repo, [plan_path]):
+        raise PlanError(
+            f"{plan_path} is ignored by git, and relay commits the plan with the work",
+            hint=f"git add -f {shlex.quote(plan_path)}, or take it out of .gitignore",
+        )
 
 
 def check_commits(repo: Repo) -> None:

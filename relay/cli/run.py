@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
-    An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
-    over and stops; a second one stops at once. Nothing is lost either way.
+    An interrupted run is resumed by running it again. Ctrl-C lets the running tool finish, keeps everything and stops;
+    a second one stops at once. Nothing is lost either way.
     """
     from relay.loop import run
 
@@ -57,9 +57,10 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     from relay.cli.standing import gather_standing
     from relay.cli.status import find_next, show_standing
     from relay.errors import PlanError
-    from relay.preflight import check_clean, check_repository
+    from relay.preflight import check_clean, check_plan_file, check_repository
 
     check_repository(request.repo)
+    check_plan_file(request.repo, request.plan_path)
     check_clean(request)
     standing = gather_standing(place, request.repo)
     phase = standing.plan.find_phase(selection.phase_id or find_next(standing) or "")

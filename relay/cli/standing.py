@@ -45,9 +45,11 @@ class Standing:
     spent: Spent
     """Of everything, planning included."""
     point: ResumePoint | None
-    """None while another relay is at work here."""
+    """None while another relay is at work here, or a run would be refused."""
     running: str = ""
     """Who is at work here; empty when nobody is."""
+    obstacle: str = ""
+    """What has to be ended before a run can start, and how; empty when nothing has."""
 
 
 def gather_standing(place: Place, repo: "Repo") -> Standing:
@@ -61,7 +63,8 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     branch = repo.branch
     waiting = branch is not None and _has_refs(repo, branch)
     leg = _read_leg(repo) if waiting else None
-    plan, point, running = _find_point(place, repo, is_open=leg is not None)
+    obstacle = _find_obstacle(repo, branch)
+    plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle)
     commits = read_plan_commits(repo, place.plan_name)
     return Standing(
         plan_name=place.plan_name,
@@ -69,8 +72,9 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         plan=plan,
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
         spent=sum((*map(_count_commit, commits), *(_count_rest(place, repo, leg) if waiting else ())), start=Spent()),
-        point=point,
+        point=None if obstacle else point,
         running=running,
+        obstacle=obstacle,
     )
 
 
@@ -80,6 +84,12 @@ def _has_refs(repo: "Repo", branch: str) -> bool:
 
     part = render_ref_part(branch)
     return bool(repo.git.run("for-each-ref", "--count=1", f"refs/relay/leg/{part}", f"refs/relay/plan/{part}"))
+
+
+def _find_obstacle(repo: "Repo", branch: str | None) -> str:
+    from relay.repo.state import check_state
+
+    return check_state(repo) or ("" if branch else "HEAD is detached; relay commits on a branch: git switch -c <name>")
 
 
 def _read_leg(repo: "Repo") -> "OpenLeg | None":

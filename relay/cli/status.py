@@ -47,6 +47,10 @@ def show_standing(standing: Standing, *, why: bool) -> None:
         _show_phase(phase, known, is_next=phase.id == find_next(standing))
     say()
     say(f"spent  {render_spent(standing.spent)}")
+    if standing.obstacle:
+        say(f"now    {standing.obstacle}", style="bold")
+        say("next   relay run, after that", style="bold")
+        return
     if standing.point is None:
         say(f"now    {standing.running}", style="bold")
         return
@@ -110,6 +114,7 @@ def render_json(standing: Standing) -> str:
         "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
         "spent": _render_spent(standing.spent),
         "running": standing.running or None,
+        "obstacle": standing.obstacle or None,
         "next": None if standing.point is None else _render_point(standing.point),
     }
     return json.dumps(body, ensure_ascii=True)

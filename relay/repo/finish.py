@@ -9,6 +9,7 @@ from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
 from relay.repo.intents import declare_locks, write_note
 from relay.repo.open import Repo
+from relay.repo.staging import hash_cleaned
 from relay.repo.status import ABSENT, PathChange
 from relay.repo.trailers import read_text
 
@@ -97,10 +98,13 @@ def _project(
     left = []
     for path, (mode, new) in after.items():
         found = read_file(repo.root, path)
-        now = "" if found is None else _hash_cleaned(git, path, found)
+        old = before.get(path, ("", ""))[1]
+        now = "" if found is None else hash_cleaned(git, path, found, old)
         if now == new:
             continue
-        if now == before.get(path, ("", ""))[1] or (found is not None and found == based_on.get(path)):
+        # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
+        known = found is not None and (found == based_on.get(path) or objects.hash_bytes(git, found) == old)
+        if now == old or known:
             data = replaced[path]
             if data is None:
                 data = git.run("cat-file", "--filters", f"--path={path}", new)
@@ -108,10 +112,6 @@ def _project(
         else:
             left.append(f"{path} was changed by somebody else and was left as it is")
     return left
-
-
-def _hash_cleaned(git: Git, path: str, data: bytes) -> str:
-    return git.run("hash-object", f"--path={path}", "--stdin", stdin=data).decode().strip()
 
 
 def _refresh_index(repo: Repo, git: Git, changes: tuple[PathChange, ...]) -> tuple[str, ...]:

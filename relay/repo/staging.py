@@ -8,6 +8,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.repo import objects
 from relay.repo.files import find_stat
+from relay.repo.git import Git
 from relay.repo.guard import Guarded, find_filters, find_own_filters
 from relay.repo.open import Repo
 from relay.repo.status import ABSENT
@@ -84,8 +85,34 @@ def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], t
 def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files: Mapping[str, bytes]) -> None:
     """Put given bytes into a private index, cleaned as the files at these paths would be; modes as in `head`."""
     at_head = objects.read_entries(repo, head, tuple(files)) if head else {}
-    entries = [
-        (path, at_head.get(path, ("100644", ""))[0], objects.hash_bytes(guarded.git, data, filter_as=path))
-        for path, data in files.items()
-    ]
+    entries = []
+    for path, data in files.items():
+        mode, old = at_head.get(path, ("100644", ""))
+        entries.append((path, mode, hash_cleaned(guarded.git, path, data, old)))
     objects.fill_index(objects.private_git(guarded.git), index, entries)
+
+
+def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
+    """Store bytes as `git add` would store them in a file at `path` whose blob is `old`, and return the blob's id.
+
+    Where line ends are converted without an attribute that asks for it, git leaves a file alone that was committed
+    with CRLF before; ``hash-object`` does not know what was committed. Source: gitattributes(5), `text`.
+
+    Args:
+        git: Guarded.
+        path: Repository-relative.
+        data: The bytes.
+        old: The blob that the commit before has there; empty for none.
+    """
+    if b"\r\n" in data and old and b"\r\n" in git.run("cat-file", "blob", old) and _is_left_alone(git, path):
+        return objects.hash_bytes(git, data)
+    return objects.hash_bytes(git, data, filter_as=path)
+
+
+def _is_left_alone(git: Git, path: str) -> bool:
+    """Return whether nothing but the guess at line ends would change a file's bytes."""
+    others = ("crlf", "filter", "ident", "working-tree-encoding")
+    fields = git.run("check-attr", "-z", "text", "eol", *others, "--", path).decode("utf-8", "replace").split("\0")
+    found = dict(zip(fields[1::3], fields[2::3], strict=False))
+    guessed = found["text"] == "auto" or found["text"] == found["eol"] == "unspecified"
+    return guessed and all(found[name] == "unspecified" for name in others)

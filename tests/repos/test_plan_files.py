@@ -1,0 +1,119 @@
+"""Plan files that git ignores, that are links, or whose line ends git converts."""
+
+import subprocess
+import sys
+
+import pytest
+
+from relay.errors import ExitCode, PlanError
+
+
+def read_committed(stage, path="PLAN.md"):
+    done = subprocess.run(["git", "cat-file", "blob", f"HEAD:{path}"], cwd=stage.root, check=True, capture_output=True)
+    return done.stdout
+
+
+def ignore_plan(stage):
+    stage.git("rm", "-q", "--cached", "PLAN.md")
+    stage.write(".gitignore", "PLAN.md\n")
+    stage.git("add", ".gitignore")
+    stage.git("commit", "-q", "-m", "ignore")
+
+
+def test_an_ignored_plan_is_not_committed_behind_the_users_back(stage, finish):
+    """It is refused before a request is sent; the hint's command says that it belongs into the repository after all."""
+    ignore_plan(stage)
+
+    with pytest.raises(PlanError, match="is ignored by git") as caught:
+        finish()
+
+    assert stage.server is not None
+    assert stage.server.requests == []
+    assert stage.git("ls-files", "PLAN.md") == ""
+    command, _, _ = str(caught.value.hint).partition(", or")
+    stage.git(*command.split()[1:])
+    assert finish() == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_an_ignored_plan_that_is_tracked_is_a_plan(stage, finish):
+    """Git itself does not ignore what it tracks."""
+    stage.write(".gitignore", "PLAN.md\n")
+    stage.commit("ignore")
+
+    assert finish() == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("name", ["PLAN.md", "plans/PLAN.md"])
+def test_a_plan_behind_a_symlink_is_refused_with_the_path_that_works(stage, finish, name):
+    """Neither is the link replaced by a file nor the link's target taken for the plan's text."""
+    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
+    (stage.root / "PLAN.md").unlink()
+    link, target = ("PLAN.md", "docs/PLAN.md") if name == "PLAN.md" else ("plans", "docs")
+    (stage.root / link).symlink_to(target)
+    stage.commit("link")
+    stage.plan_path = name
+
+    with pytest.raises(PlanError, match=f"{name} leads through a symbolic link to docs/PLAN.md") as caught:
+        finish()
+
+    assert caught.value.hint == "--plan docs/PLAN.md"
+    assert (stage.root / link).is_symlink()
+    stage.plan_path = "docs/PLAN.md"
+    assert finish() == ["docs/PLAN.md", "hello.txt"]
+    assert (stage.root / link).is_symlink()
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_a_plan_that_is_a_link_out_of_the_repository(stage, tmp_path):
+    """What lies outside is neither read nor written by a run; `--dry-run` says the same."""
+    outside = tmp_path / "PLAN.md"
+    (stage.root / "PLAN.md").rename(outside)
+    (stage.root / "PLAN.md").symlink_to(outside)
+    stage.commit("link")
+
+    with pytest.raises(PlanError, match=f"symbolic link to {outside}"):
+        stage.run("sessions: []")
+
+    dry = subprocess.run(
+        [sys.executable, "-m", "relay", "run", "--dry-run"], cwd=stage.root, capture_output=True, text=True, check=False
+    )
+    assert (dry.returncode, "symbolic link" in dry.stderr) == (ExitCode.USER, True)
+    assert "[x]" not in outside.read_text()
+
+
+def test_an_edited_plan_with_crlf_is_amended_and_ticked_in_place(stage, finish):
+    """The blob has LF as git stores it with autocrlf, the file keeps CRLF, and each tick is one byte of it."""
+    stage.git("config", "core.autocrlf", "true")
+    edited = (stage.root / "PLAN.md").read_bytes().replace(b"\n", b"\r\n").replace(b"Say hello", b"Say a hello")
+    (stage.root / "PLAN.md").write_bytes(edited)
+
+    assert finish() == ["PLAN.md", "hello.txt"]
+    assert [commit.status for commit in stage.commits()] == ["done", "amended"]
+    ticked = edited.replace(b"- [ ] Say a hello", b"- [x] Say a hello")
+    assert (stage.root / "PLAN.md").read_bytes() == ticked
+    assert read_committed(stage) == ticked.replace(b"\r\n", b"\n")
+    assert stage.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("attributes", "ends"),
+    [("", b"\r\n"), ("* text=auto\n", b"\r\n"), ("*.md -text\n", b"\r\n"), ("*.md text\n", b"\n")],
+)
+def test_a_plan_that_was_committed_with_crlf_before_its_conversion(stage, finish, attributes, ends):
+    """Git leaves such a file as it is until somebody asks for LF: so does a tick, which changes one byte."""
+    plan = (stage.root / "PLAN.md").read_bytes().replace(b"\n", b"\r\n")
+    (stage.root / "PLAN.md").write_bytes(plan)
+    stage.commit("crlf")
+    stage.git("config", "core.autocrlf", "true")
+    if attributes:
+        stage.write(".gitattributes", attributes)
+        stage.git("add", ".gitattributes")
+        stage.git("commit", "-q", "-m", "attributes")
+
+    assert finish() == ["PLAN.md", "hello.txt"]
+    ticked = plan.replace(b"- [ ] Say hello", b"- [x] Say hello")
+    assert (stage.root / "PLAN.md").read_bytes() == ticked
+    assert read_committed(stage) == ticked.replace(b"\r\n", ends)
+    assert stage.git("status", "--porcelain") == ""

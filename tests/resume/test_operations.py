@@ -1,0 +1,108 @@
+"""The user begins a rebase or the like while a phase is open: relay waits until it is over, then goes on."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from relay.errors import RepoError
+from relay.resume import Row
+
+
+@pytest.fixture
+def forked(stage):
+    """`other` and `main` both changed AGENTS.md: whatever brings them together stops half way."""
+    stage.git("switch", "-q", "-c", "other")
+    stage.write("AGENTS.md", "theirs\n")
+    stage.commit("theirs")
+    stage.git("switch", "-q", "main")
+    stage.write("AGENTS.md", "ours\n")
+    stage.commit("ours")
+    (stage.root.parent / "theirs.patch").write_text(stage.git("format-patch", "--stdout", "-1", "other"))
+    return stage
+
+
+BEGIN = {
+    "am": ("am", "-q", "--3way", "../theirs.patch"),
+    "rebase": ("rebase", "-q", "other"),
+    "rebase-apply": ("rebase", "-q", "--apply", "other"),
+    "merge": ("merge", "-q", "other"),
+    "cherry-pick": ("cherry-pick", "other"),
+}
+GO_ON = {
+    "am": ("am", "--continue"),
+    "rebase": ("-c", "core.editor=true", "rebase", "--continue"),
+    "rebase-apply": ("-c", "core.editor=true", "rebase", "--continue"),
+    "merge": ("commit", "-q", "-m", "merged"),
+    "cherry-pick": ("-c", "core.editor=true", "cherry-pick", "--continue"),
+}
+
+
+def read_everything(stage):
+    """Read all that must stay: files, index, refs, HEAD."""
+    files = {
+        path.relative_to(stage.root): path.read_bytes()
+        for path in stage.root.rglob("*")
+        if path.is_file() and not {".git", ".relay"} & set(path.relative_to(stage.root).parts)
+    }
+    return files, stage.git("ls-files", "--stage"), stage.git("for-each-ref"), stage.git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("name", BEGIN)
+@pytest.mark.parametrize("abort", [False, True], ids=["finished", "aborted"])
+def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, name, abort):
+    """It is named with the command that ends it; files, index, refs and the open leg stay; then the phase goes on."""
+    stage = forked
+    cut_off()
+    subprocess.run(["git", *BEGIN[name]], cwd=stage.root, capture_output=True, check=False)
+    before = read_everything(stage)
+    verb = name.split("-")[0] if name.startswith("rebase") else name
+
+    with pytest.raises(RepoError) as caught:
+        stage.run("sessions: []", all_=False)
+
+    assert f"{verb} is in progress; end it with: git {'commit' if verb == 'merge' else verb}" in caught.value.message
+    assert read_everything(stage) == before
+    assert stage.server is not None
+    assert stage.server.requests == []
+    stage.calm()
+    if abort:
+        stage.git(verb, "--abort")
+    else:
+        stage.write("AGENTS.md", "both\n")
+        stage.git("add", "AGENTS.md")
+        stage.git(*GO_ON[name])
+    asked = ask()
+    assert (asked["row"], asked["phase"]) == (Row.MID_LEG if abort else Row.MOVED_ON, "1")
+    finish()
+    assert stage.git("show", "HEAD:AGENTS.md") == ("ours\n" if abort else "both\n")
+    assert stage.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (BEGIN["rebase"], "a rebase is in progress; end it with: git rebase --continue (or --abort)"),
+        (BEGIN["merge"], "a merge is in progress; end it with: git commit (or git merge --abort)"),
+        (("switch", "-q", "--detach"), "HEAD is detached; relay commits on a branch: git switch -c <name>"),
+    ],
+)
+def test_the_status_says_what_comes_first(forked, cut_off, command, words):
+    """It promises no phase that `relay run` would not begin."""
+    cut_off()
+    subprocess.run(["git", *command], cwd=forked.root, capture_output=True, check=False)
+
+    def status(*args):
+        ran = subprocess.run(
+            [sys.executable, "-m", "relay", "status", *args],
+            cwd=forked.root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return ran.stdout
+
+    assert status().splitlines()[-2:] == [f"now    {words}", "next   relay run, after that"]
+    body = json.loads(status("--json"))
+    assert (body["obstacle"], body["next"]) == (words, None)
