@@ -79,7 +79,7 @@ def finish_commit(
     changes = objects.diff_trees(repo, parents[0] if parents else repo.empty_tree, commit)
     git = guard(repo).git
     left = _project(repo, git, commit, parents, replaced, based_on or {})
-    left += _refresh_index(repo, git, changes)
+    left += _refresh_index(repo, git, commit, changes)
     fsync_paths(repo.root, (change.path for change in changes))
     return tuple(left)
 
@@ -114,17 +114,31 @@ def _project(
     return left
 
 
-def _refresh_index(repo: Repo, git: Git, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Move the committed paths forward in the user's index; what the user has staged otherwise stays staged."""
+def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+    """Move the committed paths forward in the user's index; staged bytes that are nowhere else stay staged."""
     durable = git.overruled((("core.fsync", "committed,index"),))
     staged = objects.read_index(git, [change.path for change in changes])
-    entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if _follows(c, staged.get(c.path))]
+    behind = [change for change in changes if _follows(change, staged.get(change.path))]
+    others = [c for c in changes if c not in behind and staged.get(c.path, ())[1:] not in {(), (c.object_id,)}]
+    behind += _find_kept(repo, commit, others, staged)
+    entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in behind]
     lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
     with declare_locks(repo, repo.git_dir / "index.lock"):
         result = _update_index(repo, durable, lines)
         # Exit status 1 means that some file differs from the index, which is the user's right.
         durable.probe("update-index", "-q", "--refresh")
     return (f"the index was not brought up to date: {result.words}",) if result.code else ()
+
+
+def _find_kept(
+    repo: Repo, commit: str, changes: list[PathChange], staged: Mapping[str, tuple[str, str]]
+) -> list[PathChange]:
+    """Return the changes whose staged bytes a snapshot holds: a user who staged an open phase's work loses nothing."""
+    if not changes:
+        return []
+    kept = repo.git.run("rev-list", "--objects", "--no-object-names", "--glob=refs/relay", f"^{commit}")
+    found = set(kept.decode().split())
+    return [change for change in changes if staged[change.path][1] in found]
 
 
 def _update_index(repo: Repo, git: Git, lines: bytes) -> GitResult:

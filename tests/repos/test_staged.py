@@ -1,0 +1,97 @@
+"""What the user has staged: bytes that may be in no file and in no commit, and that only the index keeps."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from relay.errors import ExitCode
+from tests.crash.invariants import find_lost, find_versions
+
+HALF = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
+      - tools: [{name: block, input: {reason: "half way"}}]
+"""
+NAMES = ("edited.txt", "gone.txt", "new.txt", "new-gone.txt")
+
+
+@pytest.fixture
+def staged(stage):
+    """Staged bytes under a later edit, under no file, in a new file, in a new file that is gone; a staged removal."""
+    for name in ("edited.txt", "gone.txt", "removed.txt"):
+        stage.write(name, "committed\n")
+    stage.commit("files")
+    for name in NAMES:
+        stage.write(name, f"staged {name}\n")
+        stage.git("add", name)
+    stage.write("edited.txt", "later\n")
+    stage.write("new.txt", "later, new\n")
+    (stage.root / "gone.txt").unlink()
+    (stage.root / "new-gone.txt").unlink()
+    stage.git("rm", "-q", "--cached", "removed.txt")
+    return stage
+
+
+def read_staged(stage):
+    """Read the user's part of the index and what git says of it."""
+    return stage.git("ls-files", "--stage", "--", ":!PLAN.md", ":!hello.txt"), stage.git("status", "--porcelain")
+
+
+def relay(stage, *args):
+    return subprocess.run(
+        [sys.executable, "-m", "relay", *args], cwd=stage.root, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_a_run_commits_none_of_it_and_leaves_it_staged(staged, finish):
+    """Beside the phase's own files the index is, entry for entry, what it was."""
+    before = read_staged(staged)
+
+    assert finish(dirty=True) == ["PLAN.md", "hello.txt"]
+
+    assert read_staged(staged) == before
+    assert [staged.git("show", f":{name}") for name in NAMES] == [f"staged {name}\n" for name in NAMES]
+
+
+@pytest.mark.parametrize("how", [(), ("--revert",)])
+def test_going_back_is_refused_over_it(staged, finish, how):
+    """The words name the files; nothing moves."""
+    finish(dirty=True)
+    before = *read_staged(staged), staged.git("for-each-ref")
+
+    ran = relay(staged, "rewind", "1", "--yes", *how)
+
+    assert ran.returncode == ExitCode.USER
+    assert ran.stderr.startswith("Error: tracked files have uncommitted changes: edited.txt, gone.txt, new-gone.txt")
+    assert (*read_staged(staged), staged.git("for-each-ref")) == before
+
+
+def test_staging_the_work_of_an_open_phase_leaves_nothing_behind(stage, finish):
+    """A snapshot has the staged bytes, so the index goes on to what was committed, as with `git commit --only`."""
+    assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
+    stage.git("add", "-A")
+    seen = find_versions(stage.root, dict(os.environ))
+    stage.calm()
+
+    assert finish() == ["PLAN.md", "hello.txt"]
+
+    assert stage.git("status", "--porcelain") == ""
+    assert find_lost(stage.root, dict(os.environ), seen) == []
+
+
+def test_bytes_staged_over_the_work_of_an_open_phase_stay_staged(stage, finish):
+    """No snapshot ever saw them: they are the index's only, and stay there."""
+    assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
+    stage.write("hello.txt", "by hand\n")
+    stage.git("add", "hello.txt")
+    stage.write("hello.txt", "by hand, later\n")
+    stage.calm()
+
+    assert finish() == ["PLAN.md", "hello.txt"]
+
+    assert stage.git("show", ":hello.txt") == "by hand\n"
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
