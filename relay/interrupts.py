@@ -19,7 +19,7 @@ class Urgency(IntEnum):
 
     NONE = 0
     FINISH_TURN = 1
-    """Let the running tool finish, record its answer, hand off."""
+    """Let the answer and its tools finish, then hand over: baton, checks, a commit of what passes them."""
     NOW = 2
     """Kill what runs; the next run recovers."""
 
@@ -37,8 +37,9 @@ class Interrupts:
 
     def __init__(self, *, sleep: Callable[[float], None] | None = None) -> None:
         self._urgency = Urgency.NONE
-        self._region = False
+        self._ends_at: Urgency | None = None
         self._sleep = sleep
+        self._tell: Callable[[Urgency], None] = lambda _: None
         self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     @property
@@ -70,19 +71,24 @@ class Interrupts:
         return self.finish_turn
 
     @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Let `Urgency.NOW` raise `Interrupted` in the body; for blocking reads of a stream."""
-        self._region = True
+    def interruptible(self, at: Urgency = Urgency.NOW) -> Iterator[None]:
+        """Let a stop of this urgency, or a higher one, raise `Interrupted` in the body; for blocking reads."""
+        self._ends_at = at
         try:
-            if self.stop_now:
+            if self._urgency >= at:
                 raise Interrupted
             yield
         finally:
-            self._region = False
+            self._ends_at = None
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Handle SIGINT (once: finish the turn, twice: now), SIGTERM (now) and SIGHUP (finish the turn)."""
+    def installed(self, tell: Callable[[Urgency], None] = lambda _: None) -> Iterator[None]:
+        """Handle SIGINT (once: finish the turn, twice: now), SIGTERM (now) and SIGHUP (finish the turn).
+
+        Args:
+            tell: Called inside the signal's handler when more is asked for than before; must not block or raise.
+        """
+        self._tell = tell
         handlers = {
             signal.SIGINT: self._on_interrupt,
             signal.SIGTERM: self._on_terminate,
@@ -112,7 +118,10 @@ class Interrupts:
         self._ask(Urgency.FINISH_TURN)
 
     def _ask(self, urgency: Urgency) -> None:
+        is_more = urgency > self._urgency
         self.request(urgency)
-        if self._region and self.stop_now:
-            self._region = False
+        if is_more:
+            self._tell(urgency)
+        if self._ends_at is not None and urgency >= self._ends_at:
+            self._ends_at = None
             raise Interrupted

@@ -132,7 +132,7 @@ class Leg:
                 continue
             landed = self._land(outcome, "done")
             if isinstance(landed, Landed):
-                return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done", committed=True)
+                return self._end_done(outcome)
             attempts += 1
             allowed = self._ctx.settings.max_repairs
             if not landed.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
@@ -161,6 +161,9 @@ class Leg:
         match outcome.end:
             case SessionEnd.HARD_LINE | SessionEnd.OVERFLOW:
                 return self._hand_off(outcome, outcome.detail)
+            case SessionEnd.INTERRUPTED if not self._ctx.interrupts.stop_now:
+                ended = self._hand_off(outcome, outcome.detail)
+                return ended if ended.kind is LegKind.DONE else replace(ended, kind=LegKind.INTERRUPTED)
             case SessionEnd.INTERRUPTED:
                 return self._keep(LegKind.INTERRUPTED, outcome, outcome.detail)
             case _:
@@ -171,8 +174,10 @@ class Leg:
         finished = not self._notes.open_ids()
         if self._notes.claims or finished:
             landed = self._land(outcome, "done" if finished else "handoff")
+            if isinstance(landed, Landed) and finished:
+                return self._end_done(outcome)
             if isinstance(landed, Landed):
-                return self._end(LegKind.DONE if finished else LegKind.HANDOFF, outcome, detail, committed=True)
+                return self._end(LegKind.HANDOFF, outcome, detail, committed=True)
         return self._keep(LegKind.HANDOFF, outcome, detail)
 
     def _land(self, outcome: SessionOutcome, status: str) -> Landed | Refused:
@@ -200,6 +205,9 @@ class Leg:
             status=status,
             baton=self._render_baton() if status == "handoff" else "",
         )
+
+    def _end_done(self, outcome: SessionOutcome) -> LegResult:
+        return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done", committed=True)
 
     def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str, *, committed: bool = False) -> LegResult:
         if committed:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.events import Noticed, RetryScheduled, RunEnded
-from relay.facts import LANDED, read_standing
+from relay.facts import LANDED, read_plan_bytes, read_standing
 from relay.handover import (
     Handover,
     begin_phase,
@@ -24,6 +24,7 @@ from relay.landing import find_owned_paths
 from relay.leg import Leg, LegKind, LegResult
 from relay.plan.model import Phase, Plan
 from relay.plan_commit import ensure_plan_committed, parse_committed
+from relay.repo.files import read_file
 from relay.repo.finish import finish_commit
 from relay.repo.history import read_relay_commit
 from relay.repo.legs import OpenLeg, close_leg, find_leg_ref, read_leg
@@ -52,7 +53,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
     """Run phases until what was asked for is done or something stops it; the caller holds the lock."""
     while True:
         if ctx.interrupts.finish_turn:
-            return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "relay run")
+            return _end_interrupted(ctx)
         plan, leg, point = _find_point(ctx)
         phase = _choose_phase(plan, leg, point, selection)
         if phase is None:
@@ -171,6 +172,8 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
         case LegKind.DONE:
             if selection.all and not selection.phase_id:
                 return None
+            if plan := _find_done_plan(ctx):
+                return _end_done(ctx, plan)
             return RunEnded(
                 exit_code=ExitCode.DONE,
                 reason=result.detail,
@@ -213,10 +216,31 @@ def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEn
     return None
 
 
+def _end_interrupted(ctx: RunContext) -> RunEnded:
+    """Stop between two legs; the last one may have finished the plan before the stop came about."""
+    if not ctx.interrupts.stop_now and (plan := _find_done_plan(ctx)):
+        return _end_done(ctx, plan)
+    return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "relay run")
+
+
+def _find_done_plan(ctx: RunContext) -> Plan | None:
+    """Return the plan when the branch has all of it done, the file says the same, and no leg is open."""
+    committed = read_plan_bytes(ctx.repo, ctx.plan_path)
+    if committed is None or committed != read_file(ctx.repo.root, ctx.plan_path) or read_leg(ctx.repo) is not None:
+        return None
+    plan = parse_committed(committed.decode("utf-8", "surrogateescape"), ctx.plan_path)
+    return plan if plan.done else None
+
+
+def _end_done(ctx: RunContext, plan: Plan) -> RunEnded:
+    phases = len(plan.phases)
+    words = f"all {phases} phases are done" if phases > 1 else "the only phase is done"
+    return RunEnded(exit_code=ExitCode.DONE, reason=words, next_command="", spent_usd=ctx.meter.total.cost_usd)
+
+
 def _finish_run(ctx: RunContext, plan: Plan, point: ResumePoint) -> RunEnded:
     if plan.done:
-        words = f"all {len(plan.phases)} phases are done"
-        return RunEnded(exit_code=ExitCode.DONE, reason=words, next_command="", spent_usd=ctx.meter.total.cost_usd)
+        return _end_done(ctx, plan)
     if point.phase_id:
         return RunEnded(
             exit_code=ExitCode.DONE,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay import events
+from relay.interrupts import Urgency
 
 SAID_LINES = 12
 """How many lines of the model's words are kept; more than any screen shows."""
@@ -47,8 +48,8 @@ class Board:
     cost_gaps: int = 0
     """Responses whose cost is unknown."""
     responses: int = 0
-    stopping: bool = False
-    """Whether a stop was asked for that has not come about yet; set by the view."""
+    stopping: Urgency = Urgency.NONE
+    """How soon the run was asked to stop; set by the view."""
 
     @property
     def spent_usd(self) -> tuple[float | None, bool]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from relay.cli.bands import find_band, render_band
 from relay.cli.board import Board
+from relay.cli.narrate import STOPPING
 from relay.cli.text import clean_line, clip_raw
 from relay.cli.words import (
     BOXES,
@@ -42,7 +43,8 @@ _LONGEST_CHARS = 600
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay the board out in at most `height` lines of at most `width` cells."""
     if board.run is None:
-        return [_fit(Text("relay looks around: repository, sandbox, model", "dim"), width)]
+        first = Text("relay looks around: repository, sandbox, model", "dim")
+        return [_fit(line, width) for line in (*_draw_stop(board), first)][:height]
     head = [Text("─" * width, "dim"), *_draw_head(board, board.run, now, width)]
     meters = [_draw_gauge(board, width), _draw_spend(board, width), _draw_activity(board, now, width)]
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
@@ -81,13 +83,14 @@ def _draw_head(board: Board, run: RunStarted, now: float, width: int) -> list[Te
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
     head = [_spread(line, render_clock(now - board.started_at), width)]
-    if board.stopping:
-        head.append(
-            Text("stopping after this turn; Ctrl-C again stops at once, nothing is lost either way", "bold yellow")
-        )
+    head += _draw_stop(board)
     if run.rehearsed:
         head.append(Text("rehearsed: a script plays the model", "yellow"))
     return head
+
+
+def _draw_stop(board: Board) -> list[Text]:
+    return [Text(STOPPING[board.stopping], "bold yellow")] if board.stopping else []
 
 
 def _draw_phases(board: Board, width: int, room: int) -> list[Text]:

@@ -7,7 +7,6 @@ eight times a second and at least once, so that clocks run.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -20,6 +19,7 @@ from relay.cli.board import Board
 from relay.cli.draw import draw
 from relay.cli.narrate import Line, Narrator, Tone
 from relay.cli.text import clean_line, clip, clip_raw
+from relay.interrupts import Urgency
 
 FRAME_S = 0.125
 """Shortest time between two frames."""
@@ -45,11 +45,9 @@ class LiveView:
     Args:
         stream: The terminal.
         colour: False draws the same without colours.
-        stopping: Whether a stop was asked for that has not come about yet.
     """
 
-    def __init__(self, stream: TextIO, *, colour: bool, stopping: Callable[[], bool]) -> None:
-        self._stopping = stopping
+    def __init__(self, stream: TextIO, *, colour: bool) -> None:
         self._console = Console(
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
         )
@@ -64,6 +62,11 @@ class LiveView:
     def observe(self, event: events.Event) -> None:
         """Take one event; it is drawn with the next frame."""
         self._queue.append((time.monotonic(), event))
+
+    def note_stop(self, urgency: Urgency) -> None:
+        """Have it drawn with the next frame."""
+        self._board.stopping = urgency
+        self._drawn_at = 0.0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -90,7 +93,6 @@ class LiveView:
         lines = self._take()
         width, height = self._console.size
         tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
-        self._board.stopping = self._stopping()
         frame = draw(self._board, now=self._drawn_at, width=width, height=tall)
         self._live.update(Group(*frame), refresh=not lines)
         if lines:

@@ -12,7 +12,13 @@ from typing import Any
 from relay import events
 from relay.cli.bands import find_band, render_band
 from relay.cli.words import count_plan, render_duration, render_usd
+from relay.interrupts import Urgency
 
+STOPPING = {
+    Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",
+    Urgency.NOW: "stopping at once; nothing is lost",
+}
+"""What is said as soon as a signal asks for a stop."""
 _QUIET_STOPS = frozenset({"end_turn", "tool_use"})
 _SHORT_COMMIT_CHARS = 8
 _SHORT_SESSION_CHARS = 12

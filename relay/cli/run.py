@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
-    An interrupted run is resumed by running it again. Ctrl-C lets the running tool finish, keeps everything and stops;
-    a second one stops at once. Nothing is lost either way.
+    An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
+    over and stops; a second one stops at once. Nothing is lost either way.
     """
     from relay.loop import run
 

@@ -70,9 +70,9 @@ def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]",
 
     gc.enable()
     interrupts = Interrupts()
-    view = make_view(json=as_json, stream=sys.stdout, stopping=lambda: interrupts.finish_turn)
+    view = make_view(json=as_json, stream=sys.stdout)
     try:
-        with interrupts.installed(), view, open_run(request, view.observe, interrupts) as ctx:
+        with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             ended = act(ctx)
             ctx.observe(ended)
     finally:

@@ -11,14 +11,13 @@ from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from relay import events
-from relay.cli.narrate import Line, Narrator
+from relay.cli.narrate import STOPPING, Line, Narrator
 from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, clip_raw, escape_json
+from relay.interrupts import Urgency
 
 LONGEST_LINE_CHARS = 2_000
 """Where a plain line is cut; the full text is in the session's event log."""
-
-STOPPING = "stopping after this turn; once more stops at once, and nothing is lost either way"
 
 
 class View(Protocol):
@@ -26,11 +25,15 @@ class View(Protocol):
 
     Contract:
         `observe` is an `events.Observe`: it returns at once and never raises for what a stream does.
+        `note_stop` is called inside a signal's handler, at any moment of the run's thread.
         Leaving the block leaves the terminal as it was found and everything observed shown.
     """
 
     def observe(self, event: events.Event) -> None:
         """Take one event."""
+
+    def note_stop(self, urgency: Urgency) -> None:
+        """Say that a stop was asked for and how soon it comes."""
 
     def __enter__(self) -> Self: ...
 
@@ -45,7 +48,6 @@ def make_view(
     stream: TextIO,
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
-    stopping: Callable[[], bool] = bool,
 ) -> View:
     """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
 
@@ -54,7 +56,6 @@ def make_view(
         stream: Where the view goes; standard output.
         environ: Read for ``TERM`` and ``NO_COLOR``.
         clock: Seconds since the epoch, for the times in the JSON lines.
-        stopping: Whether the user has asked for a stop that has not come about yet.
     """
     if json:
         return JsonView(stream, clock)
@@ -62,8 +63,8 @@ def make_view(
     if stream.isatty() and is_utf8(stream) and not dumb:
         from relay.cli.live import LiveView
 
-        return LiveView(stream, colour=has_style(stream, environ), stopping=stopping)
-    return PlainView(stream, stopping)
+        return LiveView(stream, colour=has_style(stream, environ))
+    return PlainView(stream)
 
 
 class _LineView:
@@ -101,23 +102,30 @@ class JsonView(_LineView):
         """Write one event."""
         self._write(escape_json(events.render_event(event, at=self._clock())))
 
+    def note_stop(self, urgency: Urgency) -> None:
+        """Say nothing: programs read facts, and the last event tells how the run ended."""
+
 
 class PlainView(_LineView):
     """One line per fact, without colours or cursor movement: a log file."""
 
-    def __init__(self, stream: TextIO, stopping: Callable[[], bool]) -> None:
+    def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._narrator = Narrator()
-        self._stopping = stopping
-        self._told = False
 
     def observe(self, event: events.Event) -> None:
         """Write the lines of one event."""
-        if not self._told and self._stopping():
-            self._told = True
-            self._write(STOPPING)
         for line in self._narrator.tell(event):
             self._write(render_line(line))
+
+    def note_stop(self, urgency: Urgency) -> None:
+        """Write past the stream's buffer, which the run's thread may be in; it is empty between lines."""
+        if self._stream is None:
+            return
+        try:
+            os.write(self._stream.fileno(), f"{STOPPING[urgency]}\n".encode())
+        except (OSError, ValueError):
+            return  # nobody reads any more
 
 
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:

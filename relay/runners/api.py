@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import RunnerError
-from relay.interrupts import Interrupted, Interrupts
+from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.pricing import PRICES_SEEN, find_limits
 from relay.runners.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.base import ModelInfo
@@ -83,7 +83,7 @@ class MessagesApi:
         import httpx2
 
         try:
-            with self._interrupts.interruptible(), open_within(self._opening_s):
+            with self._interrupts.interruptible(Urgency.FINISH_TURN), open_within(self._opening_s):
                 response = self._get_client().models.with_raw_response.retrieve(model)
             return _read_model(model, response.json(), rehearsed=_REHEARSAL_HEADER in response.headers)
         except Interrupted:

@@ -17,9 +17,10 @@ import pytest
 from relay import events
 from relay.cli.board import Board
 from relay.cli.draw import draw
-from relay.cli.narrate import Narrator
+from relay.cli.narrate import STOPPING, Narrator
 from relay.cli.view import make_view
 from relay.events import Noticed, PlanShown, TextShown, ToolStarted, parse_event
+from relay.interrupts import Urgency
 from relay.session import SessionEnd, Usage
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
@@ -307,3 +308,21 @@ def test_session_ends_have_words():
         assert Narrator().tell(event)[0].text == (
             f"phase 1 leg ended: failed — {end} (0 tokens in, 0 out, cost unknown)"
         )
+
+
+@pytest.mark.parametrize("urgency", [Urgency.FINISH_TURN, Urgency.NOW])
+@pytest.mark.parametrize("upto", [0, 1, 20])
+def test_a_stop_is_on_the_live_screen_from_the_first_moment(recorded, upto, urgency):
+    """Also while relay looks around, and on one line of 80."""
+    board = make_board(recorded, upto)
+    board.stopping = urgency
+    shown = [line.plain for line in draw(board, now=recorded[0][0], width=80, height=30)]
+    assert shown.count(STOPPING[urgency]) == 1
+
+
+def test_json_lines_stay_facts_when_a_stop_is_asked_for():
+    """A program that reads them finds no line that is not an event."""
+    stream = io.StringIO()
+    with make_view(json=True, stream=stream, environ={}) as view:
+        view.note_stop(Urgency.NOW)
+    assert stream.getvalue() == ""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from relay.cli.narrate import STOPPING
 from relay.errors import ExitCode
+from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 
@@ -17,11 +20,11 @@ from relay.rehearsal.server import serve
 class Running:
     """A `relay run` of its own, against a script."""
 
-    def __init__(self, root, url):
+    def __init__(self, root, url, phase="next"):
         env = {**os.environ, "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
         self.root = root
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "relay", "run", "--phase", "next"],
+            [sys.executable, "-m", "relay", "run", "--phase", phase],
             cwd=root,
             env=env,
             stdout=subprocess.PIPE,
@@ -109,6 +112,8 @@ def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
     assert ended == code, out + err
     wait_until_gone(mark)
     assert (stage.root / "hello.txt").read_text() == "hel\n"
+    said = [line for line in out.splitlines() if line in STOPPING.values()]
+    assert said == [STOPPING[Urgency.FINISH_TURN], STOPPING[Urgency.NOW]][-len(signals) :] * (code > 0)
     if code > 0:
         assert out.splitlines()[-1].startswith("next: relay run")
         assert err == ""
@@ -133,6 +138,91 @@ def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
     check_resumes(stage)
 
 
+def ask_once(stage, gate, items, *, then=(), number=signal.SIGINT, phase="next"):
+    """Ask a session to stop while its last command runs, when it has ticked the first `items` of two."""
+    stage.write(
+        "PLAN.md", f"## Phase 1\nVerify: `{gate}`\n- [ ] Say hello — hello.txt\n- [ ] Say it twice — hello.txt\n"
+    )
+    stage.write(".gitignore", "started\ngate\n")
+    stage.commit("two items")
+    ticks = "".join(f'      - tools: [{{name: tick, input: {{item: "1.{n}", evidence: "seen"}}}}]\n' for n in items)
+    script = f"""
+sessions:
+  - turns:
+      - tools: [{{name: write, input: {{path: hello.txt, content: "hello\\n"}}}}]
+{ticks}
+      - tools:
+          - {{name: bash, input: {{command: "touch started; sleep 1; echo finished >> hello.txt"}}}}
+          - {{name: write, input: {{path: more.txt, content: "the second call of the same answer\\n"}}}}
+      - text: "never asked for"
+"""
+    with serve(parse_script(script)) as server:
+        running = Running(stage.root, server.base_url, phase)
+        running.wait_for((stage.root / "started").exists)
+        running.process.send_signal(number)
+        for place in then:
+            running.wait_for((stage.root / place).exists)
+            running.process.send_signal(number)
+        code, out, err = running.end()
+        asked = [request for request in server.requests if request.path == "/v1/messages"]
+    assert (len(asked), err) == (2 + len(items), ""), out
+    assert (stage.root / "hello.txt").read_text() == "hello\nfinished\n"
+    assert (stage.root / "more.txt").exists()
+    return code, out
+
+
+FINISH = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: "FOUND"}
+        tools: [{name: tick, input: {item: "1.2", evidence: "seen"}}]
+      - text: "Commit: Say it twice"
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
+    """As at the hard line: claims that pass are on the branch, with relay's baton, and the next session has it."""
+    code, out = ask_once(stage, "grep -q hello hello.txt", (1,), number=number)
+
+    assert code == 130, out
+    assert out.splitlines()[-2:-1] == [line for line in out.splitlines() if line.startswith("stopped: asked to stop")]
+    assert STOPPING[Urgency.FINISH_TURN] in out.splitlines()
+    body = stage.git("log", "-1", "--format=%B")
+    assert "Relay-Status: handoff\nRelay-Items: 1.1\n" in body
+    assert "written by relay" in body
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt", "more.txt"]
+    assert stage.git("for-each-ref", "refs/relay/leg") == ""
+    assert stage.run(FINISH.replace("FOUND", "written by relay")).exit_code == ExitCode.DONE
+    assert stage.server.errors == []
+
+
+@pytest.mark.parametrize("then", [(), ("gate",)])
+def test_asked_once_what_does_not_pass_stays_in_the_leg(stage, then):
+    """A red gate, or one that a second Ctrl-C ended, commits nothing; claims and baton are in the snapshot."""
+    head = stage.git("rev-parse", "HEAD")
+    gate = f"if [ -e hello.txt ]; then touch {stage.root}/gate; sleep 300; fi; false" if then else "false"
+    code, out = ask_once(stage, gate, (1,), then=then)
+
+    assert code == 130, out
+    assert (STOPPING[Urgency.NOW] in out.splitlines()) == bool(then)
+    assert stage.git("rev-parse", "HEAD~1") == head
+    assert "- [ ] Say hello" in (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace(gate, "grep -q hello hello.txt"))
+    assert stage.run(FINISH.replace("FOUND", "Say hello")).exit_code == ExitCode.DONE
+    assert "Relay-Items: 1.1 1.2" in stage.git("log", "-1", "--format=%B")
+
+
+@pytest.mark.parametrize("phase", ["next", "all"])
+def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
+    """The phase was finished before the stop came about: it is committed, and nothing is left to resume."""
+    code, out = ask_once(stage, "grep -q hello hello.txt", (1, 2), phase=phase)
+
+    assert code == 0, out
+    assert out.splitlines()[-1].startswith("done: the only phase is done")
+    assert "Relay-Status: done" in stage.git("log", "-1", "--format=%B")
+
+
 def test_stopped_while_the_gate_runs(stage):
     """The gate's processes die, nothing is committed, and the gate is run again by the next run."""
     mark = f"{os.getpid()}77"
@@ -152,6 +242,21 @@ def test_stopped_while_the_gate_runs(stage):
     assert stage.git("rev-parse", "HEAD").strip() == head
     (stage.root / "slow").unlink()
     check_resumes(stage)
+
+
+@pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, Urgency.FINISH_TURN), (signal.SIGTERM, Urgency.NOW)])
+def test_asked_before_a_session_began_nothing_has_to_be_finished(stage, number, words):
+    """An endpoint that does not answer is not waited for, and the signal is answered at once."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        running = Running(stage.root, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        connection, _ = silent.accept()
+        running.process.send_signal(number)
+        ended = running.end()
+        connection.close()
+
+    assert ended == (130, f"{STOPPING[words]}\n", "Interrupted. Nothing is lost; `relay run` resumes.\n")
+    assert stage.git("for-each-ref", "refs/relay") == ""
 
 
 def test_a_second_run_is_told_who_is_at_work_and_another_work_tree_may_run(stage):
