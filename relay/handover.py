@@ -26,8 +26,10 @@ from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_
 from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.run_context import RunContext
+from relay.sandbox.policy import Limits
 from relay.session import Spent
 from relay.staleness import find_stale
+from relay.tools.workspace import Workspace
 
 BARREN = "Relay-Barren"
 BASELINE = "Relay-Baseline"
@@ -286,4 +288,20 @@ def _describe_interruption(leg: OpenLeg) -> str:
     return (
         f"The session before you ({leg.session_id}) was interrupted at an unknown point; its files are in the work "
         f"tree as it left them.{ticked} Look at what is there before you go on."
+    )
+
+
+def make_workspace(ctx: RunContext) -> Workspace:
+    """Return what the tools of a session work on."""
+    root = ctx.repo.root
+    hidden = ctx.sandbox.policy.unreadable
+    return Workspace(
+        root=root,
+        sandbox=ctx.sandbox,
+        protected=ctx.protected,
+        outputs_dir=ctx.outputs_dir,
+        should_stop=lambda: ctx.interrupts.stop_now,
+        limits=Limits(timeout_s=ctx.settings.command_timeout_s),
+        unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
+        spills="spill" not in ctx.settings.ablate,
     )

@@ -11,7 +11,7 @@ from enum import StrEnum
 from relay.draft import Draft, apply_notes, parse_source
 from relay.endings import render_end, render_wait
 from relay.events import LegEnded, LegStarted, PlanRestored
-from relay.handover import Handover
+from relay.handover import Handover, make_workspace
 from relay.landing import Candidate, Landed, Refused, find_claims, find_owned_paths, land
 from relay.plan.parse import parse_plan
 from relay.prompts import (
@@ -28,14 +28,13 @@ from relay.repo.objects import hash_files
 from relay.repo.snapshot import write_snapshot_tree
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
-from relay.sandbox.policy import Limits, Mechanism
+from relay.sandbox.policy import Mechanism
 from relay.secrets import redact
 from relay.session import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.shown import render_plan
 from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import build_runner_tools
-from relay.tools.workspace import Workspace
 
 _SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
 _NOTED = frozenset({"tick", "amend", "record", "hand_off"})
@@ -83,7 +82,7 @@ class Leg:
         self._handover = handover
         self._open = handover.leg
         self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
-        self._toolbox = build_runner_tools(_make_workspace(ctx), self._notes)
+        self._toolbox = build_runner_tools(make_workspace(ctx), self._notes)
         self._call = refuse_secrets(self._toolbox.run, ctx.secret_values)
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
@@ -360,18 +359,6 @@ class Leg:
             cached="cache" not in ctx.settings.ablate,
             long_cache=ctx.long_cache,
         )
-
-
-def _make_workspace(ctx: RunContext) -> Workspace:
-    return Workspace(
-        root=ctx.repo.root,
-        sandbox=ctx.sandbox,
-        protected=ctx.protected,
-        outputs_dir=ctx.outputs_dir,
-        should_stop=lambda: ctx.interrupts.stop_now,
-        limits=Limits(timeout_s=ctx.settings.command_timeout_s),
-        spills="spill" not in ctx.settings.ablate,
-    )
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from relay.events import LegEnded, LegStarted, Noticed, RunEnded
 from relay.facts import read_plan_bytes
 from relay.gate.shell_line import check_command
 from relay.gauge import open_gauge
+from relay.handover import make_workspace
 from relay.measure import measure_phases
 from relay.plan.check import check_plan
 from relay.plan.edit import replace_phase
@@ -33,12 +34,10 @@ from relay.repo.fingerprint import compare, take_fingerprint
 from relay.repo.planning import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
-from relay.sandbox.policy import Limits
 from relay.session import SessionEnd, SessionOutcome, Spent
 from relay.sizing import suggest_parts
 from relay.tools.discretion import refuse_secrets
 from relay.tools.toolbox import Toolbox, build_planner_tools
-from relay.tools.workspace import Workspace
 
 MAX_SUBMISSIONS = 6
 """Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
@@ -230,15 +229,7 @@ def _check_sizes(ctx: RunContext, plan: Plan) -> list[str]:
 
 
 def _run_session(ctx: RunContext, session_id: str, message: str, desk: _Desk) -> SessionOutcome:
-    workspace = Workspace(
-        root=ctx.repo.root,
-        sandbox=ctx.sandbox,
-        protected=ctx.protected,
-        outputs_dir=ctx.outputs_dir,
-        should_stop=lambda: ctx.interrupts.stop_now,
-        limits=Limits(timeout_s=ctx.settings.command_timeout_s),
-        spills="spill" not in ctx.settings.ablate,
-    )
+    workspace = make_workspace(ctx)
     toolbox = build_planner_tools(workspace, desk.submit)
     ctx.observe(LegStarted(session_id=session_id, phase_id="", title="planning", leg=1, reason=""))
     ctx.meter.open_session()

@@ -273,9 +273,28 @@ def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], envi
         protected=tuple(repo.root / path for path in protected),
         writable=tuple(Path(path).expanduser() for path in settings.writable_dirs),
         readable=(find_hooks_dir(repo, read_config(repo)),),
+        unreadable=find_unreadable(repo.root, settings, environ),
         pass_env=settings.env,
         network=settings.network,
     )
+
+
+def find_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the places of the setting `unreadable`, absolute and with links resolved.
+
+    Raises:
+        ConfigError: One of them holds the whole repository, or is in a home directory that nobody knows.
+    """
+    places = []
+    for text in settings.unreadable:
+        home = environ.get("HOME", "")
+        if text.startswith("~/") and not home.startswith("/"):
+            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text}: HOME is not set")
+        place = Path(os.path.realpath(root / (f"{home}/{text[2:]}" if text.startswith("~/") else text)))
+        if root.is_relative_to(place):
+            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text} holds the repository itself")
+        places.append(place)
+    return tuple(places)
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:

@@ -80,6 +80,19 @@ def _words(*words: str) -> _Read:
     return read
 
 
+def _read_hidden(value: Any) -> tuple[str, ...]:
+    """Read a list of paths that commands may not read; a bare text is a list of one."""
+    items = [value] if isinstance(value, str) else value
+    allowed = "a list of paths: absolute, from ~/ on, or relative to the repository; without `..`"
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise ValueError(allowed)
+    for item in items:
+        parts = [part for part in item.removeprefix("~/").split("/") if part not in {"", "."}]
+        if not parts or ".." in parts or parts[0] == "~" or re.search(r"[\0\n]", item):
+            raise ValueError(allowed)
+    return tuple(items)
+
+
 def _read_bool(value: Any) -> bool:
     """Read a switch."""
     if not isinstance(value, bool):
@@ -133,6 +146,8 @@ class Key:
     """Whether this value, from a repository file, takes rights that are the user's to give."""
     cap: bool = False
     """A spending cap: repository files may lower it only."""
+    joined: bool = False
+    """The lists of all sources count together: none takes away what another put in."""
 
 
 _TOKENS = _number(1, 1e9, whole=True)
@@ -165,6 +180,7 @@ KEYS: Mapping[str, Key] = {
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
     "network": Key(read=_read_bool, widens=bool),
     "writable_dirs": Key(read=_texts("a list of absolute paths", _ABSOLUTE), split=os.pathsep, widens=bool),
+    "unreadable": Key(read=_read_hidden, split=os.pathsep, joined=True),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=",", widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=","),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),

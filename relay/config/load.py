@@ -59,7 +59,9 @@ def load_settings(
     owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     for source in reversed(sources):
         for key, value in _check_source(source):
-            chosen[key], origins[key] = value, source.name(key)
+            joined = KEYS[key].joined and key in chosen
+            chosen[key] = (*value, *chosen[key]) if joined else value
+            origins[key] = f"{source.name(key)}, {origins[key]}" if joined else source.name(key)
             if not source.repository:
                 owned[key] = value
     _check_caps(chosen, origins, owned)

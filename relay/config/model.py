@@ -69,6 +69,9 @@ class Settings:
     network: bool = False
     writable_dirs: tuple[str, ...] = ()
     """Absolute paths outside the repository that commands may write."""
+    unreadable: tuple[str, ...] = ()
+    """What commands and file tools may not read, beyond relay's own list: absolute paths, from ``~/`` on, or relative
+    to the repository. The lists of all sources together."""
     env: tuple[str, ...] = ()
     """Names of environment variables that commands may see, beyond relay's own list."""
     rules_fallback_names: tuple[str, ...] = ()

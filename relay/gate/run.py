@@ -1,5 +1,6 @@
 """Run the commands of a gate."""
 
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def run_gate(
 def _ensure_folder(folder: Path) -> bool:
     """Make the directory; say whether outputs can be kept there. A link the repository ships is not written through."""
     try:
-        if folder.resolve() != folder:
+        if os.path.realpath(folder) != str(folder):
             return False
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / ".gitignore").exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from relay.sandbox.bwrap import write_memfd
 from relay.sandbox.confinement import supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
-from relay.sandbox.places import find_hidden, find_home, find_secrets, find_toolchains, is_below
+from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private import DEVICE_NAMES, PrivateDir
 from relay.sandbox.process import Launch
@@ -80,7 +80,11 @@ def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock
     if level is not Level.READ_ONLY or sys.platform != "linux":
         return None
     home = find_home(policy.env)
-    secrets = (*find_secrets(home), *scan_repository(policy).secrets, *(place.resolve() for place in policy.unreadable))
+    secrets = (
+        *find_secrets(home),
+        *scan_repository(policy).secrets,
+        *map(find_real, policy.unreadable),
+    )
     closed = frozenset(secrets)
     return Landlock(policy=policy, private=private, closed=closed, granted=_grant(policy, home, private, closed))
 

@@ -209,6 +209,11 @@ def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
     return tuple(sorted(Path(name) for name in names if name.startswith("/") and is_there(Path(name))))
 
 
+def find_real(place: Path) -> Path:
+    """Return where a path leads; one that leads in a circle, for which pathlib raises, comes back as it is."""
+    return Path(os.path.realpath(place))
+
+
 def is_searchable(place: Path) -> bool:
     """Say whether every directory above a path lets this user through without any capability.
 

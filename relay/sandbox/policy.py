@@ -68,7 +68,7 @@ class Policy:
     readable: tuple[Path, ...] = ()
     """Directories below a hidden one (home directories, /tmp, /run) that stay visible: toolchains."""
     unreadable: tuple[Path, ...] = ()
-    """Files and directories hidden in addition to the built-in credentials list."""
+    """Files and directories hidden in addition to the built-in credentials list, inside the repository or not."""
     secret_names: tuple[str, ...] = SECRET_NAMES
     """Patterns of file names in the repository whose content is masked; empty to mask none."""
     pass_env: tuple[str, ...] = ()

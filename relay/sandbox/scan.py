@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from relay.errors import SandboxError
+from relay.sandbox.places import find_real
 from relay.sandbox.policy import TEMPLATE_SUFFIXES, Policy
 
 _GENERATED = frozenset(
@@ -59,7 +60,7 @@ def scan_repository(policy: Policy) -> Found:
         raise SandboxError(
             f"{policy.root} holds {len(protected)} nested git directories and rules files and {len(secrets)} files "
             f"that look like secrets; the sandbox can protect {_MOST}",
-            hint="move them out of the repository, or narrow the protected and secret names in relay.toml",
+            hint="move them out of the repository",
         )
     return Found(protected=tuple(sorted(set(protected))), secrets=tuple(sorted(set(secrets))))
 
@@ -67,7 +68,7 @@ def scan_repository(policy: Policy) -> Found:
 def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
     """A rules file or a secret that is a link is covered where its text is, as long as that is in the repository."""
     place = Path(entry.path)
-    real = place.resolve() if entry.is_symlink() else place
+    real = find_real(place) if entry.is_symlink() else place
     return [real] if real != root and real.is_relative_to(root) and real.exists() else []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay.sandbox.confinement import supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
-from relay.sandbox.places import HOME_SECRETS, find_home, find_toolchains, is_below
+from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
@@ -87,7 +87,8 @@ def render_profile(policy: Policy, level: Level, private: Path, found: Found) ->
     shown = [place.resolve() for place in (*policy.readable, *find_toolchains(home, policy.env, prefixes))]
     hidden = [Path(place) for place in _HIDDEN] + ([home] if home else [])
     shown = [place for place in shown if is_below(place, hidden) and not is_below(root, [place])]
-    secrets = [*found.secrets, *policy.unreadable, *((home / name for name in HOME_SECRETS) if home else ())]
+    own_secrets = (home / name for name in HOME_SECRETS) if home else ()
+    secrets = [*found.secrets, *map(find_real, policy.unreadable), *own_secrets]
     guarded = [root / ".git", *policy.git_dirs, *policy.protected, *found.protected]
     own = [private / "tmp", private / "home"]
     rules = [

@@ -15,6 +15,7 @@ from relay.errors import SandboxError
 from relay.sandbox.places import (
     find_hidden,
     find_home,
+    find_real,
     find_secrets,
     find_toolchains,
     find_unix_sockets,
@@ -112,7 +113,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
             for place in hidden
             if place not in {inner_home, temp, VAR_TMP.resolve()} and not is_below(place, (policy.root, *writable))
         ),
-        secrets=(*find_secrets(home), *(place.resolve() for place in policy.unreadable)),
+        secrets=(*find_secrets(home), *map(find_real, policy.unreadable)),
         home=inner_home,
         tmp=tmp,
         gaps=(*gaps, *_find_links(policy)),
@@ -167,7 +168,7 @@ def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple
     mounts = [*view.fixed, Mount(op=Op.WRITE if write else Op.READ, source=root, dest=root)]
     check_git_link(root)
     # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
-    inside = [place for place in map(Path.resolve, policy.protected) if place != root and place.is_relative_to(root)]
+    inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
     sockets = [p for p in find_unix_sockets() if not p.is_relative_to(root) and is_searchable(p)]
@@ -198,8 +199,11 @@ def check_git_link(root: Path) -> None:
 
 
 def _real(places: tuple[Path, ...]) -> list[Path]:
-    """Keep what exists and is its own real path; parents before what is below them, nothing twice."""
-    return sorted({place for place in places if os.path.realpath(place) == str(place) and os.path.lexists(place)})
+    """Keep what exists and is its own real path; parents before what is below them, nothing twice.
+
+    A link in a circle is its own real path too, and leads nowhere.
+    """
+    return sorted({place for place in places if os.path.realpath(place) == str(place) and place.exists()})
 
 
 def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:

@@ -23,6 +23,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from relay.sandbox.bwrap import find_bwrap
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -345,6 +346,14 @@ def find_python(user: str) -> str | None:
         if real.exists() and all(folder.stat().st_mode & 1 for folder in real.parents):
             return python
     return None
+
+
+@pytest.fixture
+def without_bwrap() -> tuple[str, ...]:
+    """What to put in front of a command so that it finds no bubblewrap, here by a mount that bubblewrap makes."""
+    program = find_bwrap()
+    hide = ("--ro-bind", os.devnull, os.path.realpath(program)) if program else ()
+    return (str(program), "--dev-bind", "/", "/", *hide, "--") if program else ()
 
 
 @pytest.fixture

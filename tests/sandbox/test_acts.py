@@ -314,6 +314,18 @@ def test_planted_link_makes_no_mount_point_on_the_host(place: Any) -> None:
     assert fingerprint(place.root, place.outside) == before
 
 
+@pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])
+def test_links_in_a_circle_stop_nothing(place: Any, writer: Any, level: Level) -> None:
+    """A link to itself in the place of a protected file, a rules file, a secret or the plan leads nowhere."""
+    script = "for name in missing.toml src/CLAUDE.md src/.env; do ln -s $(basename $name) $name; done"
+    assert writer.sh(script).exit_code == 0
+    assert writer.sh("true").exit_code == 0
+    circles = (place.root / "src" / ".env",)
+    for mechanism in (Mechanism.BWRAP, *([Mechanism.LANDLOCK] if level is Level.READ_ONLY else [])):
+        with place.open(level, mechanism, unreadable=circles) as box:
+            assert box.sh("cat src/app.py").output == b"VALUE = 1\n"
+
+
 def test_planted_link_does_not_show_what_is_hidden(place: Any) -> None:
     """A protected name that is a link to a credential stays as unreadable as the credential."""
     key = place.home / ".ssh" / "id_ed25519"

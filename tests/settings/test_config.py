@@ -104,6 +104,7 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
         ("network", "0", False),
         ("cache_ttl", "5m", "5m"),
         ("writable_dirs", "/a/b:/c", ("/a/b", "/c")),
+        ("unreadable", "~/.config/x:/etc/y:conf/z", ("~/.config/x", "/etc/y", "conf/z")),
         ("rules_max_bytes", "0", 0),
         ("idle_timeout_s", "1.5", 1.5),
     ],
@@ -111,6 +112,19 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
 def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:
     assert getattr(load(environ={f"RELAY_{key.upper()}": text}), key) == value
     assert getattr(load(flags={key: text}), key) == value
+
+
+def test_what_may_not_be_read_is_named_by_all_sources_together(root: Path, tmp_path: Path) -> None:
+    """A repository adds to the user's list and takes nothing out of it."""
+    (root / "relay.toml").write_text('unreadable = ["config"]\n')
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "config.toml").write_text('unreadable = ["/etc/own"]\n')
+
+    settings = load(root=root, user=user, plan={"unreadable": []}, environ={"RELAY_UNREADABLE": "~/.own"})
+
+    assert settings.unreadable == ("~/.own", "config", "/etc/own")
+    assert settings.origins["unreadable"].startswith("RELAY_UNREADABLE, plan front matter, relay.toml:1, ")
 
 
 def test_a_flag_that_was_not_typed_says_nothing() -> None:
@@ -140,7 +154,8 @@ BAD_VALUES = [
     ("rules_fallback_names", [".."]), ("prices", [1]), ("prices", {"m": {"input": 1}}), ("models", {"m": 3}),
     ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}), ("cache_ttl", "2h"),
     ("command_timeout_s", 0), ("max_wait_s", -1), ("rules_max_bytes", -1), ("plan", "a\0b"),
-    ("rules_global_dir", "rules"),
+    ("rules_global_dir", "rules"), ("unreadable", [1]), ("unreadable", ["../x"]), ("unreadable", ["/"]),
+    ("unreadable", ["."]), ("unreadable", ["~"]), ("unreadable", ["~/"]), ("unreadable", ["a\nb"]), ("unreadable", 3),
 ]  # fmt: skip
 
 
