@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from relay.checks import run_phase_gate
+from relay.config import Settings
 from relay.draft import Draft
 from relay.endings import ENDED, ERROR, WAIT_UNTIL, is_refunded
 from relay.events import Noticed
@@ -73,7 +74,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     """
     before = write_snapshot_tree(ctx.repo)
     number, baton = _read_earlier_sessions(ctx, phase.id)
-    commands = find_commands(ctx, phase)
+    commands = find_commands(ctx.settings, phase)
     baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
     if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
         return None
@@ -110,9 +111,9 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     )
 
 
-def find_commands(ctx: RunContext, phase: Phase) -> tuple[str, ...]:
+def find_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
     """Return the gate of a phase: the settings' commands, then the document's, then its own."""
-    return tuple(dict.fromkeys((*ctx.settings.verify, *phase.verify)))
+    return tuple(dict.fromkeys((*settings.verify, *phase.verify)))
 
 
 def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
@@ -195,7 +196,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         reason=reason,
         head_plan=plan.text,
         draft=draft,
-        commands=find_commands(ctx, phase),
+        commands=find_commands(ctx.settings, phase),
         baseline=baseline,
         briefing=PhaseBriefing(
             plan=drafted,

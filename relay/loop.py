@@ -24,14 +24,19 @@ from relay.landing import find_owned_paths
 from relay.leg import Leg, LegKind, LegResult
 from relay.plan.model import Phase, Plan
 from relay.plan_commit import ensure_plan_committed, parse_committed
-from relay.repo.files import read_file
-from relay.repo.finish import finish_commit
+from relay.plan_files import find_ledger_path
+from relay.preflight import RunRequest, read_spent
+from relay.repo.finish import finish_commit, finish_pending
 from relay.repo.history import read_relay_commit
+from relay.repo.intents import clear_stale_locks
 from relay.repo.legs import OpenLeg, close_leg, find_leg_ref, read_leg
+from relay.repo.lock import lock_worktree
+from relay.repo.open import Repo
+from relay.repo.status import read_status
 from relay.resume import ResumePoint, Row, find_blocked_by, find_resume_point
 from relay.run_context import RunContext
 from relay.runners.waiting import render_moment, render_span
-from relay.session import SessionEnd
+from relay.session import SessionEnd, Spent
 
 MAX_BARREN_LEGS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big. Source: DESIGN § 6."""
@@ -55,9 +60,9 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
         plan, leg, point = _find_point(ctx)
-        phase = _choose_phase(plan, leg, point, selection)
+        phase = choose_phase(plan, point, selection, is_open=leg is not None)
         if phase is None:
-            return _finish_run(ctx, plan, point)
+            return _finish_run(plan, point, ctx.meter.total)
         if end := _wait_for_reset(ctx, leg):
             return end
         handover = _begin(ctx, plan, phase, leg, point)
@@ -119,23 +124,69 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     close_leg(ctx.repo, kept)
 
 
-def _choose_phase(plan: Plan, leg: OpenLeg | None, point: ResumePoint, selection: Selection) -> Phase | None:
+def end_without_session(
+    request: RunRequest, plan: Plan, point: ResumePoint, selection: Selection, *, is_open: bool
+) -> RunEnded | None:
+    """Return how a run ends that needs no session; None when one is needed, or git has to be asked more than here.
+
+    Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
+
+    Args:
+        request: What the command knows.
+        plan: As the work tree has it.
+        point: Where a run would go on.
+        selection: What was asked for.
+        is_open: Whether a leg is open.
+
+    Raises:
+        PlanError: The phase that was asked for cannot be run.
+    """
+    repo, path = request.repo, request.plan_path
+    if selection.phase_id:
+        get_phase(plan, selection.phase_id)
+    if _find_committed_plan(repo, path) is None or point.row is not Row.NOTHING_OPEN:
+        return None
+    if choose_phase(plan, point, selection, is_open=is_open) is not None:
+        return None
+    with lock_worktree(repo):
+        if clear_stale_locks(repo) or finish_pending(repo, (path, find_ledger_path(path))):
+            return None
+    return _finish_run(plan, point, read_spent(repo, path))
+
+
+def get_phase(plan: Plan, phase_id: str) -> Phase:
+    """Return a phase of the plan.
+
+    Raises:
+        PlanError: There is none with this id.
+    """
+    phase = plan.find_phase(phase_id)
+    if phase is None:
+        known = ", ".join(phase.id for phase in plan.phases)
+        raise PlanError(f"there is no phase {phase_id!r} in the plan", hint=f"phases: {known}")
+    return phase
+
+
+def choose_phase(plan: Plan, point: ResumePoint, selection: Selection, *, is_open: bool) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
+
+    Args:
+        plan: The plan.
+        point: Where a run would go on.
+        selection: What was asked for.
+        is_open: Whether a leg is open, on whatever phase.
 
     Raises:
         PlanError: The phase that was asked for does not exist, waits for others, or another one is open.
     """
     if not selection.phase_id:
         return plan.find_phase(point.phase_id)
-    phase = plan.find_phase(selection.phase_id)
-    if phase is None:
-        known = ", ".join(phase.id for phase in plan.phases)
-        raise PlanError(f"there is no phase {selection.phase_id!r} in the plan", hint=f"phases: {known}")
+    phase = get_phase(plan, selection.phase_id)
     if phase.done:
         return None
     if waits := find_blocked_by(plan, phase):
         raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint="relay run")
-    if leg is not None and point.phase_id != phase.id:
+    if is_open and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"
         raise PlanError(words, hint=f"relay run --phase {point.phase_id}, or relay status --why")
     return phase
@@ -173,7 +224,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             if selection.all and not selection.phase_id:
                 return None
             if plan := _find_done_plan(ctx):
-                return _end_done(ctx, plan)
+                return _end_done(plan, ctx.meter.total)
             return RunEnded(
                 exit_code=ExitCode.DONE,
                 reason=result.detail,
@@ -219,36 +270,37 @@ def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEn
 def _end_interrupted(ctx: RunContext) -> RunEnded:
     """Stop between two legs; the last one may have finished the plan before the stop came about."""
     if not ctx.interrupts.stop_now and (plan := _find_done_plan(ctx)):
-        return _end_done(ctx, plan)
+        return _end_done(plan, ctx.meter.total)
     return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "relay run")
 
 
 def _find_done_plan(ctx: RunContext) -> Plan | None:
     """Return the plan when the branch has all of it done, the file says the same, and no leg is open."""
-    committed = read_plan_bytes(ctx.repo, ctx.plan_path)
-    if committed is None or committed != read_file(ctx.repo.root, ctx.plan_path) or read_leg(ctx.repo) is not None:
+    plan = _find_committed_plan(ctx.repo, ctx.plan_path)
+    return plan if plan is not None and plan.done and read_leg(ctx.repo) is None else None
+
+
+def _find_committed_plan(repo: Repo, path: str) -> Plan | None:
+    """Return the plan when HEAD has it as the work tree does; None for one that has yet to be committed."""
+    committed = read_plan_bytes(repo, path)
+    if committed is None or path in read_status(repo).changed:
         return None
-    plan = parse_committed(committed.decode("utf-8", "surrogateescape"), ctx.plan_path)
-    return plan if plan.done else None
+    return parse_committed(committed.decode("utf-8", "surrogateescape"), path)
 
 
-def _end_done(ctx: RunContext, plan: Plan) -> RunEnded:
+def _end_done(plan: Plan, spent: Spent) -> RunEnded:
     phases = len(plan.phases)
     words = f"all {phases} phases are done" if phases > 1 else "the only phase is done"
-    return RunEnded(exit_code=ExitCode.DONE, reason=words, next_command="", spent_usd=ctx.meter.total.cost_usd)
+    return RunEnded(exit_code=ExitCode.DONE, reason=words, next_command="", spent_usd=spent.cost_usd)
 
 
-def _finish_run(ctx: RunContext, plan: Plan, point: ResumePoint) -> RunEnded:
+def _finish_run(plan: Plan, point: ResumePoint, spent: Spent) -> RunEnded:
     if plan.done:
-        return _end_done(ctx, plan)
+        return _end_done(plan, spent)
+    code, reason, then = ExitCode.USER, point.why, "relay check"
     if point.phase_id:
-        return RunEnded(
-            exit_code=ExitCode.DONE,
-            reason="the phase was done already",
-            next_command="relay run",
-            spent_usd=ctx.meter.total.cost_usd,
-        )
-    return _stop(ctx, ExitCode.USER, point.why, "relay check")
+        code, reason, then = ExitCode.DONE, "the phase was done already", "relay run"
+    return RunEnded(exit_code=code, reason=reason, next_command=then, spent_usd=spent.cost_usd)
 
 
 def _stop(ctx: RunContext, code: ExitCode, reason: str, next_command: str) -> RunEnded:

@@ -6,11 +6,11 @@ import click
 
 from relay.cli.options import session_options
 from relay.cli.screen import say
-from relay.cli.sessions import make_request, run_sessions
+from relay.cli.sessions import make_request, run_sessions, show_end
 from relay.errors import ExitCode
 
 if TYPE_CHECKING:
-    from relay.cli.place import Place
+    from relay.cli.standing import Standing
     from relay.loop import Selection
     from relay.preflight import RunRequest
 
@@ -30,12 +30,18 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
     over and stops; a second one stops at once. Nothing is lost either way.
     """
-    from relay.loop import run
+    from relay.cli.standing import gather_standing
+    from relay.loop import end_without_session, run
 
     request, place = make_request("run", options)
     selection = find_selection(phase)
+    standing = gather_standing(place, request.repo)
     if dry_run:
-        return show_dry_run(request, place, selection)
+        return show_dry_run(request, standing, selection)
+    if standing.point is not None:
+        is_open = standing.leg is not None
+        if ended := end_without_session(request, standing.plan, standing.point, selection, is_open=is_open):
+            return show_end(ended, as_json=as_json)
     return run_sessions(request, lambda ctx: run(ctx, selection), as_json=as_json)
 
 
@@ -48,28 +54,27 @@ def find_selection(phase: str) -> "Selection":
     return Selection(phase_id=phase, all=False)
 
 
-def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") -> int:
+def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Selection") -> int:
     """Check what can be checked without a model and say what would follow.
 
     Raises:
-        RelayError: A run could not start: unfinished merge, uncommitted changes, no such phase.
+        RelayError: A run could not start: unfinished merge, uncommitted changes, no such phase, or not its turn.
     """
-    from relay.cli.standing import gather_standing
-    from relay.cli.status import find_next, show_standing
-    from relay.errors import PlanError
+    from relay.cli.status import show_standing
+    from relay.handover import find_commands
+    from relay.loop import choose_phase
     from relay.preflight import check_clean, check_plan_file, check_repository
 
     check_repository(request.repo)
     check_plan_file(request.repo, request.plan_path)
     check_clean(request)
-    standing = gather_standing(place, request.repo)
-    phase = standing.plan.find_phase(selection.phase_id or find_next(standing) or "")
-    if phase is None and selection.phase_id:
-        known = ", ".join(phase.id for phase in standing.plan.phases)
-        raise PlanError(f"there is no phase {selection.phase_id!r} in the plan", hint=f"phases: {known}")
+    phase = None
+    if standing.point is not None:
+        phase = choose_phase(standing.plan, standing.point, selection, is_open=standing.leg is not None)
     show_standing(standing, why=True)
     if phase is not None:
-        say(f"gate   {'; '.join(phase.verify) or 'none: this phase has no Verify: line'}")
+        say(f"phase  {phase.id}  {phase.title}")
+        say(f"gate   {'; '.join(find_commands(request.settings, phase)) or 'none: this phase has no Verify: line'}")
     say(f"model  {request.settings.model}, hands off at {request.settings.reset_at.text}")
     say("dry run: nothing was sent and nothing changed")
     return ExitCode.DONE

@@ -62,6 +62,15 @@ def _read_plan_settings(place: Place, command: str) -> Mapping[str, Any]:
         return {}
 
 
+def show_end(ended: "RunEnded", *, as_json: bool) -> int:
+    """Tell how a command ended that needed no session."""
+    from relay.cli.view import make_view
+
+    with make_view(json=as_json, stream=sys.stdout) as view:
+        view.observe(ended)
+    return ended.exit_code
+
+
 def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]", *, as_json: bool) -> int:
     """Open everything, act, tell how it ended, close everything."""
     from relay.cli.view import make_view

@@ -46,6 +46,7 @@ class Standing:
     """Of everything, planning included."""
     point: ResumePoint | None
     """None while another relay is at work here, or a run would be refused."""
+    leg: "OpenLeg | None" = None
     running: str = ""
     """Who is at work here; empty when nobody is."""
     obstacle: str = ""
@@ -73,6 +74,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
         spent=sum((*map(_count_commit, commits), *(_count_rest(place, repo, leg) if waiting else ())), start=Spent()),
         point=None if obstacle else point,
+        leg=leg,
         running=running,
         obstacle=obstacle,
     )

@@ -249,16 +249,43 @@ def test_a_plan_outside_the_repository_is_refused(relay, tmp_path):
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, environ):
     before = git(planned, environ, "for-each-ref"), sorted(planned.iterdir())
-    ran = relay("run", "--dry-run", "--phase", "2")
+    ran = relay("run", "--dry-run", env={"RELAY_VERIFY": "test -e ."})
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[-3:] == [
-        "gate   grep -q world world.txt",
+    assert ran.out.splitlines()[-4:] == [
+        "phase  1  Hello",
+        "gate   test -e .; grep -q hello hello.txt",
         "model  claude-opus-5-5, hands off at min(45%,100k)",
         "dry run: nothing was sent and nothing changed",
     ]
     assert (git(planned, environ, "for-each-ref"), sorted(planned.iterdir())) == before
-    ran = relay("run", "--dry-run", "--phase", "7")
+
+
+@pytest.mark.usefixtures("planned")
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_a_phase_that_cannot_be_run_is_refused_without_a_key(relay, flags):
+    """A dry run and a run choose in the same way, and neither needs a key to say no."""
+    ran = relay("run", "--phase", "7", *flags)
     assert (ran.code, ran.out, ran.err) == (1, "", "Error: there is no phase '7' in the plan\nHint: phases: 1, 2\n")
+    ran = relay("run", "--phase", "2", *flags)
+    assert (ran.code, ran.out, ran.err) == (1, "", "Error: phase 2 comes after 1, which is not done\nHint: relay run\n")
+
+
+def test_what_is_done_is_said_without_a_key(relay, planned, environ):
+    """Nothing is left: no key, no session, exit 0; an edit that nobody has committed is not taken for done."""
+    text = PLAN.replace("[ ]", "[x]", 1)
+    (planned / "PLAN.md").write_text(text)
+    git(planned, environ, "commit", "-qam", "by hand")
+    ran = relay("run", "--phase", "1")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "done: the phase was done already (spent $0.00)\nnext: relay run\n"
+    (planned / "PLAN.md").write_text(text.replace("[ ]", "[x]"))
+    assert relay("run").err.startswith("Error: no API key")
+    git(planned, environ, "commit", "-qam", "by hand")
+    ran = relay("run")
+    assert (ran.code, ran.out, ran.err) == (0, "done: all 2 phases are done (spent $0.00)\n", "")
+    event = json.loads(relay("run", "--json").out)
+    assert (event["event"], event["exit_code"]) == ("RunEnded", 0)
+    assert git(planned, environ, "for-each-ref", "refs/relay") == ""
 
 
 def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, environ, endpoint):
