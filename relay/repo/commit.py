@@ -108,7 +108,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
     staging.check_filters(guarded, (*paths, *request.replace))
-    index = staging.stage_paths(repo, guarded, request.head, paths)
+    index = _stage(repo, guarded, request, paths)
     text = render_message(request.message)
     ready = _Ready(request=request, index=index, paths=paths, tree=request.tree, text=text)
     checked = _check_unmoved(repo, guarded, ready)
@@ -117,6 +117,18 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     if isinstance(checked, _Ready) and checked.tree != request.tree:
         checked = _check_unmoved(repo, guarded, checked)
     return _write(repo, guarded, checked, identity) if isinstance(checked, _Ready) else checked
+
+
+def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
+    """Make the index that hooks see a copy of: the paths, and those given files that the work tree has like that.
+
+    A plan that the user edited is staged for the hook. One that only relay has ticked yet is not: it would differ
+    from the work tree, and hook frameworks put such differences aside before they run, in a file that is read-only.
+    """
+    index = staging.stage_paths(repo, guarded, request.head, paths)
+    as_is = {path: data for path, data in request.replace.items() if read_file(repo.root, path) == data}
+    staging.put_files(repo, guarded, index, request.head, as_is)
+    return index
 
 
 def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | CommitOutcome:
@@ -153,7 +165,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     if rewritten:
         staging.check_filters(guarded, rewritten)
         paths = tuple(sorted({*ready.paths, *rewritten}))
-        index = staging.stage_paths(repo, guarded, ready.request.head, paths)
+        index = _stage(repo, guarded, ready.request, paths)
         ready = replace(ready, index=index, paths=paths, tree=now.tree)
         if not result.ok:
             result = _run_hook(repo, guarded, ready, hooks, "pre-commit")

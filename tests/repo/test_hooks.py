@@ -61,6 +61,15 @@ def test_a_hook_sees_what_will_be_committed(box, tmp_path):
     assert (tmp_path / "seen").read_text().split() == ["M", "src/app.py"]
 
 
+def test_a_hook_sees_the_users_edited_plan_staged(box, tmp_path):
+    """Nothing is left to be put aside by a hook framework, and a hook that checks the plan checks the new one."""
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "pre-commit", "git diff --quiet && git show :PLAN.md | grep -q edited")
+    box.write("PLAN.md", "edited by hand\n")
+    assert commit(box, hooks, replace={"PLAN.md": b"edited by hand\n"}).end == CommitEnd.COMMITTED
+    assert box.git("show", "HEAD:PLAN.md") == b"edited by hand\n"
+
+
 def test_a_refusing_hook_changes_nothing_and_says_why(box, tmp_path):
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "pre-commit", "echo 'lint: line 3 is bad'; exit 1")
