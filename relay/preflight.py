@@ -24,7 +24,7 @@ from relay.plan_files import STATE_DIR, find_ledger_path, find_protected
 from relay.pricing import Budget, Price, find_price
 from relay.repo.finish import finish_pending
 from relay.repo.guard import read_config
-from relay.repo.history import read_plan_commits
+from relay.repo.history import read_plan_commits, read_rewound_commits
 from relay.repo.hooks import find_hooks_dir
 from relay.repo.identity import get_identity
 from relay.repo.intents import clear_stale_locks
@@ -312,8 +312,9 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
 
 
 def read_spent(repo: Repo, plan_path: str) -> Spent:
-    """Return what the commits of the current plan record, and planning that no commit records yet."""
-    total = sum((commit.spent for commit in read_plan_commits(repo, plan_path)), start=Spent())
+    """Return what the commits of the current plan record, rewound ones too, and planning that no commit has yet."""
+    own = read_plan_commits(repo, plan_path)
+    total = sum((commit.spent for commit in (*own, *read_rewound_commits(repo, plan_path, own))), start=Spent())
     planning = read_plan_usage(repo)
     return total + planning.spend if planning and planning.plan_path == plan_path else total
 

@@ -43,7 +43,9 @@ class Standing:
     phases: tuple[PhaseStanding, ...]
     """One for each phase of the plan, in its order."""
     spent: Spent
-    """Of everything, planning included."""
+    """Of everything, planning and what was rewound included."""
+    rewound: Spent
+    """The part of it that `relay rewind` left on another branch."""
     point: ResumePoint | None
     """None while another relay is at work here, or a run would be refused."""
     leg: "OpenLeg | None" = None
@@ -59,7 +61,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    from relay.repo.history import read_plan_commits
+    from relay.repo.history import read_plan_commits, read_rewound_commits
 
     branch = repo.branch
     waiting = branch is not None and _has_refs(repo, branch)
@@ -67,12 +69,15 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     obstacle = _find_obstacle(repo, branch)
     plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle)
     commits = read_plan_commits(repo, place.plan_name)
+    rewound = read_rewound_commits(repo, place.plan_name, commits) if waiting else ()
+    spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(place, repo, leg) if waiting else ()))
     return Standing(
         plan_name=place.plan_name,
         branch=branch,
         plan=plan,
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
-        spent=sum((*map(_count_commit, commits), *(_count_rest(place, repo, leg) if waiting else ())), start=Spent()),
+        spent=sum(spends, start=Spent()),
+        rewound=sum(map(_count_commit, rewound), start=Spent()),
         point=None if obstacle else point,
         leg=leg,
         running=running,
@@ -81,11 +86,12 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
 
 
 def _has_refs(repo: "Repo", branch: str) -> bool:
-    """Return whether relay keeps anything open for a branch; reading it would load the write path's modules."""
+    """Return whether relay keeps anything beside the branch; reading it would load the write path's modules."""
     from relay.repo.names import render_ref_part
 
     part = render_ref_part(branch)
-    return bool(repo.git.run("for-each-ref", "--count=1", f"refs/relay/leg/{part}", f"refs/relay/plan/{part}"))
+    kept = (f"refs/relay/leg/{part}", f"refs/relay/plan/{part}", "refs/relay/rewound/")
+    return bool(repo.git.run("for-each-ref", "--count=1", *kept))
 
 
 def _find_obstacle(repo: "Repo", branch: str | None) -> str:

@@ -47,6 +47,8 @@ def show_standing(standing: Standing, *, why: bool) -> None:
         _show_phase(phase, known, is_next=phase.id == find_next(standing))
     say()
     say(f"spent  {render_spent(standing.spent)}")
+    if standing.rewound != Spent():
+        say(f"       {render_usd(standing.rewound.cost_usd)} of it on work that was rewound")
     if standing.obstacle:
         say(f"now    {standing.obstacle}", style="bold")
         say("next   relay run, after that", style="bold")
@@ -113,6 +115,7 @@ def render_json(standing: Standing) -> str:
         "done": standing.plan.done,
         "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
         "spent": _render_spent(standing.spent),
+        "rewound": _render_spent(standing.rewound),
         "running": standing.running or None,
         "obstacle": standing.obstacle or None,
         "next": None if standing.point is None else _render_point(standing.point),

@@ -1,5 +1,6 @@
 """What the branch's commits say about a plan: the state that survives everything but the loss of the branch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.repo import trailers
@@ -71,6 +72,32 @@ def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     commits = read_relay_commits(repo, plan_path)
     first = next((at for at, commit in enumerate(commits) if commit.status == "planned"), len(commits))
     return commits[: first + 1]
+
+
+def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
+    """Return what `relay rewind` left on other branches of the same plan, newest first: what it cost is spent.
+
+    A rewind by a commit leaves its past on the branch itself, and that is in `own` already.
+
+    Args:
+        repo: The repository.
+        plan_path: Repository-relative path of the plan.
+        own: The plan's commits on this branch, as `read_plan_commits` says.
+    """
+    head = repo.head()
+    if head is None or not repo.git.run("for-each-ref", "--count=1", "refs/relay/rewound/"):
+        return ()
+    origin = own[-1].commit if own and own[-1].status == "planned" else _find_added(repo, plan_path)
+    if not origin:
+        return ()
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--glob=refs/relay/rewound", "--ancestry-path")
+    found = (_parse_commit(text) for text in trailers.read_texts(repo.git, *args, f"^{origin}", f"^{head}", "--"))
+    return tuple(commit for commit in found if commit.plan == plan_path)
+
+
+def _find_added(repo: Repo, path: str) -> str:
+    """Return the last commit on the branch that added a file; empty when it is not committed."""
+    return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", "HEAD", "--", path).decode().strip()
 
 
 def read_relay_commit(repo: Repo, commit: str) -> RelayCommit | None:

@@ -1,5 +1,6 @@
 """`relay rewind`: the tree before a phase comes back, and what came after stays where it can be found."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -7,8 +8,10 @@ import sys
 import pytest
 
 from relay.errors import ExitCode, RepoError
+from relay.preflight import read_spent
 from relay.repo.open import open_repo
 from relay.rewind import check_revert, find_rewind, finish_rewind, rewind_by_commit, rewind_to_branch
+from relay.session import Spent
 
 BOTH = """
 sessions:
@@ -183,3 +186,46 @@ def test_the_command_shows_asks_and_does(done):
     missing = relay("rewind", "9", "--yes")
     assert missing.returncode == ExitCode.USER
     assert "no commit of phase 9" in missing.stderr
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["plan by hand", "plan by relay"])
+@pytest.mark.parametrize("phase", ["1", "2"])
+def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase, planned):
+    """On the new branch the cap and the status count what stays behind, once; so does a revert."""
+    if planned:
+        stage.git("rm", "-q", "--cached", "PLAN.md")
+        stage.git("commit", "-q", "-m", "no plan yet")
+    assert stage.run(BOTH + SECOND).exit_code == ExitCode.DONE
+    repo = open_repo(stage.root)
+    spent = read_spent(repo, "PLAN.md")
+    assert spent.cost_usd
+    name = rewind_to_branch(repo, find_rewind(repo, "PLAN.md", phase))
+    assert read_spent(repo, "PLAN.md") == spent
+    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", phase))
+    assert read_spent(repo, "PLAN.md") == spent
+    stage.git("switch", "-q", name)
+
+    assert read_spent(repo, "PLAN.md") == spent
+    status = subprocess.run(
+        [sys.executable, "-m", "relay", "status", "--json"], cwd=stage.root, capture_output=True, check=True
+    )
+    body = json.loads(status.stdout)
+    assert body["spent"]["usd"] == pytest.approx(spent.cost_usd)
+    phases = sum(known["spent"]["usd"] for known in body["phases"])
+    assert body["rewound"]["usd"] == pytest.approx(spent.cost_usd - phases)
+    ended = stage.run("sessions:" + SECOND, max_cost_usd=spent.cost_usd)
+    assert (ended.exit_code, ended.spent_usd) == (ExitCode.STOPPED, pytest.approx(spent.cost_usd)), ended
+    assert "of the run's cap" in ended.reason
+    assert [request.path for request in stage.server.requests if request.method == "POST"] == []
+
+
+def test_what_another_plan_cost_is_not_this_ones(done):
+    """A plan that came into the repository after the rewind has a count of its own."""
+    repo = open_repo(done.root)
+    done.git("switch", "-q", rewind_to_branch(repo, find_rewind(repo, "PLAN.md", "1")))
+    done.git("rm", "-q", "PLAN.md")
+    done.git("commit", "-q", "-m", "away with it")
+    done.write("PLAN.md", "## Phase 1\n- [ ] Other — other.txt\n")
+    done.commit("another plan")
+
+    assert read_spent(repo, "PLAN.md") == Spent()
