@@ -114,7 +114,8 @@ def _merge(committed: str, edited: str, path: str) -> tuple[str, tuple[Violation
 
 
 def _refuse(violations: tuple[Violation, ...], path: str) -> PlanError:
-    words = "\n  ".join(f"{path}:{violation.line}: {violation.message}" for violation in violations)
+    places = (f"{path}:{violation.line}" if violation.line else path for violation in violations)
+    words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
     return PlanError(
         f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
         hint=f"undo that part, or, if you mean it, commit it yourself: git commit {path}",

@@ -4,7 +4,9 @@ The session returns the plan as the input of a tool; relay checks it, sends viol
 and writes the file itself. Before and after, the repository is fingerprinted: a difference rejects the plan.
 """
 
-from collections.abc import Callable, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from relay.measure import measure_phases
 from relay.plan.check import check_plan
 from relay.plan.edit import replace_phase
 from relay.plan.kept import check_ticks_kept
-from relay.plan.model import Plan, Violation
+from relay.plan.lines import BOM
+from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan_files import STATE_DIR
 from relay.prompts import (
@@ -41,6 +44,13 @@ from relay.tools.toolbox import Toolbox, build_planner_tools
 
 MAX_SUBMISSIONS = 6
 """Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
+
+MAX_COMMAND_CHARS = 380
+"""Longest command that is shown to be typed again; the live view cuts lines at 400."""
+
+_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\r\n"
 
 SIZE_TRIES = 2
 """Submissions that are sent back because of a phase's estimated size; an estimate does not block a plan for good."""
@@ -106,12 +116,14 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
     changed = compare(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     spent = ctx.meter.session
     if changed:
-        return _reject(ctx, session_id, desk, "the repository changed while it was planned: " + "; ".join(changed))
+        return _reject(
+            ctx, session_id, desk, task, "the repository changed while it was planned: " + "; ".join(changed)
+        )
     if desk.accepted is None:
         detail = "; ".join(desk.faults) if desk.faults else outcome.detail or "the session submitted no plan"
         code = ExitCode.USER if outcome.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
-        return _reject(ctx, session_id, desk, f"no plan was accepted: {detail}", code)
+        return _reject(ctx, session_id, desk, task, f"no plan was accepted: {detail}", code)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, desk.accepted.encode("utf-8", "surrogateescape"), "100644")
     _keep_cost(ctx, session_id, desk.accepted, spent)
@@ -162,17 +174,48 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
         raise PlanError(f"there is no phase {task.split!r} to split", hint=f"phases: {known}")
     if phase.done:
         raise PlanError(f"phase {phase.id} is done; only open phases are split", hint="relay status")
-    return render_split_message(before, phase), lambda text, sizes: _judge_split(
-        ctx, before, phase.id, text, sizes=sizes
-    )
+    return render_split_message(before, phase), lambda text, sizes: _judge_split(ctx, before, phase, text, sizes=sizes)
 
 
-def _judge_split(ctx: RunContext, before: Plan, phase_id: str, text: str, *, sizes: bool) -> str | tuple[str, ...]:
+def _judge_split(ctx: RunContext, before: Plan, phase: Phase, text: str, *, sizes: bool) -> str | tuple[str, ...]:
     try:
-        whole = replace_phase(before.text, phase_id, text)
+        parse_plan(text)
     except PlanError as error:
         return (error.message,)
-    return _judge(ctx, whole, before=before, sizes=sizes)
+    try:
+        result = _judge(ctx, replace_phase(before.text, phase.id, text), before=before, sizes=sizes)
+    except PlanError as error:
+        result = (error.message,)
+    if isinstance(result, str):
+        return result
+    return (*_describe_numbering(before, phase, text), *(_find_submitted_line(phase, text, fault) for fault in result))
+
+
+def _find_submitted_line(phase: Phase, text: str, fault: str) -> str:
+    """Name a line as it was submitted: the fault was found in the whole plan, where the old phase stood."""
+    found = _LINE.match(fault)
+    if found is None:
+        return fault
+    written = text.removeprefix(BOM).strip(_BLANK)
+    above = len(_LINE_END.findall(text[: text.index(written)]))
+    line = int(found[1]) - phase.line
+    if 0 <= line <= len(_LINE_END.findall(written)):
+        return f"line {line + 1 + above}: {found[2]}"
+    return f"in the rest of the plan: {found[2]}"
+
+
+def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[str]:
+    """Say what the submitted phases are called in the whole plan, where that is not what they are called alone."""
+    whole = f"{before.text[: phase.start]}{text.strip(_BLANK)}\n\n{before.text[phase.end :]}"
+    try:
+        alone, inside = parse_plan(text).phases, parse_plan(whole).phases
+    except PlanError:
+        return  # the fault says it
+    first = sum(other.start < phase.start for other in before.phases)
+    named = inside[first : first + len(alone)]
+    if [one.id for one in named] != [one.id for one in alone]:
+        names = "; ".join(f"{one.id} is `{one.title}`" for one in named)
+        yield f"phases and items are named here as the whole plan will number them: {names}"
 
 
 def _judge(ctx: RunContext, text: str, *, sizes: bool, before: Plan | None = None) -> str | tuple[str, ...]:
@@ -281,7 +324,23 @@ def _find_line(ctx: RunContext) -> int:
     return open_gauge(window_tokens=ctx.model.window_tokens, reset_at=reset_at).soft_tokens
 
 
-def _reject(ctx: RunContext, session_id: str, desk: _Desk, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnded:
+def render_command(task: PlanTask) -> str:
+    """Return the command line that asks for a task again; the help's where the task is too long for a screen."""
+    if task.split:
+        words = ["--split", task.split]
+    elif task.revise:
+        words = ["--revise", " ".join(task.revise.split())]
+    else:
+        words = [*(["--force"] if task.force else []), "--", " ".join(task.feature.split())]
+    if words[-2:-1] == ["--"] and not words[-1].startswith("-"):
+        del words[-2]
+    command = shlex.join(["relay", "plan", *words])
+    return command if len(command) <= MAX_COMMAND_CHARS and command.isprintable() else "relay plan --help"
+
+
+def _reject(
+    ctx: RunContext, session_id: str, desk: _Desk, task: PlanTask, reason: str, code: ExitCode = ExitCode.STOPPED
+) -> RunEnded:
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=ctx.meter.session)
     where = save_rejected_plan(ctx.repo, record, desk.last.encode("utf-8", "surrogateescape"))
@@ -291,7 +350,7 @@ def _reject(ctx: RunContext, session_id: str, desk: _Desk, reason: str, code: Ex
     return RunEnded(
         exit_code=code,
         reason=reason,
-        next_command="relay plan",
+        next_command=render_command(task),
         spent_usd=ctx.meter.total.cost_usd,
     )
 

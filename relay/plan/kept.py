@@ -18,8 +18,8 @@ def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
     known = {item.text for item in old}
     made_up = [item for item in new if item.text not in known]
     violations = [
-        Violation(line=item.line, message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more")
-        for item in lost
+        Violation(line=0, message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more")
+        for item in lost  # its line is one of the old plan
     ]
     violations += [
         Violation(line=item.line, message=f"item {item.id} is ticked by hand; only relay ticks, after the gate")

@@ -1,0 +1,93 @@
+"""What `relay plan` tells the session and the user when a plan is not taken."""
+
+import json
+import shlex
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.cli.plan import command, make_task
+from relay.errors import ExitCode
+from relay.planner import MAX_SUBMISSIONS, PlanTask, render_command
+
+PLAN = """\
+# Work
+
+Prose above the phases.
+
+## Phase 1 — First
+Verify: `true`
+- [x] Was done — a.py
+
+## Phase 2 — Too big
+Verify: `true`
+- [ ] One — b.py
+- [ ] Two — c.py
+
+## Phase 3 — Last
+Verify: `true`
+- [ ] Three — d.py
+"""
+
+
+def submit(*markdowns):
+    """Return a planner's script that hands in one text after the other."""
+    turns = [{"tools": [{"name": "submit_plan", "input": {"markdown": markdown}}]} for markdown in markdowns]
+    return json.dumps({"sessions": [{"turns": [*turns, {"text": "I stop here."}, {"text": "I do."}]}]})
+
+
+def read_results(stage):
+    """Return what the session was told of its submissions."""
+    messages = [request.body for request in stage.server.requests if request.path == "/v1/messages"][-1]["messages"]
+    blocks = [block for message in messages for block in message["content"] if isinstance(block, dict)]
+    found = [block["content"] for block in blocks if block.get("type") == "tool_result"]
+    return [text if isinstance(text, str) else text[0]["text"] for text in found]
+
+
+def test_a_split_names_the_lines_that_were_submitted(stage):
+    """Not those of the merged plan, which the session never saw; what its phases are called there is said."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+    ticked = "\n## Small\nVerify: `true`\n- [ ] One — b.py\n\n## Rest\nVerify: `true`\n- [x] Two — c.py\n"
+    empty = "## Small\nVerify: `true`\n- [ ] One — b.py\n\n## Rest\nVerify: `true`\n- [ ]\n"
+    good = ticked.replace("[x]", "[ ]")
+
+    ended = stage.plan(submit(ticked, empty, good), PlanTask(split="2"))
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    first, second = read_results(stage)
+    assert "will number them: 2 is `Small`; 3 is `Rest`\n" in first
+    assert "\n- line 8: `Two — c.py` is ticked" in first
+    assert "line 16" not in first
+    assert "\n- line 7: " in second
+
+
+def test_the_way_on_from_a_plan_that_was_not_taken_is_the_same_command(stage):
+    """With what was asked for, quoted for a shell."""
+    feature = 'don\'t `rm -rf $HOME`; say "hello"'
+    stage.write("PLAN.md", "# Old\n\n## Phase 1\n- [ ] Open — a.py\n")
+    stage.commit("plan")
+
+    ended = stage.plan(submit(*["no plan"] * MAX_SUBMISSIONS), PlanTask(feature=feature, force=True))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert shlex.split(ended.next_command) == ["relay", "plan", "--force", feature]
+
+
+@given(
+    st.text(min_size=1).filter(lambda text: text.strip()),
+    st.sampled_from(["feature", "revise", "split"]),
+    st.booleans(),
+)
+def test_the_command_asks_for_the_same_task(text, kind, force):
+    """Whatever a shell and click make of it; white space counts as one blank."""
+    said = text if kind == "split" else " ".join(text.split())
+    task = PlanTask(**{kind: text}, force=force and kind == "feature")
+    shown = render_command(task)
+    assert shown.isprintable()
+    if shown == "relay plan --help":
+        assert len(said) > 200 or not said.isprintable() or "'" in said
+        return
+    typed = command.make_context("plan", shlex.split(shown)[2:]).params
+    again = make_task(typed["feature"], revise=typed["revise"], split=typed["split"], force=typed["force"])
+    assert again == PlanTask(**{kind: said}, force=task.force)
