@@ -182,7 +182,7 @@ def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping
         words = f"{mechanism}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=details if first or not held else ())
-    yield from _miss_levels(holding, find_install_command() or "install bubblewrap")
+    yield from _miss_levels(holding, find_install_command() or "install bubblewrap; relay has no other mechanism here")
 
 
 def _render_act(act: "ProbeAct") -> str:
@@ -193,13 +193,19 @@ def _render_act(act: "ProbeAct") -> str:
 
 
 def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
-    """Name the levels that nothing on this machine holds."""
+    """Name the levels that nothing on this machine holds, and what of relay goes without."""
     from relay.sandbox.policy import Level
 
-    for level in (Level.WORKSPACE_WRITE, Level.READ_ONLY):
-        if level not in holding:
-            words = f"nothing on this machine holds {level}"
-            yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
+    if Level.WORKSPACE_WRITE not in holding:
+        planning = "works" if Level.READ_ONLY in holding else "refuses too"
+        words = (
+            f"nothing on this machine holds {Level.WORKSPACE_WRITE}: `relay run` refuses (--sandbox off: commands run "
+            f"without protection, and every commit says so); `relay plan` {planning}"
+        )
+        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
+    elif Level.READ_ONLY not in holding:
+        words = f"nothing on this machine holds {Level.READ_ONLY}: `relay plan` refuses"
+        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
 def _examine_rules(root: Path, settings: "Settings | None") -> Finding:

@@ -1,5 +1,6 @@
 """Opens a sandbox and runs commands in it."""
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -140,7 +141,9 @@ def _explain(policy: Policy, level: Level) -> SandboxError:
         if not act.holds
     ]
     install = find_install_command() if find_bwrap() is None else None
+    if find_bwrap() is None and sys.platform == "linux":
+        failed.insert(0, "bubblewrap (bwrap) is not installed")
     return SandboxError(
-        f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'bubblewrap (bwrap) is not installed'}",
-        hint=install or "`relay doctor` shows each part; --sandbox off runs commands without protection",
+        f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'there is no mechanism for it'}",
+        hint=f"{install or 'relay doctor shows each part'}; or --sandbox off: commands run without protection",
     )

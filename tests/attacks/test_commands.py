@@ -410,6 +410,22 @@ def test_commands_are_held(arena, level, leaks):
     assert not (arena.root / "daemon-wrote").exists()
 
 
+def test_a_planner_is_held_by_landlock_too(arena, leaks, without_bwrap):
+    """On a machine without bubblewrap the same commands of a planner get nowhere either."""
+    before = arena.state(whole=True)
+    attacks = chosen(PLAN)
+    calls = [("bash", {"command": attack.command, "timeout_s": attack.timeout_s}) for attack in attacks]
+
+    played = arena.call(calls, PLAN, "feature", "--force", before=without_bwrap)
+
+    assert b"sandbox landlock" in played.out, played.tail
+    assert len(played.got) == len(attacks), played.tail
+    through, changed = find_through(arena, attacks, played, before, leaks, whole=True)
+    assert through == []
+    assert changed == set()
+    assert not arena.is_running(arena.places["ABSTRACT"])
+
+
 def test_control_the_same_commands_without_protection(arena, leaks):
     """`--sandbox off` lets them through, so the test above can see something."""
     attacks = [attack for attack in ATTACKS if attack.control]
