@@ -1,0 +1,164 @@
+"""`relay run` is killed, and `relay run` goes on: here without its state directory, in clones, in linked work trees."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.resume import Row
+from tests.resume.test_signals import Running
+
+BEGIN = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+  - turns:
+      - tools: [{name: write, input: {path: world.txt, content: "wor"}}]
+      - tools: [{name: write, input: {path: extra.txt, content: "extra\\n"}}]
+      - tools: [{name: tick, input: {item: "2.1", evidence: "half"}}]
+      - tools: [{name: bash, input: {command: "touch started; sleep 300"}}]
+"""
+REST = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: %s}
+        tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
+      - tools: [{name: bash, input: {command: "rm -f started"}}]
+      - tools: %s
+      - text: "Commit: Say world"
+"""
+TICK = '{name: tick, input: {item: "%s", evidence: "grep"}}'
+
+
+def move_here(stage):
+    """Stay, without what relay keeps outside of refs."""
+    shutil.rmtree(stage.root / ".relay")
+    shutil.rmtree(stage.root / ".git/relay")
+
+
+def push(stage, *refspecs):
+    """Send refs to a server and lose the machine."""
+    stage.git("init", "-q", "--bare", "../server.git")
+    stage.git("push", "-q", "../server.git", *refspecs)
+    place = stage.root.parent
+    shutil.move(stage.root, place / "lost")
+    subprocess.run(["git", "clone", "-q", "-b", "main", "server.git", "clone"], cwd=place, check=True)
+    stage.root = place / "clone"
+
+
+def move_to_a_clone_of_the_branch(stage):
+    push(stage, "main")
+
+
+def move_to_a_machine_with_the_refs(stage):
+    push(stage, "main", "refs/relay/*:refs/relay/*")
+    stage.git("fetch", "-q", "origin", "refs/relay/*:refs/relay/*")
+
+
+def move_to_a_linked_work_tree(stage):
+    """The same refs, another work tree: what was written lies in the first one."""
+    stage.git("switch", "-q", "-c", "aside")
+    stage.git("worktree", "add", "-q", "../side", "main")
+    stage.root = stage.root.parent / "side"
+
+
+def relay(stage, *args):
+    done = subprocess.run(
+        [sys.executable, "-m", "relay", *args], cwd=stage.root, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def begin(stage):
+    """Run until the second phase is half done, then lose the process and its children at once."""
+    with serve(parse_script(BEGIN)) as server:
+        running = Running(stage.root, server.base_url, phase="all")
+        running.wait_for((stage.root / "started").exists)
+        running.process.kill()
+        running.end()
+    assert stage.git("log", "-1", "--format=%s").strip() == "Say hello"
+
+
+def go_on(stage, script):
+    """Run to the end, and once more: nothing is left to do."""
+    with serve(parse_script(script)) as server:
+        ended, out, err = Running(stage.root, server.base_url, phase="all").end()
+        assert (ended, err, server.errors) == (ExitCode.DONE, "", []), out
+        head = stage.git("rev-parse", "HEAD")
+        ended, out, err = Running(stage.root, server.base_url, phase="all").end()
+    assert (ended, err) == (ExitCode.DONE, "")
+    assert out.splitlines()[-1].startswith("done: all 2 phases are done")
+    assert stage.git("rev-parse", "HEAD") == head
+
+
+def check_end(stage, files):
+    """Check that each phase has one commit, and that nothing but these files is in the last one, or open, or left."""
+    assert [commit.phase for commit in stage.commits()] == ["2", "1"]
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == files
+    assert stage.git("show", "HEAD:PLAN.md").count("- [x]") == 3
+    assert stage.git("for-each-ref", "refs/relay/leg") == ""
+    assert stage.git("status", "--porcelain") == ""
+    stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
+
+
+@pytest.mark.parametrize(
+    ("move", "row"),
+    [
+        (move_here, Row.MID_LEG),
+        (move_to_a_machine_with_the_refs, Row.POWER_LOSS),
+        (move_to_a_linked_work_tree, Row.POWER_LOSS),
+    ],
+)
+def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):
+    """Files, claims and spend of the session that was killed are there; `relay status` said so before."""
+    begin(stage)
+    move(stage)
+    said = json.loads(relay(stage, "status", "--json"))
+    assert (said["next"]["row"], said["next"]["phase"]) == (row, "2")
+    assert [item["state"] for item in said["phases"][1]["items"]] == ["claimed", "open"]
+    assert said["phases"][1]["spent"]["usd"] > 0
+    assert said["next"]["why"] in relay(stage, "status", "--why")
+
+    go_on(stage, REST % ('"It had ticked: 2.1."', f"[{TICK % '2.2'}]"))
+
+    check_end(stage, ["PLAN.md", "extra.txt", "world.txt"])
+    assert json.loads(relay(stage, "status", "--json"))["spent"]["usd"] > said["spent"]["usd"]
+
+
+def test_in_a_clone_of_the_branch_the_open_phase_begins_anew(stage):
+    """What was committed is known, with its cost; what was not is where it was, on the machine that was lost."""
+    begin(stage)
+    move_to_a_clone_of_the_branch(stage)
+    said = json.loads(relay(stage, "status", "--json"))
+    assert (said["next"]["row"], said["next"]["phase"]) == (Row.NOTHING_OPEN, "2")
+    assert said["phases"][0]["done"]
+    assert said["phases"][0]["spent"]["usd"] > 0
+
+    go_on(stage, REST % ('"Carry out phase 2 now"', f"[{TICK % '2.1'}, {TICK % '2.2'}]"))
+
+    check_end(stage, ["PLAN.md", "world.txt"])
+
+
+def test_a_job_in_a_linked_work_tree_goes_on_there(stage):
+    """The main work tree, on a branch of its own, sees none of it."""
+    main = stage.root
+    stage.git("worktree", "add", "-q", "-b", "side", "../side")
+    before = sorted(path.name for path in main.iterdir())
+    stage.root = main.parent / "side"
+    begin(stage)
+    shutil.rmtree(stage.root / ".relay")
+    assert json.loads(relay(stage, "status", "--json"))["next"]["row"] == Row.MID_LEG
+
+    go_on(stage, REST % ('"It had ticked: 2.1."', f"[{TICK % '2.2'}]"))
+
+    check_end(stage, ["PLAN.md", "extra.txt", "world.txt"])
+    stage.root = main
+    assert sorted(path.name for path in main.iterdir()) == before
+    assert stage.git("status", "--porcelain") == ""
