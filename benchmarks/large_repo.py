@@ -1,0 +1,269 @@
+"""What relay takes in a repository of 100,000 files with a plan of 40 phases, against plain git in the same run.
+
+    python benchmarks/large_repo.py [--files N] [--rounds N] [--trace]
+
+Each round does every step of relay's and, right after it, what git alone takes for the like, so that a busy machine
+slows both; read the ratios. ``--trace`` adds the git commands behind each step with their times, from one more round
+in which every call is logged; the logging itself costs a shell each.
+"""
+
+import argparse
+import functools
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.facts import read_standing
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+from relay.repo.commit import CommitRequest, commit_paths
+from relay.repo.legs import LegStart, OpenLeg, WipRecord, close_leg, find_boot_id, open_leg, save_wip
+from relay.repo.lock import lock_worktree
+from relay.repo.open import Repo, open_repo
+from relay.repo.snapshot import write_snapshot_tree
+from relay.repo.trailers import Message
+from relay.resume import find_resume_point
+from relay.session import Spent
+
+PHASES = 40
+FILES_IN_A_FOLDER = 100
+MANY = 100
+LOGGER = """#!/bin/bash
+begin=${EPOCHREALTIME/./}
+%s "$@"
+code=$?
+for word in "$@"; do case "$word" in -*|*=*) ;; *) break;; esac; done
+echo "$((${EPOCHREALTIME/./} - begin)) $word" >> %s
+exit $code
+"""
+
+
+def make_plan() -> str:
+    """Write a plan of forty phases with three items each."""
+    parts = ["# A long migration\n"]
+    for phase in range(1, PHASES + 1):
+        items = "".join(f"- [ ] Move part {item} — d{phase:04d}/f{item:03d}.txt\n" for item in range(3))
+        parts.append(f"\n## Phase {phase} — Step {phase}\nVerify: `true`\n{items}")
+    return "".join(parts)
+
+
+def make_repository(root: Path, files: int) -> None:
+    """Make the repository in one stream, and check it out."""
+    git(root, "init", "-q", "-b", "main", ".")
+    for key, value in (("user.name", "Bench"), ("user.email", "bench@example.invalid"), ("gc.auto", "0")):
+        git(root, "config", key, value)
+    with subprocess.Popen(("git", "fast-import", "--quiet"), cwd=root, stdin=subprocess.PIPE) as importer:
+        assert importer.stdin is not None
+        for chunk in _stream(files):
+            importer.stdin.write(chunk)
+    if importer.returncode:
+        raise SystemExit("git fast-import failed")
+    git(root, "checkout", "-q", "-f", "main")
+    git(root, "status", "--porcelain")
+
+
+def _stream(files: int) -> Iterator[bytes]:
+    yield b"commit refs/heads/main\ncommitter Bench <bench@example.invalid> 1760000000 +0000\ndata 5\nstart\n"
+    plan = make_plan().encode()
+    yield b"M 100644 inline PLAN.md\ndata %d\n%s\n" % (len(plan), plan)
+    for number in range(files):
+        data = f"file {number} of the bench\n".encode() * 20
+        yield b"M 100644 inline %s\ndata %d\n%s\n" % (find_name(number).encode(), len(data), data)
+
+
+def find_name(number: int) -> str:
+    """Return the path of a file."""
+    return f"d{number // FILES_IN_A_FOLDER:04d}/f{number % FILES_IN_A_FOLDER:03d}.txt"
+
+
+def git(root: Path, *args: str) -> None:
+    """Run git as the user would."""
+    subprocess.run(("git", *args), cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """One repository, and the times of the steps done in it."""
+
+    root: Path
+    repo: Repo
+    files: int
+    environ: dict[str, str]
+    log: Path | None = None
+    """Where git calls are logged; None when they are not."""
+    times: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Milliseconds by step."""
+    calls: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
+    """``(git command, milliseconds)`` by step."""
+    count: int = 0
+
+    def time(self, step: str, act: Callable[[], object]) -> None:
+        """Do a step and note how long it took."""
+        if self.log is not None:
+            self.log.write_text("")
+        begin = time.perf_counter()
+        act()
+        self.times[step].append((time.perf_counter() - begin) * 1000)
+        if self.log is not None:
+            rows = (line.split(" ", 1) for line in self.log.read_text().splitlines())
+            self.calls[step] = [(command, int(us) / 1000) for us, command in rows]
+
+    def change(self, number: int) -> tuple[str, ...]:
+        """Change some files, spread over the tree, and return their paths."""
+        self.count += 1
+        step = max(1, self.files // number)
+        paths = tuple(find_name((self.count * 7 + at * step) % self.files) for at in range(number))
+        for path in paths:
+            (self.root / path).write_text(f"changed {self.count}\n")
+        return paths
+
+    def relay(self, *args: str) -> None:
+        """Run the whole program."""
+        subprocess.run(
+            (sys.executable, "-m", "relay", *args),
+            cwd=self.root, env=self.environ, check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def do_round(self) -> None:
+        """Do every step once."""
+        self.time("relay status", lambda: self.relay("status"))
+        self.time("git status", lambda: git(self.root, "status", "--porcelain"))
+        with lock_worktree(self.repo):
+            leg = self.do_leg()
+        self.time("relay status, a phase open", lambda: self.relay("status"))
+        close_leg(self.repo, leg)
+        git(self.root, "add", "-A")
+        git(self.root, "commit", "-q", "-m", "what the leg did")
+        with lock_worktree(self.repo):
+            self.do_commits()
+        for number in (1, MANY):
+            self.change(number)
+            self.time(f"git add -A, {number}", lambda: git(self.root, "add", "-A"))
+            self.time(f"git commit, {number}", lambda: git(self.root, "commit", "-q", "-m", "by hand"))
+
+    def do_leg(self) -> OpenLeg:
+        """Open a leg, save its work step by step, ask where it stands."""
+        start = LegStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md")
+        legs: list[OpenLeg] = []
+        self.time("leg start", lambda: legs.append(open_leg(self.repo, start)))
+        legs.append(save_wip(self.repo, legs[-1], WipRecord(spend=Spent())))  # the first one is never path-limited
+        for number in (1, MANY):
+            for how in ("known", "unknown"):
+                paths = self.change(number)
+                record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
+                step = f"snapshot, {number} {how}"
+                self.time(step, functools.partial(self._save, legs, record))
+        plan = parse_plan((self.root / "PLAN.md").read_text())
+        self.time("resume decision", lambda: self._decide(plan))
+        return legs[-1]
+
+    def _save(self, legs: list[OpenLeg], record: WipRecord) -> None:
+        legs.append(save_wip(self.repo, legs[-1], record))
+
+    def _decide(self, plan: Plan) -> None:
+        find_resume_point(read_standing(self.repo, plan, "PLAN.md", boot_id=find_boot_id()).facts)
+
+    def do_commits(self) -> None:
+        """Commit one and many files with a ticked plan, checked against a snapshot as a phase is."""
+        for number in (1, MANY):
+            paths = self.change(number)
+            plan = (self.root / "PLAN.md").read_bytes().replace(b"- [ ]", b"- [x]", 1)
+            request = CommitRequest(
+                branch="main",
+                head=self.repo.head(),
+                message=Message(subject="bench", trailers=(("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))),
+                paths=paths,
+                replace={"PLAN.md": plan},
+                tree=write_snapshot_tree(self.repo).tree,
+            )
+            self.time(f"commit, {number}", functools.partial(self._commit, request))
+
+    def _commit(self, request: CommitRequest) -> None:
+        outcome = commit_paths(self.repo, request)
+        if outcome.commit is None or outcome.left:
+            raise SystemExit(f"the commit ended as {outcome}")
+
+
+ROWS = (
+    ("relay status", "git status"),
+    ("relay status, a phase open", "git status"),
+    ("resume decision", "git status"),
+    ("leg start", "git status"),
+    ("snapshot, 1 known", "git add -A, 1"),
+    ("snapshot, 1 unknown", "git add -A, 1"),
+    (f"snapshot, {MANY} known", f"git add -A, {MANY}"),
+    (f"snapshot, {MANY} unknown", f"git add -A, {MANY}"),
+    ("commit, 1", "git commit, 1"),
+    (f"commit, {MANY}", f"git commit, {MANY}"),
+)
+"""Each step of relay's and what it is held against."""
+
+
+def show(bench: Bench) -> None:
+    """Print the medians as a table in Markdown."""
+    print("| step | relay, ms | git alone | ms | ratio |")
+    print("| --- | ---: | --- | ---: | ---: |")
+    for step, other in ROWS:
+        taken, plain = statistics.median(bench.times[step]), statistics.median(bench.times[other])
+        print(f"| {step} | {taken:,.0f} | {other} | {plain:,.0f} | {taken / plain:.1f} |")
+
+
+def show_calls(bench: Bench) -> None:
+    """Print the git commands behind each step, the slowest first."""
+    print("\n| step | git calls | ms in git | slowest: calls, ms |")
+    print("| --- | ---: | ---: | --- |")
+    for step, _ in ROWS:
+        calls, total = Counter[str](), Counter[str]()
+        for command, taken in bench.calls[step]:
+            calls[command] += 1
+            total[command] += round(taken)
+        slow = "; ".join(f"`{name}` {calls[name]}, {taken:,}" for name, taken in total.most_common(5))
+        print(f"| {step} | {calls.total()} | {total.total():,} | {slow} |")
+
+
+def open_bench(folder: Path, root: Path, files: int, *, logged: bool) -> Bench:
+    """Open the repository; with `logged` a program stands before git on PATH that notes each call."""
+    environ, log = dict(os.environ), None
+    if logged:
+        log, program = folder / "calls", folder / "bin/git"
+        program.parent.mkdir()
+        program.write_text(LOGGER % (shutil.which("git"), log))
+        program.chmod(0o755)
+        environ["PATH"] = f"{program.parent}{os.pathsep}{environ['PATH']}"
+    return Bench(root=root, repo=open_repo(root, environ), files=files, environ=environ, log=log)
+
+
+def main() -> None:
+    """Print one line per step."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--trace", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="relay-large-") as name:
+        folder = Path(name).resolve()
+        root = folder / "repo"
+        root.mkdir()
+        make_repository(root, options.files)
+        bench = open_bench(folder, root, options.files, logged=False)
+        for _ in range(options.rounds):
+            bench.do_round()
+        print(f"{options.files:,} files, {PHASES} phases, median of {options.rounds} rounds\n")
+        show(bench)
+        if options.trace:
+            logged = open_bench(folder, root, options.files, logged=True)
+            logged.count = bench.count
+            logged.do_round()
+            show_calls(logged)
+
+
+if __name__ == "__main__":
+    main()
