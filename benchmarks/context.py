@@ -32,7 +32,7 @@ from relay.pricing import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.repo.open import open_repo
-from relay.session import Usage
+from relay.usage import Usage
 
 STRATEGIES = ("reset", "none", "compact", "prune")
 COLOURS = {"reset": "#0b7a75", "none": "#b23a48", "compact": "#7a5195", "prune": "#d98e04"}

@@ -30,8 +30,9 @@ from relay.repo.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip
 from relay.repo.open import open_repo
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
-from relay.session import Spent, ToolSpec
+from relay.session import ToolSpec
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
+from relay.usage import Spent
 
 HERE = Path(__file__).resolve().parent
 MODEL = "claude-opus-5-5"

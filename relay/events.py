@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Union, get_args, get_origin
 
-from relay.session import SessionEnd, Usage
+from relay.session import SessionEnd
+from relay.usage import Usage
 
 SCHEMA_VERSION = 1
 

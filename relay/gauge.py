@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from relay.session import Usage
+from relay.usage import Usage
 
 LARGEST_RESULT_TOKENS = 10_000
 """What one tool result may add at most; the tools cut there."""

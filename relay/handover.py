@@ -28,9 +28,9 @@ from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.run_context import RunContext
 from relay.sandbox.policy import Limits
-from relay.session import Spent
 from relay.staleness import find_stale
 from relay.tools.workspace import Workspace
+from relay.usage import Spent
 
 BARREN = "Relay-Barren"
 BASELINE = "Relay-Baseline"

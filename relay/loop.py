@@ -36,7 +36,8 @@ from relay.repo.status import read_status
 from relay.resume import ResumePoint, Row, find_blocked_by, find_resume_point
 from relay.run_context import RunContext
 from relay.runners.waiting import render_moment, render_span
-from relay.session import SessionEnd, Spent
+from relay.session import SessionEnd
+from relay.usage import Spent
 
 MAX_BARREN_LEGS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big. Source: DESIGN § 6."""

@@ -6,7 +6,7 @@ records yet (what goes into the next commit's trailers?) and the session's (what
 
 from relay.events import Event, ResponseReceived
 from relay.pricing import Budget, Price, worst_cost_usd
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 
 class Meter:

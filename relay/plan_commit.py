@@ -21,7 +21,7 @@ from relay.repo.planning import drop_plan_usage, read_plan_usage, read_written_p
 from relay.repo.status import read_status
 from relay.repo.trailers import Message
 from relay.run_context import RunContext
-from relay.session import Spent
+from relay.usage import Spent
 
 
 def ensure_plan_committed(ctx: RunContext) -> str:

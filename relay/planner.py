@@ -37,10 +37,11 @@ from relay.repo.fingerprint import compare, take_fingerprint
 from relay.repo.planning import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
-from relay.session import SessionEnd, SessionOutcome, Spent
+from relay.session import SessionEnd, SessionOutcome
 from relay.sizing import suggest_parts
 from relay.tools.discretion import refuse_secrets
 from relay.tools.toolbox import Toolbox, build_planner_tools
+from relay.usage import Spent
 
 MAX_SUBMISSIONS = 6
 """Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""

@@ -46,8 +46,8 @@ from relay.runners.strategies import choose_runner
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 from relay.secrets import find_secret_values
-from relay.session import Spent
 from relay.telemetry import EventLog, open_log, sweep_outputs
+from relay.usage import Spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +182,9 @@ def check_repository(repo: Repo) -> str:
     """Return the branch to work on.
 
     Raises:
-        RepoError: HEAD is detached, or a merge, rebase or the like is unfinished.
+        RepoError: git is too old, HEAD is detached, or a merge, rebase or the like is unfinished.
     """
+    repo.read_version()
     if words := check_state(repo):
         raise RepoError(words)
     return get_branch(repo)

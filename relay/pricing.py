@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Self
 
-from relay.session import Usage
+from relay.usage import Usage
 
 PRICES_SEEN = date(2026, 11, 20)
 """The day this table was last compared with its sources."""

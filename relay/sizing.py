@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relay.plan.model import Phase
-from relay.session import Usage
+from relay.usage import Usage
 
 FIXED_TOKENS = 1_700
 """Tools and role: the budget that DESIGN § 7 sets for them."""

@@ -97,7 +97,7 @@ def test_the_command_line_starts_without_the_sdk(arguments):
 
 
 def test_status_does_not_import_the_sdk(tmp_path):
-    """`relay status` of a real plan pays for git and Markdown, not for the SDK."""
+    """`relay status` of a real plan pays for git and Markdown, not for the SDK, settings, sessions or writing."""
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     (tmp_path / "PLAN.md").write_text("## Phase 1\nVerify: `true`\n- [ ] A — a.py\n")
@@ -106,7 +106,9 @@ def test_status_does_not_import_the_sdk(tmp_path):
         "sys.argv[1:] = ['status']\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
-        "print(sorted({'anthropic', 'httpx2', 'uvicorn'} & set(sys.modules)))"
+        "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'yaml', 'json', 'shutil', 'socket', 'tempfile'}\n"
+        "left_out |= {'relay.session', 'relay.config', 'relay.events', 'relay.repo.commit', 'relay.repo.legs'}\n"
+        "print(sorted(left_out & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
 

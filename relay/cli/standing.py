@@ -9,7 +9,7 @@ from relay.cli.place import Place, load_plan
 from relay.errors import RepoError
 from relay.plan.model import Plan
 from relay.resume import Facts, ResumePoint, Row, find_resume_point
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 if TYPE_CHECKING:
     from relay.repo.history import RelayCommit

@@ -1,6 +1,5 @@
 """`relay status`: phases, boxes, what comes next, what was spent."""
 
-import json
 import os
 from dataclasses import asdict
 
@@ -13,7 +12,7 @@ from relay.cli.words import BOXES, count_plan, render_tokens, render_usd
 from relay.errors import RepoError
 from relay.plan.model import Item, Phase
 from relay.resume import ResumePoint, Row
-from relay.session import Spent
+from relay.usage import Spent
 
 _TITLE_CHARS = 56
 
@@ -109,6 +108,8 @@ def render_spent(spent: Spent) -> str:
 
 def render_json(standing: Standing) -> str:
     """Write where the plan stands as one JSON document."""
+    import json
+
     body = {
         "plan": standing.plan_name,
         "branch": standing.branch,

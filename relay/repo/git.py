@@ -12,7 +12,6 @@ an allow list, so no inherited ``GIT_*`` redirects relay to another repository a
 """
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -179,11 +178,17 @@ def find_git(environ: Mapping[str, str], cwd: Path, keep_out: Path | None) -> Gi
         RepoError: There is no git.
     """
     path = clean_path(environ.get("PATH", os.defpath), keep_out)
-    program = shutil.which("git", path=path)
+    program = _find_program("git", path)
     if program is None:
         raise RepoError("git was not found on PATH", hint="install git 2.36 or newer")
     env = {name: environ[name] for name in KEPT_ENVIRONMENT if name in environ}
     return Git(program=program, cwd=cwd, env={**env, **FIXED_ENVIRONMENT, "PATH": path})
+
+
+def _find_program(name: str, path: str) -> str | None:
+    """Do what `shutil.which` does on POSIX, without a fiftieth of the time that `relay status` has for its import."""
+    places = (Path(part, name) for part in path.split(os.pathsep))
+    return next((str(place) for place in places if os.access(place, os.X_OK) and place.is_file()), None)
 
 
 def clean_path(path: str, keep_out: Path | None) -> str:

@@ -7,7 +7,7 @@ from relay.repo import trailers
 from relay.repo.names import parse_path
 from relay.repo.open import Repo
 from relay.repo.trailers import CommitText
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

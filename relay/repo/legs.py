@@ -24,7 +24,7 @@ from relay.repo.open import Repo
 from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.status import PathChange
 from relay.repo.trailers import CommitText, Message
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 BASE = "Relay-Base"
 BOOT = "Relay-Boot"

@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -29,8 +30,18 @@ class Repo:
     common_dir: Path
     object_format: str
     """``sha1`` or ``sha256``."""
-    git_version: tuple[int, int]
     git: Git
+    read_version: Callable[[], tuple[int, int]] = field(compare=False)
+    """Asks git once; see `git_version`."""
+
+    @property
+    def git_version(self) -> tuple[int, int]:
+        """Of git, asked for when it first matters.
+
+        Raises:
+            RepoError: It is too old.
+        """
+        return self.read_version()
 
     @property
     def relay_dir(self) -> Path:
@@ -74,19 +85,20 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
 
     Raises:
         RepoError: No work tree, a bare repository, another user's repository, one whose root is the home directory
-            or ``/``, or a git that is missing or too old.
+            or ``/``, or a git that is missing, or too old to say so.
     """
     environ = os.environ if environ is None else environ
     here = Path(os.path.realpath(cwd))
     root = next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
     git = find_git(environ, here, root)
-    version = _get_version(git)
+    read_version = cache(lambda: _get_version(git))
     result = git.probe(
         "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
         "--is-inside-work-tree", "--git-common-dir", "--show-object-format", "--show-toplevel",
     )  # fmt: skip
     found = _DISCOVERY.match(result.out)
     if found is None or found["inside"] == b"false":
+        read_version()  # what an old git does not know is no reason to speak of the directory
         raise _explain(here, result.out, result.words)
     if root is None or os.path.realpath(os.fsdecode(found["top"])) != str(root):
         raise RepoError(
@@ -100,8 +112,8 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
         git_dir=Path(git_dir),
         common_dir=Path(os.path.realpath(os.fsdecode(found["common"]))),
         object_format=found["format"].decode(),
-        git_version=version,
         git=replace(git, cwd=root, place=(f"--git-dir={git_dir}", f"--work-tree={root}")),
+        read_version=read_version,
     )
 
 

@@ -12,7 +12,7 @@ from relay.repo.legs import get_branch, next_ref
 from relay.repo.names import parse_path, render_path, render_ref_part
 from relay.repo.open import Repo
 from relay.repo.trailers import CommitText, Message
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relay.repo.git import Git
-from relay.session import Usage
+from relay.usage import Usage
 
 PLAN = "Relay-Plan"
 PHASE = "Relay-Phase"

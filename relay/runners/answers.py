@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from relay.session import ToolCall, Usage
+from relay.session import ToolCall
+from relay.usage import Usage
 
 CHARS_PER_TOKEN = 4
 """For a lower bound of what a broken-off answer had cost; newer tokenizers make more tokens of the same text."""

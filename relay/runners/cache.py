@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.events import CacheBroken, Event, GateFinished, ResponseReceived, ToolFinished
-from relay.session import Usage
+from relay.usage import Usage
 
 MIN_DROP_TOKENS = 2_000
 KEPT_SHARE = 0.95

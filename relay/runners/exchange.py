@@ -19,7 +19,8 @@ from relay.runners.faults import Fault
 from relay.runners.history import History
 from relay.runners.invariants import make_sendable
 from relay.runners.waiting import Patience
-from relay.session import SessionEnd, SessionOutcome, Usage
+from relay.session import SessionEnd, SessionOutcome
+from relay.usage import Usage
 
 DEFAULT_OUTPUT_TOKENS = 32_000
 """First output limit of a request; an answer that is cut is asked for again with the model's own limit."""

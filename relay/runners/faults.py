@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from relay.session import Usage
+from relay.usage import Usage
 
 MAX_BACKOFF_S = 60.0
 """Longest wait between two tries when the endpoint names none."""

@@ -21,7 +21,8 @@ from relay.cli.narrate import STOPPING, Narrator
 from relay.cli.view import make_view
 from relay.events import Noticed, PlanShown, TextShown, ToolStarted, parse_event
 from relay.interrupts import Urgency
-from relay.session import SessionEnd, Usage
+from relay.session import SessionEnd
+from relay.usage import Usage
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
 

@@ -16,7 +16,8 @@ from relay.interrupts import Interrupts, Urgency
 from relay.planner import PlanTask
 from relay.repo.legs import WipRecord, read_leg, save_wip
 from relay.repo.open import open_repo
-from relay.session import SessionEnd, Usage
+from relay.session import SessionEnd
+from relay.usage import Usage
 
 PLAN = """\
 # Log

@@ -22,7 +22,8 @@ from relay.repo.legs import read_leg
 from relay.repo.open import open_repo
 from relay.repo.planning import read_plan_usage
 from relay.runners.invariants import check_messages
-from relay.session import SessionEnd, Usage
+from relay.session import SessionEnd
+from relay.usage import Usage
 
 PLAN = """\
 # Log

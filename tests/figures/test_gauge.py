@@ -14,7 +14,7 @@ from relay.gauge import (
     pad_tokens,
     parse_reset_at,
 )
-from relay.session import Usage
+from relay.usage import Usage
 
 DEFAULT = parse_reset_at(DEFAULT_RESET_AT)
 SIZES = st.integers(0, 2_000_000)

@@ -18,7 +18,7 @@ from relay.pricing import (
     parse_prices,
     worst_cost_usd,
 )
-from relay.session import Usage
+from relay.usage import Usage
 
 TODAY = date(2026, 11, 21)
 TOKENS = st.integers(0, 3_000_000)

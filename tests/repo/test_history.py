@@ -3,7 +3,7 @@
 import subprocess
 
 from relay.repo.history import read_relay_commit, read_relay_commits
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 
 def record(box, plan="PLAN.md", phase="1", status="done", extra="Relay-Items: 1.1 1.2\nRelay-Gate: pass abc\n"):

@@ -26,7 +26,7 @@ from relay.repo.planning import (
     save_rejected_plan,
 )
 from relay.repo.snapshot import write_snapshot_tree
-from relay.session import Spent, Usage
+from relay.usage import Spent, Usage
 
 
 def given(value):

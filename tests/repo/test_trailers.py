@@ -19,7 +19,7 @@ from relay.repo.trailers import (
     render_cost,
     render_usage,
 )
-from relay.session import Usage
+from relay.usage import Usage
 
 KEYS = st.sampled_from(["Relay-Plan", "Relay-Phase", "Relay-Items", "Relay-Gate", "X-Other"])
 COUNTS = st.integers(min_value=0, max_value=10**12)

@@ -22,7 +22,7 @@ from relay.repo.snapshot import write_snapshot_tree
 from relay.repo.state import check_state
 from relay.repo.status import read_status
 from relay.repo.trailers import Message
-from relay.session import Spent
+from relay.usage import Spent
 
 HOOKS = (
     "pre-commit",

@@ -11,7 +11,7 @@ from relay.errors import ExitCode, RepoError
 from relay.preflight import read_spent
 from relay.repo.open import open_repo
 from relay.rewind import check_revert, find_rewind, finish_rewind, rewind_by_commit, rewind_to_branch
-from relay.session import Spent
+from relay.usage import Spent
 
 BOTH = """
 sessions:

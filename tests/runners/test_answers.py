@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.runners.answers import AnswerBuilder, StreamBrokenError, parse_usage
-from relay.session import ToolCall, Usage
+from relay.session import ToolCall
+from relay.usage import Usage
 
 
 def stream(*blocks, stop_reason="tool_use"):

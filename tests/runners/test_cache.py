@@ -7,7 +7,7 @@ import pytest
 
 from relay.events import GateFinished, ResponseReceived, ToolFinished
 from relay.runners.cache import CacheWatch, Pace
-from relay.session import Usage
+from relay.usage import Usage
 
 TOOL = {"name": "read", "description": "d", "input_schema": {}}
 HELLO = {"role": "user", "content": [{"type": "text", "text": "hello"}]}

@@ -18,7 +18,8 @@ from relay.runners.conversation import Conversation
 from relay.runners.exchange import Line
 from relay.runners.faults import Fault, FaultKind
 from relay.runners.invariants import check_messages, make_sendable
-from relay.session import SessionEnd, ToolCall, ToolResult, Usage
+from relay.session import SessionEnd, ToolCall, ToolResult
+from relay.usage import Usage
 
 
 def user(*blocks):

@@ -1,0 +1,77 @@
+"""How long relay's short commands take to start, in a repository of a few files.
+
+    chrt -f 50 python benchmarks/startup.py [--rounds N]
+
+Prints the best of N runs (25 unless told otherwise) of each command in milliseconds, whole processes, interpreter and
+git included. The commands take turns, so that a busy machine slows all alike. Compare with the bare interpreter, which
+is the first row: absolute times are those of the machine. ``chrt`` keeps other work off the processor; it needs root.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+COMMANDS = (
+    ("python -c pass", ("-c", "pass")),
+    ("relay status", ("-m", "relay", "status")),
+    ("relay check", ("-m", "relay", "check")),
+    ("relay --help", ("-m", "relay", "--help")),
+)
+"""Label and arguments of the interpreter."""
+
+
+def make_repository(root: Path, env: dict[str, str]) -> None:
+    """Make a small repository with a committed plan."""
+    (root / "PLAN.md").write_text(PLAN)
+    for args in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "plan"]):
+        subprocess.run(["git", *args], cwd=root, env=env, check=True)
+
+
+def time_once(args: tuple[str, ...], root: Path, env: dict[str, str]) -> float:
+    """Return how long one run took, in milliseconds."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, *args], cwd=root, env=env, check=True, stdout=subprocess.DEVNULL)
+    return (time.perf_counter() - started) * 1000
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=25)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory(prefix="relay-startup-") as folder:
+        root = Path(folder, "project")
+        root.mkdir()
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": folder,
+            "PYTHONPATH": str(ROOT),
+            **{f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+        }
+        make_repository(root, env)
+        best = dict.fromkeys((label for label, _ in COMMANDS), float("inf"))
+        for _ in range(rounds):
+            for label, args in COMMANDS:
+                best[label] = min(best[label], time_once(args, root, env))
+    for label, taken_ms in best.items():
+        print(f"{label:<16}{taken_ms:7.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Tokens and money: what responses and sessions used and cost.
+
+Apart from the other values of a session, because `relay status` needs no more than these.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one response or of many added up; the classes are billed differently and never overlap."""
+
+    input_tokens: int = 0
+    """Input that neither came from the cache nor was written to it."""
+    cache_read_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    output_tokens: int = 0
+    """All output, thinking included."""
+    thinking_tokens: int = 0
+    """The part of `output_tokens` that was thinking; 0 when not reported."""
+
+    def __add__(self, other: Self) -> Self:
+        """Add up class by class."""
+        return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """Cache writes of both lifetimes."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything that was in the prompt."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def context_tokens(self) -> int:
+        """What the context holds after this response: prompt and output."""
+        return self.prompt_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What some work used and cost."""
+
+    usage: Usage = field(default_factory=Usage)
+    """What was reported; a lower bound when `cost_usd` is None because a response reported nothing."""
+    cost_usd: float | None = 0.0
+    """None when some of it is unknown: no price for the model, or no usage reported."""
+
+    def __add__(self, other: Self) -> Self:
+        """Add up; unknown stays unknown."""
+        known = self.cost_usd is not None and other.cost_usd is not None
+        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
+        return type(self)(usage=self.usage + other.usage, cost_usd=cost)
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of all classes."""
+        return self.usage.context_tokens
