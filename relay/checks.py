@@ -7,9 +7,9 @@ from relay.events import GateFinished, GateStarted
 from relay.gate.model import GateResult, Verdict
 from relay.gate.run import run_gate
 from relay.gate.verdict import compare_gate
+from relay.preflight import make_limits
 from relay.repo.hooks import HookResult, HookRun, Hooks
 from relay.run_context import RunContext
-from relay.sandbox.policy import Limits
 
 
 def run_phase_gate(
@@ -37,7 +37,7 @@ def run_phase_gate(
     result = run_gate(
         commands,
         sandbox=ctx.sandbox,
-        limits=Limits(timeout_s=ctx.settings.gate_timeout_s),
+        limits=make_limits(ctx.settings, timeout_s=ctx.settings.gate_timeout_s),
         should_stop=lambda: ctx.interrupts.stop_now,
         outputs_dir=ctx.outputs_dir,
     )
@@ -67,7 +67,7 @@ def _run_hook(ctx: RunContext, run: HookRun) -> HookResult:
     outside, inside = str(ctx.sandbox.private.tmp), str(ctx.sandbox.tmp)
     result = ctx.sandbox.run(
         [argument.replace(outside, inside) for argument in run.argv],
-        limits=Limits(timeout_s=ctx.settings.gate_timeout_s),
+        limits=make_limits(ctx.settings, timeout_s=ctx.settings.gate_timeout_s),
         should_stop=lambda: ctx.interrupts.stop_now,
         extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
     )

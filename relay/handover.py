@@ -19,6 +19,7 @@ from relay.ledger import parse_ledger, render_snapshot
 from relay.plan.edit import tick_items
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
+from relay.preflight import make_limits
 from relay.prompts import PhaseBriefing
 from relay.repo.history import read_plan_commits
 from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_wip
@@ -27,7 +28,6 @@ from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_
 from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.run_context import RunContext
-from relay.sandbox.policy import Limits
 from relay.staleness import find_stale
 from relay.tools.workspace import Workspace
 from relay.usage import Spent
@@ -302,7 +302,7 @@ def make_workspace(ctx: RunContext) -> Workspace:
         protected=ctx.protected,
         outputs_dir=ctx.outputs_dir,
         should_stop=lambda: ctx.interrupts.stop_now,
-        limits=Limits(timeout_s=ctx.settings.command_timeout_s),
+        limits=make_limits(ctx.settings, timeout_s=ctx.settings.command_timeout_s),
         unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
         spills="spill" not in ctx.settings.ablate,
     )

@@ -43,7 +43,8 @@ from relay.runners.cache import Pace
 from relay.runners.conversation import ApiRunner
 from relay.runners.exchange import Line, get_model
 from relay.runners.strategies import choose_runner
-from relay.sandbox.policy import Level, Policy
+from relay.sandbox.memory import find_most_bytes
+from relay.sandbox.policy import MIB, Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
 from relay.secrets import find_secret_values
 from relay.telemetry import EventLog, open_log, sweep_outputs
@@ -278,6 +279,12 @@ def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], envi
         pass_env=settings.env,
         network=settings.network,
     )
+
+
+def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
+    """Return the bounds of a command that may take so long."""
+    own = settings.command_memory_mib
+    return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
 
 
 def find_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -176,6 +176,7 @@ KEYS: Mapping[str, Key] = {
     "prices": Key(read=_read_prices, widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "command_timeout_s": Key(read=_number(1, _DAY_S)),
+    "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
     "network": Key(read=_read_bool, widens=bool),

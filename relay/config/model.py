@@ -63,6 +63,8 @@ class Settings:
     verify: tuple[str, ...] = ()
     command_timeout_s: float = 120
     """For one command of the model."""
+    command_memory_mib: int | None = None
+    """Memory that a command and all it starts may hold at once; None: three quarters of the machine's."""
     gate_timeout_s: float = 1_200
     """For one verify command."""
     sandbox: str = "auto"

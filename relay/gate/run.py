@@ -89,7 +89,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         exit_code=result.exit_code,
         status=_judge(command, result, output),
         duration_s=result.duration_s,
-        output_tail=_cut_tail(output),
+        output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
         failures=() if result.exit_code == 0 else find_failures(output),
         handle="" if spool is None or whole else _render_handle(gate.sandbox.policy.root, spool),
     )

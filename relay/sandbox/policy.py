@@ -92,4 +92,4 @@ class Limits:
     processes: int = 2048
     """Processes and threads that may exist at once."""
     memory_bytes: int | None = None
-    """Address space of each process (RLIMIT_AS); None for no limit."""
+    """Memory that the whole process tree may hold at once, see `relay.sandbox.memory`; None for no limit."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from relay.sandbox.launcher import find_descendants, read_processes
+from relay.sandbox.memory import holds_more, is_worth_a_look, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
 
@@ -89,8 +90,6 @@ def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool, std
     script = f"ulimit -c 0; ulimit -f {blocks} || exit {NOT_STARTED}; "
     # dash and busybox call it -p, which is something else in bash: -u comes first.
     script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; "
-    if limits.memory_bytes is not None:
-        script += f"ulimit -v {_cap(limits.memory_bytes // 1024, resource.RLIMIT_AS, 1024)} || exit {NOT_STARTED}; "
     script += 'exec "$@"' + ("" if stdin else " </dev/null")
     return (_SHELL, "-c", script, "relay", *argv)
 
@@ -132,7 +131,7 @@ def run_launch(
         for fd in launch.pass_fds:
             os.close(fd)
     with _Tree(process, launch.status_fd, capture) as tree:
-        stopped = tree.watch(deadline=begin + limits.timeout_s, tasks=limits.processes, should_stop=should_stop)
+        stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()
     exit_code = None if stopped.killed else _as_shell(process.returncode)
     result = CommandResult(
@@ -223,7 +222,7 @@ class _Tree:
         """False when bwrap failed before it ran the command: it reports an exit code only for a command."""
         return self._status_fd is None or b'"exit-code"' in self._status
 
-    def watch(self, *, deadline: float, tasks: int, should_stop: Callable[[], bool]) -> _Stopped:
+    def watch(self, *, deadline: float, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
         next_look = 0.0
         idle_tasks = _count_all_tasks()
@@ -236,8 +235,12 @@ class _Tree:
                 if should_stop():
                     return _Stopped(interrupted=True)
                 # The kernel's limit on processes does not bind uid 0.
+                tasks = limits.processes
                 if _count_all_tasks() - idle_tasks > tasks and self._count_tasks() > tasks:
                     return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
+                most = limits.memory_bytes
+                if most and is_worth_a_look(most) and holds_more(find_descendants(self._process.pid), most):
+                    return _Stopped(notes=(render_limit(most),))
             self._handle(min(POLL_S, deadline - now))
         return _Stopped()
 

@@ -46,5 +46,7 @@ def _say_end(result: CommandResult, timeout_s: float) -> str:
         return f"killed after {timeout_s:.0f} s (timeout_s); output so far:"
     if result.interrupted:
         return "killed: the run is being stopped; output so far:"
+    if result.exit_code is None:
+        return "killed; output so far:"
     took = f", {result.duration_s:.0f} s" if result.duration_s >= 1 else ""
     return f"exit {result.exit_code}{took}"

@@ -426,6 +426,35 @@ def test_a_planner_is_held_by_landlock_too(arena, leaks, without_bwrap):
     assert not arena.is_running(arena.places["ABSTRACT"])
 
 
+HOARDS = (
+    Attack(
+        name="allocate without end",
+        stands_for="out of memory",
+        command=python("kept = []\nwhile True: kept.append(b'x' * (8 << 20))"),
+    ),
+    Attack(
+        name="allocate without end in many processes",
+        stands_for="out of memory, limits for each process alone",
+        command=python("import os\nfor _ in range(4): os.fork()\nkept = []\nwhile True: kept.append(b'x' * (1 << 20))"),
+    ),
+)
+
+
+@pytest.mark.parametrize("level", BOTH)
+def test_memory_is_held(arena, level):
+    """What takes more and more is killed before the machine suffers; the model is told why and goes on."""
+    attacks = (*HOARDS, Attack(name="go on", stands_for="", command="echo alive"))
+    calls = [("bash", {"command": attack.command, "timeout_s": attack.timeout_s}) for attack in attacks]
+    words = (RUN,) if level == RUN else (PLAN, "feature", "--force")
+
+    played = arena.call(calls, *words, environ={"RELAY_COMMAND_MEMORY_MIB": "500"})
+
+    *held, alive = played.got
+    assert len(held) == len(HOARDS), played.tail
+    assert all("killed: the command held more than 500 MiB of memory at once" in got.text for got in held)
+    assert alive.text.endswith("alive")
+
+
 def test_control_the_same_commands_without_protection(arena, leaks):
     """`--sandbox off` lets them through, so the test above can see something."""
     attacks = [attack for attack in ATTACKS if attack.control]

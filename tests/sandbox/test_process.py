@@ -179,12 +179,41 @@ def test_file_size_is_limited(box: Any, place: Any) -> None:
     assert (place.root / "big").stat().st_size == MIB
 
 
-def test_memory_is_limited(box: Any) -> None:
-    """An allocation beyond the limit fails inside the process."""
-    limits = Limits(timeout_s=10, memory_bytes=400 * MIB)
-    result = box.python("x = bytearray(900 * 1024 * 1024)", limits=limits)
-    assert result.exit_code == 1
-    assert b"MemoryError" in result.output
+HOARD = """
+import os, time
+kept = []
+for _ in range({children}):
+    if os.fork() == 0:
+        break
+while True:
+    kept.append(b'x' * (8 << 20))
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("children", [0, 5])
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
+def test_memory_of_the_whole_tree_is_limited(box: Any, children: int) -> None:
+    """A tree that takes more and more is killed, however many processes share it, and the note says why."""
+    limits = Limits(timeout_s=60, memory_bytes=300 * MIB)
+    result = box.python(HOARD.format(children=children), limits=limits)
+    assert (result.exit_code, result.timed_out) == (None, False)
+    assert result.notes == ("killed: the command held more than 300 MiB of memory at once",)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
+def test_memory_that_is_only_reserved_or_shared_is_not_counted(box: Any) -> None:
+    """What runtimes reserve, and pages that many processes share, break no limit."""
+    script = """
+import mmap, os, time
+reserved = mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+shared = b'x' * (100 << 20)
+for _ in range(3):
+    os.fork()
+time.sleep(0.5)
+"""
+    result = box.python(script, limits=Limits(timeout_s=60, memory_bytes=300 * MIB))
+    assert (result.exit_code, result.notes) == (0, ())
 
 
 def test_no_core_is_dumped(box: Any) -> None:

@@ -1,0 +1,78 @@
+"""How much memory a process tree holds. Linux only: elsewhere nothing is known and nothing is limited.
+
+Neither of the kernel's limits per process will do. RLIMIT_AS counts what is only reserved, which for Node, Java, Go
+and sanitizers is many times what they use; RLIMIT_DATA counts shadow memory and thread stacks that nobody touched;
+and both allow as much again to each child. A cgroup would count right, but making one is the administrator's to
+allow. So what the tree really holds is added up, the way `Limits.processes` is.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from relay.sandbox.policy import MIB
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MEMINFO = Path("/proc/meminfo")
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_FIELD = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
+_PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+
+
+def find_most_bytes() -> int | None:
+    """Return three quarters of the memory of this machine, or of the container that relay runs in; None if unknown.
+
+    What is left is for relay, the user's editor and the page cache.
+    """
+    found = [size for size in (_read_machine().get("MemTotal"), *map(_read_limit, _CONTAINER_LIMITS)) if size]
+    return min(found) * 3 // 4 if found else None
+
+
+def is_worth_a_look(limit_bytes: int) -> bool:
+    """Say whether so much is in use on this machine that a tree could hold `limit_bytes`: one cheap read."""
+    machine = _read_machine()
+    return machine.get("MemTotal", 0) - machine.get("MemAvailable", 0) >= limit_bytes
+
+
+def holds_more(pids: Iterable[int], limit_bytes: int) -> bool:
+    """Say whether processes together hold more than `limit_bytes` of memory.
+
+    Resident sizes count shared pages once for each process, so they only rule out; then each page is counted once.
+    """
+    pids = tuple(pids)
+    return sum(map(_read_resident, pids)) > limit_bytes and sum(map(_read_share, pids)) > limit_bytes
+
+
+def render_limit(limit_bytes: int) -> str:
+    """Say what was crossed, for the model."""
+    return f"killed: the command held more than {limit_bytes // MIB:,} MiB of memory at once"
+
+
+def _read_machine() -> dict[str, int]:
+    try:
+        return {name: int(kib) * 1024 for name, kib in _FIELD.findall(_MEMINFO.read_text())}
+    except OSError:
+        return {}
+
+
+def _read_limit(path: str) -> int | None:
+    with contextlib.suppress(OSError, ValueError):  # `max`: none
+        return int(Path(path).read_text())
+    return None
+
+
+def _read_resident(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    return 0
+
+
+def _read_share(pid: int) -> int:
+    """Return a process's proportional size; its resident size where the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+        if found:
+            return int(found[1]) * 1024
+    return _read_resident(pid)
