@@ -1,10 +1,12 @@
-# The commands of this repository: make demo, make test, make check, make crash, make clean.
+# The commands of this repository: make demo, make test, make check, make crash, make fuzz, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SHARE ?= 1
+TARGET ?= plan
+SECONDS ?= 300
 
-.PHONY: demo test check crash sandbox clean
+.PHONY: demo test check crash fuzz sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -22,6 +24,10 @@ check: $(VENV)/.dev  ## formatter, linter, types, layers
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)
 	$(BIN)/python -m tests.crash.powercut 250
+
+fuzz: $(VENV)/.dev  ## fuzz one target for a while: make fuzz TARGET=plan SECONDS=300; fuzz/targets.py names them
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --editable '.[fuzz]'
+	nice -n 10 $(BIN)/python -m fuzz $(TARGET) --seconds $(SECONDS)
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "relay needs Python 3.11 or newer; found $$($(PYTHON) --version). Name another: make PYTHON=python3.12"; exit 1; }

@@ -122,9 +122,9 @@ def _find_settings(document: Mapping[Any, Any], lines: Lines, close: int) -> Map
         return {}
     if not isinstance(settings, dict):
         raise _refusal(line, f"has `relay: {settings!r}`; `relay` must be a mapping such as `relay: {{model: …}}`")
-    wrong = next((key for key in settings if not isinstance(key, str)), None)
-    if wrong is not None:
-        raise _refusal(line, f"has the key {wrong!r} under `relay`; keys must be words (quote `on`, `yes`, `no`)")
+    wrong = [key for key in settings if not isinstance(key, str)]
+    if wrong:
+        raise _refusal(line, f"has the key {wrong[0]!r} under `relay`; keys must be words (quote `on`, `yes`, `no`)")
     return settings
 
 

@@ -1,0 +1,236 @@
+"""What is fuzzed, and what must hold for any input at all.
+
+A target takes bytes and returns; an `AssertionError`, or any exception that its subject does not document, is a
+finding. `fuzz/corpus/NAME/` holds each target's seeds and every input that once was a finding.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from relay.config.load import load_settings
+from relay.errors import ConfigError, PlanError, RelayError
+from relay.events import Noticed, parse_event, render_event
+from relay.ledger import Claim, Source, append_claim, parse_ledger, render_snapshot
+from relay.plan.check import check_plan
+from relay.plan.edit import append_items, append_note, tick_items
+from relay.plan.front_matter import parse_front_matter
+from relay.plan.guard import check_transition
+from relay.plan.lines import Lines
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+from relay.repo.trailers import (
+    ITEMS,
+    PLAN,
+    STATUS,
+    Message,
+    make_line,
+    parse_cost,
+    parse_message,
+    parse_usage,
+    render_cost,
+    render_message,
+    render_usage,
+)
+from relay.runners.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.invariants import check_messages, make_sendable
+from relay.runners.sse import parse_events
+from relay.telemetry import read_events
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+_BY_LINE = re.compile(r"line (\d+): .+", re.DOTALL)
+_YAML_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_SNAPSHOT_TOKENS = 500
+
+
+def fuzz_plan(data: bytes) -> None:
+    """Any text is a plan or is refused by line; every edit changes what it says and nothing else."""
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        plan = parse_plan(text)
+    except PlanError as error:
+        _check_refusal(error, lines=Lines.of(text).count)
+        return
+    assert not check_transition(text, text, may_tick=())
+    check_plan(plan)
+    _check_spans(plan)
+    _check_tick(plan)
+    phase = plan.phases[-1]
+    with suppress(PlanError):
+        noted = append_note(text, phase.id, "fuzzed `[x]`")
+        assert not check_transition(text, noted, may_tick=())
+        assert [item.done for p in parse_plan(noted).phases for item in p.items] == _boxes(plan)
+    with suppress(PlanError):
+        longer = append_items(text, phase.id, ["fuzzed"])
+        assert _boxes(parse_plan(longer)) == [*_boxes(plan), False]
+
+
+def _boxes(plan: Plan) -> list[bool]:
+    return [item.done for phase in plan.phases for item in phase.items]
+
+
+def _check_spans(plan: Plan) -> None:
+    done = 0
+    for phase in plan.phases:
+        assert done <= phase.start < phase.end <= len(plan.text)
+        done = phase.end
+        for item in phase.items:
+            assert phase.start < item.mark < phase.end
+            assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]"}
+    ids = [item.id for phase in plan.phases for item in phase.items]
+    assert len(set(ids)) == len(ids)
+
+
+def _check_tick(plan: Plan) -> None:
+    """Tick the last open item: one byte of the file changes, one box of the plan."""
+    item = next((item for phase in reversed(plan.phases) for item in reversed(phase.open_items)), None)
+    if item is None:
+        return
+    before = plan.text.encode("utf-8", "surrogateescape")
+    after = tick_items(plan.text, [item.id]).encode("utf-8", "surrogateescape")
+    changed = [at for at, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]]
+    assert [after[at : at + 1] for at in changed] == [b"x"]
+
+
+def _check_refusal(error: RelayError, *, lines: int) -> None:
+    """An error names a line that the text has (0: the whole file; YAML counts its end as a line)."""
+    found = _BY_LINE.fullmatch(error.message)
+    assert found, error.message
+    assert int(found[1]) <= lines + 1, error.message
+
+
+def fuzz_front_matter(data: bytes) -> None:
+    """What stands between two rules becomes settings, or is refused by line; so do the settings by key."""
+    text = f"---\n{data.decode('utf-8', 'surrogateescape')}\n---\n# P\n- [ ] a\n"
+    lines = Lines.of(text)
+    try:
+        found = parse_front_matter(lines)
+    except PlanError as error:
+        _check_refusal(error, lines=lines.count)
+        return
+    assert 0 <= found.body <= lines.count
+    assert all(isinstance(key, str) for key in found.settings)
+    assert all(command and command == command.strip() for command in found.verify)
+    try:
+        load_settings(flags={}, environ={}, plan_settings=found.settings, repo_root=None, user_dir=None)
+    except ConfigError as error:
+        assert error.message.startswith("plan front matter: ")
+
+
+def fuzz_ledger(data: bytes) -> None:
+    """Any text is a ledger or is refused by line; a claim goes to its end and is read back as it was."""
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        ledger = parse_ledger(text)
+    except RelayError as error:
+        _check_refusal(error, lines=len(_YAML_LINE_END.split(text)))
+        return
+    budget_bytes = _SNAPSHOT_TOKENS * 4
+    assert len(render_snapshot(ledger, _SNAPSHOT_TOKENS).encode("utf-8", "replace")) <= budget_bytes
+    words = text[-64:].encode("utf-8", "replace").decode()
+    claim = Claim(
+        id=ledger.next_id(),
+        claim=f"x{words}",
+        because=f"{words}y",
+        rests_on=tuple(known.id for known in ledger.claims[:2]),
+        sources=(Source(path=f"a{words}", lines="1-2"),),
+    )
+    with suppress(RelayError):  # a file that is a flow list, or ends in the middle of something, cannot be appended to
+        after = append_claim(text, claim)
+        assert after.startswith(text)
+        assert parse_ledger(after).claims == (*ledger.claims, claim)
+
+
+@cache
+def _log_path() -> Path:
+    """Return a place for the log that is read, one for each process."""
+    return Path(tempfile.mkdtemp(prefix="relay-fuzz-")) / "log.jsonl"
+
+
+def fuzz_events(data: bytes) -> None:
+    """Any file is a log: lines are events or are counted; what was read is written as it was read."""
+    path = _log_path()
+    path.write_bytes(data)
+    log = read_events(path)
+    assert log is not None
+    lines = [line for line in data.split(b"\n") if line.strip()]
+    assert len(log.events) + log.skipped_lines == len(lines)
+    for logged in log.events:
+        again = parse_event(render_event(logged.event, at=logged.at))
+        assert again is not None
+        assert repr(again[1]) == repr(logged.event)  # by text: NaN is not equal to itself
+    said = data.decode("utf-8", "replace")
+    assert parse_event(render_event(Noticed(text=said), at=1.0)) == (1.0, Noticed(text=said))
+
+
+def fuzz_stream(data: bytes) -> None:
+    """A stream is a whole answer that may be sent back, or is broken; how the network cut it makes no difference."""
+    whole = _read_stream([data])
+    size = 1 + len(data) % 7
+    assert repr(_read_stream([data[at : at + size] for at in range(0, len(data), size)])) == repr(whole)
+    if whole is None:
+        return
+    sent = make_sendable(whole, taken={"t1"})
+    assert make_sendable(sent, taken={"t1"}) == sent or repr(make_sendable(sent, taken=())) == repr(sent)
+    if not sent.content:
+        return
+    calls = [block["id"] for block in sent.content if block["type"] == "tool_use"]
+    assert {call.id for call in sent.calls} | set(sent.broken_calls) == set(calls)
+    results = [{"type": "tool_result", "tool_use_id": call, "content": "done"} for call in calls]
+    answer = {"role": "assistant", "content": list(sent.content)}
+    asked = {"role": "user", "content": "begin"}
+    faults = check_messages([asked, answer, {"role": "user", "content": results or "go on"}])
+    # A signature is the endpoint's to give.
+    assert [fault for fault in faults if "signature" not in fault] == []
+
+
+def _read_stream(chunks: list[bytes]) -> Answer | None:
+    """Read a stream as `MessagesApi` does; None for one that is not a well-formed answer."""
+    builder = AnswerBuilder()
+    try:
+        for event in parse_events(chunks):
+            body = json.loads(event.data)
+            if not isinstance(body, dict):
+                return None
+            builder.feed(body)
+            if builder.complete:
+                break
+        return builder.build()
+    except (StreamBrokenError, ValueError, RecursionError):
+        return None
+    finally:
+        usage = builder.usage
+        assert usage is None or usage.context_tokens >= usage.output_tokens >= 0
+
+
+def fuzz_trailers(data: bytes) -> None:
+    """Any commit message is read; whatever a session says, the trailers of relay's commits are relay's."""
+    text = data.decode("utf-8", "surrogateescape")
+    message = parse_message(text)
+    for _, value in message.trailers:
+        usage, cost = parse_usage(value), parse_cost(value)
+        assert usage is None or parse_usage(render_usage(usage)) == usage
+        assert cost is None or parse_cost(render_cost(cost)) is not None
+    subject, _, rest = text.partition("\0")
+    body, _, value = rest.partition("\0")
+    own = ((PLAN, value), (STATUS, "done"), (ITEMS, value[::-1]))
+    kept = tuple((key, make_line(said)) for key, said in own if make_line(said))
+    written = render_message(Message(subject=subject, body=body, trailers=own))
+    again = parse_message(written.decode())
+    assert again.trailers == kept
+    assert again.subject == (make_line(subject) or "relay")
+    assert render_message(Message(subject=again.subject, body=again.body, trailers=again.trailers)) == written
+
+
+TARGETS: Mapping[str, Callable[[bytes], None]] = {
+    "plan": fuzz_plan,
+    "front_matter": fuzz_front_matter,
+    "ledger": fuzz_ledger,
+    "events": fuzz_events,
+    "stream": fuzz_stream,
+    "trailers": fuzz_trailers,
+}
