@@ -31,7 +31,7 @@ from relay.repo.open import Repo, open_repo
 from relay.repo.snapshot import write_snapshot_tree
 from relay.repo.trailers import Message
 from relay.resume import find_resume_point
-from relay.session import Spent
+from relay.usage import Spent
 
 PHASES = 40
 FILES_IN_A_FOLDER = 100

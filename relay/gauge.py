@@ -131,8 +131,6 @@ class Gauge:
     """Prompt and output of the last response that reported its usage; None before the first."""
     appended_tokens: int = 0
     """Estimates, without margin, of everything appended since that response."""
-    estimated: bool = True
-    """Whether the last response left its usage out, so that the fill rests on estimates of its answer."""
 
     def measure(self, usage: Usage | None) -> Self:
         """Take a response's usage in; its output is part of it and is not appended again.
@@ -141,8 +139,8 @@ class Gauge:
         the last known fill and what was appended; the caller then appends an estimate of the answer too.
         """
         if usage is None or usage.prompt_tokens <= 0:
-            return replace(self, estimated=True)
-        return replace(self, measured_tokens=usage.context_tokens, appended_tokens=0, estimated=False)
+            return self
+        return replace(self, measured_tokens=usage.context_tokens, appended_tokens=0)
 
     def append(self, text_tokens: int) -> Self:
         """Count what was added to the conversation since the last response, as `estimate_tokens` saw it."""
@@ -155,7 +153,7 @@ class Gauge:
         """
         if self.measured_tokens is None:
             return replace(self, appended_tokens=max(0, self.appended_tokens - text_tokens))
-        return replace(self, measured_tokens=max(0, self.measured_tokens - text_tokens), estimated=True)
+        return replace(self, measured_tokens=max(0, self.measured_tokens - text_tokens))
 
     @property
     def least_tokens(self) -> int:

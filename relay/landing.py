@@ -15,12 +15,12 @@ from relay.gate.model import GateResult, Status, Verdict
 from relay.plan.guard import check_transition
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.parse import parse_plan
-from relay.repo import trailers
+from relay.repo import legs, trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import parse_path, render_path
 from relay.repo.objects import diff_trees
-from relay.repo.snapshot import TreeSnapshot, make_filter, write_snapshot_tree
+from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.repo.status import find_ignored
 from relay.repo.trailers import Message
 from relay.run_context import RunContext
@@ -87,18 +87,15 @@ class Refused:
 
 def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
     """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
-    user = find_user_paths(ctx, leg)
-    own = {ctx.plan_path, ctx.ledger_path}
-    is_left_out = make_filter(leg.skipped, now.skipped)
-    changes = diff_trees(ctx.repo, leg.base_tree, now.tree)
-    return tuple(c.path for c in changes if c.path not in user | own and not c.is_submodule and not is_left_out(c.path))
+    left_out = find_user_paths(ctx, leg) | {ctx.plan_path, ctx.ledger_path}
+    changes = legs.find_leg_changes(ctx.repo, leg, now)
+    return tuple(change.path for change in changes if change.path not in left_out and not change.is_submodule)
 
 
 def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
     """Return what differed from HEAD when the leg began: the user's, and never committed."""
-    base = leg.base_head or ctx.repo.empty_tree
     left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
-    return frozenset(change.path for change in diff_trees(ctx.repo, base, leg.base_tree)) - left
+    return legs.find_user_paths(ctx.repo, leg) - left
 
 
 def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
@@ -353,6 +350,9 @@ def _finish(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], outc
         )
     )
     for words in outcome.left:
+        ctx.observe(Noticed(text=words, warning=True))
+    if outcome.user_rewritten:
+        words = f"a commit hook rewrote what is the user's and not committed: {_list(list(outcome.user_rewritten))}"
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.rewritten:
         ctx.observe(Noticed(text=f"a commit hook rewrote {_list(list(outcome.rewritten))}; taken in and checked"))

@@ -128,7 +128,7 @@ def _open(
         protected=protected,
         boot_id=find_boot_id(),
         new_id=new_id,
-        environ=request.environ,
+        secret_values=find_secret_values(request.environ),
     )
     return ctx, left
 

@@ -9,7 +9,7 @@ Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overvie
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Self
 
@@ -256,11 +256,9 @@ class ModelLimits:
     """Whether ``{"type": "adaptive"}`` thinking is accepted; the 4.5 generation takes budgets only."""
     default_effort: str | None = None
     """What the model does when no effort is sent; None when not documented."""
-    caveats: tuple[str, ...] = field(default=())
-    """What of this is not from the provider's own documentation."""
 
 
-def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = None, third: str = "") -> ModelLimits:
+def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = None) -> ModelLimits:
     """Make a row for a model with a window of a million tokens."""
     return ModelLimits(
         window_tokens=1_000_000,
@@ -268,7 +266,6 @@ def _limits(min_cacheable: int, *, system: bool = False, effort: str | None = No
         min_cacheable_tokens=min_cacheable,
         system_messages=system,
         default_effort=effort,
-        caveats=(third,) if third else (),
     )
 
 
@@ -283,15 +280,14 @@ def _old_limits(min_cacheable: int) -> ModelLimits:
     )
 
 
-_THIRD = "mid-conversation system messages and the minimum cacheable length: third party"
-
 MODEL_LIMITS: Mapping[str, ModelLimits] = {
+    # Third party: the minimum cacheable length of the 5.1, 5.2 and 5.5 rows, system messages in the 5.5 rows.
     # 5.1 and 5.2 are not named where the support for system messages is documented; text works for them too.
-    "claude-fable-5-2": _limits(512, effort="high", third="minimum cacheable length: third party"),
-    "claude-fable-5-1": _limits(512, effort="high", third="minimum cacheable length: third party"),
-    "claude-opus-5-5": _limits(512, system=True, effort="medium", third=_THIRD),
-    "claude-sonnet-5-5": _limits(512, system=True, effort="high", third=_THIRD),
-    "claude-haiku-5-5": _limits(512, system=True, effort="medium", third=_THIRD),
+    "claude-fable-5-2": _limits(512, effort="high"),
+    "claude-fable-5-1": _limits(512, effort="high"),
+    "claude-opus-5-5": _limits(512, system=True, effort="medium"),
+    "claude-sonnet-5-5": _limits(512, system=True, effort="high"),
+    "claude-haiku-5-5": _limits(512, system=True, effort="medium"),
     "claude-opus-5": _limits(512, system=True, effort="high"),
     "claude-fable-5": _limits(512, system=True, effort="high"),
     "claude-opus-4-8": _limits(1_024, system=True),

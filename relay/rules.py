@@ -100,13 +100,6 @@ def load_rules(
     )
 
 
-def render_rules(rules: Rules, cwd: Path) -> str:
-    """Write the instructions as the message that models were trained to expect; empty when there are none."""
-    if not rules.text:
-        return ""
-    return f"# AGENTS.md instructions for {cwd}\n\n<INSTRUCTIONS>\n{rules.text}\n</INSTRUCTIONS>"
-
-
 def _find_root(here: Path, markers: Sequence[str]) -> Path:
     """Return the nearest directory, upwards, that holds a marker; `here` itself when none does."""
     return next((d for d in (here, *here.parents) if any(os.path.lexists(d / m) for m in markers if m)), here)

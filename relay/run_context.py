@@ -3,7 +3,7 @@
 Nothing here does anything; it names who does what, so that the loop and the leg take their collaborators as arguments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from relay.rules import Rules
 from relay.runners.base import ModelInfo, Runner
 from relay.runners.cache import Pace
 from relay.sandbox.run import Sandbox
-from relay.secrets import find_secret_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +47,8 @@ class RunContext:
     boot_id: str
     new_id: Callable[[], str]
     """Makes session ids."""
-    environ: Mapping[str, str]
-
-    @property
-    def secret_values(self) -> tuple[str, ...]:
-        """Secrets of the environment; nothing that relay keeps may hold one."""
-        return find_secret_values(self.environ)
+    secret_values: tuple[str, ...]
+    """Secrets of the environment; nothing that relay keeps may hold one."""
 
     @property
     def long_cache(self) -> bool:

@@ -134,29 +134,6 @@ def _parse(line: bytes) -> LoggedEvent | None:
     return LoggedEvent(at=parsed[0], event=parsed[1]) if parsed else None
 
 
-def find_logs(repo_root: Path) -> tuple[Path, ...]:
-    """Return the logs of a repository, newest first by modification time."""
-    found: list[tuple[float, str]] = []
-    with contextlib.suppress(OSError), _enter(repo_root, "sessions", create=False) as directory:
-        logs = [entry for entry in os.scandir(directory) if entry.name.endswith(".jsonl")]
-        found = [
-            (entry.stat(follow_symlinks=False).st_mtime, entry.name)
-            for entry in logs
-            if entry.is_file(follow_symlinks=False)
-        ]
-    return tuple(repo_root / STATE_DIR / "sessions" / name for _, name in sorted(found, reverse=True))
-
-
-def ensure_outputs_dir(repo_root: Path) -> Path:
-    """Make ``.relay/outputs`` for spilled tool output.
-
-    Raises:
-        OSError: It cannot be made, or a link is in its place.
-    """
-    with _enter(repo_root, "outputs"):
-        return repo_root / STATE_DIR / "outputs"
-
-
 def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AGE_S) -> int:
     """Delete spilled output older than that by modification time; return how many files went.
 

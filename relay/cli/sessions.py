@@ -76,8 +76,10 @@ def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]",
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
     from relay.preflight import open_run
+    from relay.sandbox.harden import prepare_process
 
     gc.enable()
+    prepare_process()
     interrupts = Interrupts()
     view = make_view(json=as_json, stream=sys.stdout)
     try:

@@ -8,7 +8,10 @@ from relay.plan.model import Plan, Violation
 
 
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
-    """Say which ticked items were lost, reworded, reordered or made up; empty means that the change is fine."""
+    """Say which ticked items were lost, reworded, reordered or made up; empty means that the change is fine.
+
+    Lines are those of `after`; 0 for an item that is not in it any more.
+    """
     old = [item for phase in before.phases for item in phase.items if item.done]
     new = [item for phase in after.phases for item in phase.items if item.done]
     if [item.text for item in old] == [item.text for item in new]:
@@ -17,9 +20,13 @@ def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
     lost = [item for item in old if item.text not in texts]
     known = {item.text for item in old}
     made_up = [item for item in new if item.text not in known]
+    unticked = {item.text: item.line for phase in after.phases for item in phase.items if not item.done}
     violations = [
-        Violation(line=0, message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more")
-        for item in lost  # its line is one of the old plan
+        Violation(
+            line=unticked.get(item.text, 0),
+            message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more",
+        )
+        for item in lost
     ]
     violations += [
         Violation(line=item.line, message=f"item {item.id} is ticked by hand; only relay ticks, after the gate")

@@ -187,9 +187,23 @@ def _parse_skipped(text: CommitText) -> tuple[Skipped, ...]:
 
 
 def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
-    wip = _parse_wip(leg.wip_ref, text)
-    snapshot = Snapshot(commit=wip.commit, tree=wip.tree, skipped=wip.skipped, replaced=wip.replaced)
-    return replace(leg, last_wip=snapshot, spend=wip.spend, items=wip.items, baton=wip.baton, wip_trailers=text.found)
+    snapshot = Snapshot(
+        commit=text.commit,
+        tree=text.tree,
+        skipped=_parse_skipped(text),
+        replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
+    )
+    return replace(
+        leg,
+        last_wip=snapshot,
+        spend=Spent(
+            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
+            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        ),
+        items=tuple(text.get(trailers.ITEMS).split()),
+        baton=text.message.body,
+        wip_trailers=text.found,
+    )
 
 
 def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
@@ -222,24 +236,6 @@ def close_leg(repo: Repo, leg: OpenLeg) -> bool:
         False when another leg is open by now; nothing has changed then.
     """
     return objects.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wip:
-    """The newest snapshot of one leg, as stored."""
-
-    ref: str
-    commit: str
-    tree: str
-    time: int
-    session_id: str
-    phase_id: str
-    plan_path: str
-    items: tuple[str, ...]
-    spend: Spent
-    baton: str
-    skipped: tuple[Skipped, ...]
-    replaced: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,47 +286,6 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
         items=record.items,
         baton=record.baton,
         wip_trailers=tuple((key, line) for key, value in kept if (line := trailers.make_line(value))),
-    )
-
-
-def list_wip(repo: Repo, branch: str | None = None) -> tuple[Wip, ...]:
-    """Return the newest snapshot of each leg of `branch` (HEAD's by default), newest leg first."""
-    branch = branch or repo.branch
-    if branch is None:
-        return ()
-    prefix = f"refs/relay/wip/{render_ref_part(branch)}/"
-    out = repo.git.run("for-each-ref", "--sort=-refname", "--format=%(objectname) %(refname)", prefix).decode()
-    refs = [tuple(line.split(" ", 1)) for line in out.splitlines()]
-    if not refs:
-        return ()
-    stdin = "".join(f"{commit}\n" for commit, _ in refs).encode()
-    texts = {text.commit: text for text in trailers.read_texts(repo.git, "--no-walk=unsorted", "--stdin", stdin=stdin)}
-    return tuple(_parse_wip(ref, texts[commit]) for commit, ref in refs if commit in texts)
-
-
-def read_last_wip(repo: Repo, *, plan_path: str, phase_id: str, branch: str | None = None) -> Wip | None:
-    """Return the newest snapshot of the branch's last leg on a phase; None when there is none."""
-    found = (wip for wip in list_wip(repo, branch) if (wip.plan_path, wip.phase_id) == (plan_path, phase_id))
-    return next(found, None)
-
-
-def _parse_wip(ref: str, text: CommitText) -> Wip:
-    return Wip(
-        ref=ref,
-        commit=text.commit,
-        tree=text.tree,
-        time=text.time,
-        session_id=text.get(trailers.SESSION),
-        phase_id=text.get(trailers.PHASE),
-        plan_path=parse_path(text.get(trailers.PLAN)),
-        items=tuple(text.get(trailers.ITEMS).split()),
-        spend=Spent(
-            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
-            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
-        ),
-        baton=text.message.body,
-        skipped=_parse_skipped(text),
-        replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
     )
 
 

@@ -68,16 +68,6 @@ def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
     return ref
 
 
-def list_rejected_plans(repo: Repo, branch: str | None = None) -> tuple[PlanningRecord, ...]:
-    """Return the rejected plans of `branch` (HEAD's by default), newest first."""
-    branch = branch or repo.branch
-    prefix = f"refs/relay/rejected/{render_ref_part(branch)}/" if branch else "refs/relay/rejected/none/"
-    commits = repo.git.run("for-each-ref", "--sort=-refname", "--format=%(objectname)", prefix)
-    if not commits:
-        return ()
-    return tuple(_parse(text) for text in trailers.read_texts(repo.git, "--no-walk=unsorted", "--stdin", stdin=commits))
-
-
 def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, ...]) -> str:
     blob = objects.hash_bytes(repo.git, plan)
     tree = objects.write_paths_tree(repo, ((record.plan_path, "100644", blob),))

@@ -15,14 +15,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from relay.errors import RepoError
 from relay.repo import objects
 from relay.repo.files import find_stat, read_file
 from relay.repo.git import Git, GitError
 from relay.repo.guard import Guarded, guard
 from relay.repo.open import Repo
 from relay.repo.status import ABSENT, GITLINK, SYMLINK, Status, StatusEntry, read_guarded_status
-from relay.repo.trailers import Message
 
 MAX_UNTRACKED_BYTES = 10_000_000
 """Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""
@@ -66,36 +64,6 @@ class KnownPaths:
 
     paths: tuple[str, ...]
     previous: TreeSnapshot
-
-
-def take_snapshot(
-    repo: Repo,
-    *,
-    message: Message,
-    parents: Sequence[str] = (),
-    ref: str | None = None,
-    replace: Mapping[str, bytes] | None = None,
-    known: KnownPaths | None = None,
-) -> Snapshot:
-    """Store the work tree as a commit; the caller holds the work tree's lock.
-
-    Args:
-        repo: The repository.
-        message: Subject, body and trailers of the commit.
-        parents: Its parents.
-        ref: Full name of a ref to make; it must not exist.
-        replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
-        known: Look at these paths only. Taken as advice: when the private index does not hold the previous
-            snapshot any more, everything is scanned.
-
-    Raises:
-        RepoError: Something cannot be read or stored, or `ref` exists.
-    """
-    found = write_snapshot_tree(repo, replace=replace, known=known)
-    commit = objects.write_commit(repo, found.tree, parents, message)
-    if ref and not objects.move_ref(repo, ref, commit, None):
-        raise RepoError(f"{ref} exists already")
-    return Snapshot(commit=commit, tree=found.tree, skipped=found.skipped, replaced=found.replaced)
 
 
 def write_snapshot_tree(

@@ -87,14 +87,6 @@ class Sandbox:
             extra_env=extra_env,
         )
 
-    def with_level(self, level: Level) -> "Sandbox":
-        """Open another sandbox on the same repository; it shares no writable directory but the repository.
-
-        Raises:
-            SandboxError: Nothing on this machine holds that level.
-        """
-        return open_sandbox(self.policy, level, off=self.mechanism is Mechanism.OFF)
-
     def close(self) -> None:
         """Remove the private directory."""
         self.private.close()

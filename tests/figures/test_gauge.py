@@ -160,7 +160,7 @@ def make_gauge() -> Gauge:
 
 def test_nothing_measured_is_unknown_and_not_zero() -> None:
     gauge = make_gauge()
-    assert (gauge.fill_tokens, gauge.zone, gauge.band, gauge.estimated) == (None, Zone.UNKNOWN, None, True)
+    assert (gauge.fill_tokens, gauge.zone, gauge.band) == (None, Zone.UNKNOWN, None)
 
 
 def test_every_token_class_of_a_response_is_in_the_fill() -> None:
@@ -169,7 +169,7 @@ def test_every_token_class_of_a_response_is_in_the_fill() -> None:
         output_tokens=50_000, thinking_tokens=49_000,
     )  # fmt: skip
     gauge = make_gauge().append(77).measure(usage)
-    assert (gauge.fill_tokens, gauge.estimated) == (54_321, False)
+    assert gauge.fill_tokens == 54_321
 
 
 def test_what_is_appended_is_padded_once_as_a_whole() -> None:
@@ -178,11 +178,11 @@ def test_what_is_appended_is_padded_once_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("usage", [None, Usage(), Usage(output_tokens=40)])
-def test_a_response_without_usage_falls_back_to_what_is_known_and_says_so(usage: Usage | None) -> None:
+def test_a_response_without_usage_falls_back_to_what_is_known(usage: Usage | None) -> None:
     gauge = make_gauge().measure(Usage(input_tokens=1_000)).append(30)
     after = gauge.measure(usage)
-    assert (after.fill_tokens, after.estimated) == (gauge.fill_tokens, True)
-    assert not after.measure(Usage(input_tokens=5)).estimated
+    assert after.fill_tokens == gauge.fill_tokens
+    assert after.measure(Usage(input_tokens=5)).fill_tokens == 5
 
 
 def test_an_endpoint_that_never_counts_still_meets_both_lines() -> None:

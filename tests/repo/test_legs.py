@@ -11,21 +11,19 @@ from relay.repo.legs import (
     continue_leg,
     find_leg_changes,
     find_user_paths,
-    list_wip,
     open_leg,
-    read_last_wip,
     read_leg,
     save_wip,
 )
 from relay.repo.planning import (
     PlanningRecord,
     drop_plan_usage,
-    list_rejected_plans,
     read_plan_usage,
     save_plan_usage,
     save_rejected_plan,
 )
 from relay.repo.snapshot import write_snapshot_tree
+from relay.repo.trailers import read_trailers
 from relay.usage import Spent, Usage
 
 
@@ -87,18 +85,8 @@ def test_snapshots_form_one_chain_for_each_leg(box):
     assert box.tree(leg.wip_ref)["src/app.py"] == b"2\n"
     close_leg(repo, second)
     other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spent(cost_usd=None)))
-    assert [wip.ref for wip in list_wip(repo)] == [other.wip_ref, leg.wip_ref]
+    assert box.text("for-each-ref", "--format=%(refname)", "refs/relay/wip").split() == [leg.wip_ref, other.wip_ref]
     assert other.spend == Spent(cost_usd=None)
-
-
-def test_the_last_snapshot_of_a_phase_is_found(box):
-    repo = box.open()
-    leg = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend(), baton="the baton"))
-    close_leg(repo, leg)
-    found = given(read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="2"))
-    assert (found.baton, found.spend, found.session_id) == ("the baton", spend(), "s-1")
-    assert read_last_wip(repo, plan_path="docs/PLAN.md", phase_id="3") is None
-    assert read_last_wip(repo, plan_path="PLAN.md", phase_id="2") is None
 
 
 def test_two_relays_on_one_leg_do_not_overwrite_each_other(box):
@@ -215,12 +203,13 @@ def test_what_planning_cost_waits_for_its_commit(box):
 
 def test_rejected_plans_are_kept(box):
     repo = box.open()
-    assert list_rejected_plans(repo) == ()
     one = PlanningRecord(plan_path="PLAN.md", session_id="p-1", spend=spend())
     two = PlanningRecord(plan_path="PLAN.md", session_id="p-2", spend=Spent())
     assert save_rejected_plan(repo, one, b"bad") == "refs/relay/rejected/main/000001"
     save_rejected_plan(repo, two, b"worse")
-    assert list_rejected_plans(repo) == (two, one)
+    assert box.tree("refs/relay/rejected/main/000001") == {"PLAN.md": b"bad"}
+    assert box.tree("refs/relay/rejected/main/000002") == {"PLAN.md": b"worse"}
+    assert dict(read_trailers(repo.git, "refs/relay/rejected/main/000001"))["Relay-Session"] == "p-1"
 
 
 def test_another_session_goes_on_with_an_open_leg(box):

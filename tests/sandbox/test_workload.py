@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relay.sandbox.policy import Level, Limits
+from relay.sandbox.run import open_sandbox
 
 SAME_MODULES = {"PYTHONPATH": os.pathsep.join(sys.path)}
 PROGRAM = """
@@ -122,9 +123,9 @@ def test_home_is_new_for_every_command(writer: Any) -> None:
 
 
 def test_levels_share_nothing_writable(writer: Any) -> None:
-    """A sandbox opened from another one has its own temporary directory."""
+    """A second sandbox on the same repository has its own temporary directory."""
     writer.sh("echo planted > $TMPDIR/planted")
-    with writer.sandbox.with_level(Level.READ_ONLY) as other:
+    with open_sandbox(writer.sandbox.policy, Level.READ_ONLY) as other:
         assert other.level is Level.READ_ONLY
         assert other.mechanism is writer.sandbox.mechanism
         assert b"planted" not in other.run(("ls", "-A", "-R", "/tmp"), limits=Limits(timeout_s=5)).output

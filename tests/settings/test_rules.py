@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.rules import RuleFile, load_rules, render_rules
+from relay.rules import RuleFile, load_rules
 
 
 def make(base: Path, files: dict[str, str | bytes]) -> None:
@@ -158,14 +158,6 @@ def test_a_file_without_permission_is_such_a_file(root: Path) -> None:
     (root / "AGENTS.md").chmod(0)
     rules = load_rules(root)
     assert (rules.text, len(rules.warnings)) == ("", 1)
-
-
-def test_rules_are_shown_in_the_form_that_models_know(root: Path) -> None:
-    assert render_rules(load_rules(root), root) == ""
-    make(root, {"AGENTS.md": "be kind"})
-    assert render_rules(load_rules(root), Path("/work")) == (
-        "# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\nbe kind\n</INSTRUCTIONS>"
-    )
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), min_size=1, max_size=4), st.integers(0, 60))
