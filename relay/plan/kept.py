@@ -10,7 +10,7 @@ from relay.plan.model import Plan, Violation
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
     """Say which ticked items were lost, reworded, reordered or made up; empty means that the change is fine.
 
-    Lines are those of `after`; 0 for an item that is not in it any more.
+    Lines are those of `after`: of the item, else of what has its id now; 0 when there is neither.
     """
     old = [item for phase in before.phases for item in phase.items if item.done]
     new = [item for phase in after.phases for item in phase.items if item.done]
@@ -20,10 +20,10 @@ def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
     lost = [item for item in old if item.text not in texts]
     known = {item.text for item in old}
     made_up = [item for item in new if item.text not in known]
-    unticked = {item.text: item.line for phase in after.phases for item in phase.items if not item.done}
+    there = {key: item.line for phase in after.phases for item in phase.items for key in (item.id, item.text)}
     violations = [
         Violation(
-            line=unticked.get(item.text, 0),
+            line=there.get(item.text) or there.get(item.id, 0),
             message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more",
         )
         for item in lost
