@@ -123,7 +123,10 @@ class Leg:
     def _drive(self, session: Session) -> LegResult:
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
         while True:
-            outcome = session.advance(message)
+            try:
+                outcome = session.advance(message)
+            finally:
+                self._toolbox.stop()  # nothing may write while the work is checked
             if ended := self._check_ended(outcome, reminded=reminded):
                 return ended
             if open_ids := self._notes.open_ids():

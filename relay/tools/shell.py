@@ -6,6 +6,7 @@ from typing import Any
 
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
+from relay.tools.background import Background
 from relay.tools.output import Answer, reserve_output
 from relay.tools.workspace import RefusedError, Workspace
 
@@ -16,13 +17,15 @@ MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
 
-def run_bash(workspace: Workspace, given: Mapping[str, Any], call_id: str) -> Answer:
-    """Run a command to its end or its time limit; what it changed is not known here."""
+def run_bash(workspace: Workspace, background: Background | None, given: Mapping[str, Any], call_id: str) -> Answer:
+    """Run a command to its end or its time limit, or start it in the background; what it changed is not known here."""
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
     timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
     spool = reserve_output(workspace, call_id)
+    if background is not None and given.get("background"):
+        return Answer(text=background.start(command, spool), changed_paths=None)
     result = workspace.sandbox.run(
         ["bash", "-c", command],
         limits=replace(workspace.limits, timeout_s=timeout_s),
@@ -31,8 +34,9 @@ def run_bash(workspace: Workspace, given: Mapping[str, Any], call_id: str) -> An
         spool=spool,
     )
     output = render_output(result.output).strip("\n")
+    notes = [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]
     return Answer(
-        text="\n".join([_say_end(result, timeout_s), output or "(no output)", *(f"[{note}]" for note in result.notes)]),
+        text="\n".join([_say_end(result, timeout_s), output or "(no output)", *notes]),
         is_error=result.exit_code != 0,
         changed_paths=None,
         spool=spool,

@@ -58,7 +58,10 @@ BASH = _spec(
     "Run a command in bash at the repository root, in a sandbox. Each call is a fresh shell without input; "
     "what it leaves running is killed.",
     {"command": _TEXT},
-    {"timeout_s": {**_COUNT, "description": "default 120"}},
+    {
+        "timeout_s": {**_COUNT, "description": "default 120"},
+        "background": {"type": "boolean", "description": "return at once; it runs until your turn ends"},
+    },
 )
 TICK = _spec(
     "tick",

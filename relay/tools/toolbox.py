@@ -11,6 +11,7 @@ from typing import Any
 
 from relay.session import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims, specs
+from relay.tools.background import Background
 from relay.tools.edit import run_edit, run_write
 from relay.tools.listing import run_list
 from relay.tools.notes import LegNotes
@@ -32,12 +33,15 @@ class Toolbox:
     """In the fixed order in which the model gets them."""
     run: Callable[[ToolCall], ToolResult]
     """Validates the input, runs the tool and caps its output. Never raises for what a model or a command does."""
+    stop: Callable[[], None]
+    """Ends what runs in the background; call it whenever the session's turn ends."""
 
 
 def build_runner_tools(workspace: Workspace, notes: LegNotes) -> Toolbox:
     """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
+    background = Background(workspace)
     handlers = {
-        **_build_lookups(workspace, notes),
+        **_build_lookups(workspace, notes, background),
         "edit": _take_input(partial(run_edit, workspace, notes)),
         "write": _take_input(partial(run_write, workspace, notes)),
         "tick": _take_input(partial(claims.run_tick, notes)),
@@ -46,7 +50,8 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes) -> Toolbox:
         "hand_off": _take_input(partial(claims.run_hand_off, notes)),
         "block": _take_input(partial(claims.run_block, notes)),
     }
-    return Toolbox(specs=specs.RUNNER_SPECS, run=partial(_run, workspace, specs.RUNNER_SPECS, handlers, notes))
+    run = partial(_run, workspace, specs.RUNNER_SPECS, handlers, notes)
+    return Toolbox(specs=specs.RUNNER_SPECS, run=run, stop=background.stop)
 
 
 def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None]) -> Toolbox:
@@ -58,18 +63,19 @@ def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None
             session. It also counts the tries and says when they are used up.
     """
     handlers = {
-        **_build_lookups(workspace, None),
+        **_build_lookups(workspace, None, None),
         "submit_plan": _take_input(partial(_run_submit, submit)),
     }
-    return Toolbox(specs=specs.PLANNER_SPECS, run=partial(_run, workspace, specs.PLANNER_SPECS, handlers, None))
+    run = partial(_run, workspace, specs.PLANNER_SPECS, handlers, None)
+    return Toolbox(specs=specs.PLANNER_SPECS, run=run, stop=lambda: None)
 
 
-def _build_lookups(workspace: Workspace, notes: LegNotes | None) -> dict[str, _Handler]:
+def _build_lookups(workspace: Workspace, notes: LegNotes | None, background: Background | None) -> dict[str, _Handler]:
     return {
         "read": _take_input(partial(run_read, workspace, notes)),
         "search": _take_input(partial(run_search, workspace)),
         "list": _take_input(partial(run_list, workspace)),
-        "bash": lambda call: run_bash(workspace, call.input, call.id),
+        "bash": lambda call: run_bash(workspace, background, call.input, call.id),
     }
 
 

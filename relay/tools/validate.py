@@ -1,7 +1,8 @@
 """Check a call's input against its tool's schema before anything runs.
 
-Only the part of JSON Schema that relay's own specs use: an object with string, integer and list-of-string properties,
-``minimum``, ``required`` and no others. A library for the whole standard would cost start-up time for nothing.
+Only the part of JSON Schema that relay's own specs use: an object with string, integer, boolean and list-of-string
+properties, ``minimum``, ``required`` and no others. A library for the whole standard would cost start-up time for
+nothing.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ def _check_value(schema: Mapping[str, Any], value: Any) -> str | None:
         case "integer" if isinstance(value, int) and not isinstance(value, bool):
             least = schema.get("minimum")
             return f"must be at least {least}" if least is not None and value < least else None
+        case "boolean" if isinstance(value, bool):
+            return None
         case "array" if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
             return None if all(map(_is_text, value)) else "holds half of a surrogate pair"
         case _:
@@ -49,5 +52,5 @@ def _is_text(value: str) -> bool:
 
 
 def _words(schema: Mapping[str, Any]) -> str:
-    kinds = {"string": "a string", "integer": "an integer", "array": "a list of strings"}
+    kinds = {"string": "a string", "integer": "an integer", "boolean": "true or false", "array": "a list of strings"}
     return kinds[schema["type"]]

@@ -1,0 +1,129 @@
+"""Commands that a session asked to keep running: servers, watchers, long builds.
+
+Each runs in a sandbox of its own, watched by a thread as every command is watched by its call: the same limits, the
+same capped file for its output, the same end of the whole process tree. None outlives the session's turn, because
+nothing may write while relay checks and commits what the session did.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from relay.errors import SandboxError
+from relay.sandbox.process import CommandResult
+from relay.sandbox.text import render_output
+from relay.tools.workspace import RefusedError, Workspace
+
+MOST = 4
+"""Commands in the background at once."""
+FIRST_LOOK_S = 1.0
+"""How long a call waits for a command that ends at once, such as a server whose port is taken."""
+_SHOWN_BYTES = 4_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """One command; its thread alone writes `result` and `failure`."""
+
+    command: str
+    output: Path
+    stop: threading.Event = field(default_factory=threading.Event)
+    result: CommandResult | None = None
+    failure: str = ""
+
+    def run(self, workspace: Workspace) -> None:
+        try:
+            self.result = workspace.sandbox.run(
+                ["bash", "-c", self.command],
+                limits=replace(workspace.limits, timeout_s=math.inf),
+                cwd=workspace.root,
+                should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
+                spool=self.output,
+            )
+        except SandboxError as error:
+            self.failure = error.message
+
+    def describe(self) -> str:
+        """Say how it ended."""
+        if self.result is None:
+            return self.failure
+        notes = "; ".join(self.result.notes)
+        code = self.result.exit_code
+        return notes or (f"exit {code}" if code is not None else "stopped by relay when your turn ended")
+
+
+class Background:
+    """What runs in the background of one session. Mutable; `stop` ends all of it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._running: list[tuple[_Job, threading.Thread]] = []
+        self._ended: list[_Job] = []
+
+    def start(self, command: str, output: Path | None) -> str:
+        """Start a command and return what to tell the model; the same command again takes the place of the first.
+
+        Raises:
+            RefusedError: Enough is running, or there is no place for its output.
+        """
+        if output is None:
+            raise RefusedError("Nothing can be kept running here: there is no place for its output.")
+        self._collect()
+        same = [pair for pair in self._running if pair[0].command == command]
+        if len(self._running) - len(same) >= MOST:
+            running = "\n".join(f"- {job.command}" for job, _ in self._running)
+            raise RefusedError(f"{MOST} commands are running already; nothing was started. They are:\n{running}")
+        self._end(same)
+        job = _Job(command=command, output=output)
+        thread = threading.Thread(target=job.run, args=(self._workspace,), name="background", daemon=True)
+        thread.start()
+        thread.join(FIRST_LOOK_S)
+        if not thread.is_alive():
+            return f"ended at once: {job.describe()}\n{_read_head(output)}"
+        self._running.append((job, thread))
+        where = self._workspace.render_handle(output)
+        return (
+            f"running until your turn ends; output: {where} (use read). {self._say_how_to_reach()} "
+            f"The same command again restarts it.\n{_read_head(output)}"
+        )
+
+    def take_news(self) -> tuple[str, ...]:
+        """Return a line for each command that ended since the last call."""
+        self._collect()
+        news = tuple(
+            f"[background `{job.command}`: {job.describe()}; output: {self._workspace.render_handle(job.output)}]"
+            for job in self._ended
+        )
+        self._ended.clear()
+        return news
+
+    def stop(self) -> None:
+        """End everything; harmless when repeated."""
+        self._end(self._running)
+        self._collect()
+
+    def _end(self, pairs: Sequence[tuple[_Job, threading.Thread]]) -> None:
+        for job, _ in pairs:
+            job.stop.set()
+        for _, thread in pairs:
+            thread.join()
+
+    def _collect(self) -> None:
+        self._ended += [job for job, thread in self._running if not thread.is_alive()]
+        self._running = [pair for pair in self._running if pair[1].is_alive()]
+
+    def _say_how_to_reach(self) -> str:
+        if self._workspace.sandbox.policy.network:
+            return "Other calls reach it through its port."
+        return "Other calls reach it through a Unix socket below $TMPDIR; each call has ports of its own."
+
+
+def _read_head(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_SHOWN_BYTES)
+    except OSError:
+        return "(no output)"
+    return render_output(data).strip("\n") or "(no output yet)"
