@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from relay.plan.model import Plan
 from relay.plan_files import find_ledger_path
+from relay.repo.files import find_stat
 from relay.repo.history import read_relay_commit
 from relay.repo.legs import OpenLeg, find_place_id, read_leg
 from relay.repo.objects import diff_trees, read_blob
@@ -65,6 +66,11 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
 
 def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:
     return any(change.path not in own for change in diff_trees(repo, a, b))
+
+
+def is_of_another_plan(repo: Repo, leg: OpenLeg, plan_path: str) -> bool:
+    """Return whether the open leg works on another plan than this; one that is gone got a new name."""
+    return leg.plan_path not in {"", plan_path} and find_stat(repo.root, leg.plan_path) is not None
 
 
 def read_plan_bytes(repo: Repo, plan_path: str) -> bytes | None:

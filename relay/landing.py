@@ -15,6 +15,7 @@ from relay.gate.model import GateResult, Status, Verdict
 from relay.plan.guard import check_transition
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.parse import parse_plan
+from relay.plan_files import find_ledger_path
 from relay.repo import legs, trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.repo.legs import OpenLeg, close_leg
@@ -87,7 +88,9 @@ class Refused:
 
 def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
     """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
-    left_out = find_user_paths(ctx, leg) | {ctx.plan_path, ctx.ledger_path}
+    # A plan that was renamed meanwhile has two names.
+    own = {ctx.plan_path, ctx.ledger_path, leg.plan_path, find_ledger_path(leg.plan_path)}
+    left_out = find_user_paths(ctx, leg) | own
     changes = legs.find_leg_changes(ctx.repo, leg, now)
     return tuple(change.path for change in changes if change.path not in left_out and not change.is_submodule)
 

@@ -4,13 +4,14 @@ Nothing is remembered between two rounds: each begins by asking git where the ru
 one that goes on take the same path.
 """
 
+import shlex
 import time
 from dataclasses import dataclass
 
 from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.events import Noticed, RetryScheduled, RunEnded
-from relay.facts import LANDED, read_plan_bytes, read_standing
+from relay.facts import LANDED, is_of_another_plan, read_plan_bytes, read_standing
 from relay.handover import (
     Handover,
     begin_phase,
@@ -32,6 +33,7 @@ from relay.repo.intents import clear_stale_locks
 from relay.repo.legs import OpenLeg, close_leg, find_leg_ref, read_leg
 from relay.repo.lock import lock_worktree
 from relay.repo.open import Repo
+from relay.repo.snapshot import write_snapshot_tree
 from relay.repo.status import read_status
 from relay.resume import ResumePoint, Row, find_blocked_by, find_resume_point
 from relay.run_context import RunContext
@@ -97,13 +99,32 @@ def _find_point(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
 def _finish_landed(ctx: RunContext) -> None:
     """Do what follows a commit that an earlier process made and did not live to finish."""
     leg, head = read_leg(ctx.repo), ctx.repo.head()
-    commit = read_relay_commit(ctx.repo, head) if leg and head and head != leg.base_head else None
-    if leg is None or commit is None or commit.session != leg.session_id or commit.status not in LANDED:
+    if leg is None:
         return
-    for words in finish_commit(ctx.repo, commit.commit, {ctx.plan_path: None, ctx.ledger_path: None}):
+    commit = read_relay_commit(ctx.repo, head) if head and head != leg.base_head else None
+    if commit is None or commit.session != leg.session_id or commit.status not in LANDED:
+        _check_plan(ctx, leg)
+        return
+    for words in finish_commit(ctx.repo, commit.commit, {leg.plan_path: None, find_ledger_path(leg.plan_path): None}):
         ctx.observe(Noticed(text=words, warning=True))
     close_leg(ctx.repo, leg)
     ctx.meter.record()
+
+
+def _check_plan(ctx: RunContext, leg: OpenLeg) -> None:
+    """Keep the work of another plan's phase out of this one's; a leg that was opened and never used is closed.
+
+    Raises:
+        RepoError: There is such work.
+    """
+    if not is_of_another_plan(ctx.repo, leg, ctx.plan_path):
+        return
+    if leg.last_wip is not None or find_owned_paths(ctx, leg, write_snapshot_tree(ctx.repo)):
+        raise RepoError(
+            f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
+            hint=f"relay run --plan {shlex.quote(leg.plan_path)}",
+        )
+    close_leg(ctx.repo, leg)
 
 
 def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
@@ -150,7 +171,7 @@ def end_without_session(
     if choose_phase(plan, point, selection, is_open=is_open) is not None:
         return None
     with lock_worktree(repo):
-        if clear_stale_locks(repo) or finish_pending(repo, (path, find_ledger_path(path))):
+        if clear_stale_locks(repo) or finish_pending(repo):
             return None
     return _finish_run(plan, point, read_spent(repo, path))
 

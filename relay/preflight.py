@@ -92,7 +92,7 @@ def _open(
     check_plan_file(repo, request.plan_path)
     stack.enter_context(lock_worktree(repo))
     check_commits(repo)
-    left = finish_pending(repo, (request.plan_path, find_ledger_path(request.plan_path)))
+    left = finish_pending(repo)
     check_clean(request)
     rules = Rules() if "rules" in settings.ablate else load_repository_rules(repo.root, settings)
     protected = find_protected(request.plan_path)

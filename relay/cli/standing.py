@@ -67,6 +67,9 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     waiting = branch is not None and _has_refs(repo, branch)
     leg = _read_leg(repo) if waiting else None
     obstacle = _find_obstacle(repo, branch)
+    if leg is not None and _is_of_another_plan(repo, leg, place.plan_name):
+        obstacle = obstacle or f"phase {leg.phase_id} of {leg.plan_path} is open; `relay run --plan` goes on with it"
+        leg = None
     plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle)
     commits = read_plan_commits(repo, place.plan_name)
     rewound = read_rewound_commits(repo, place.plan_name, commits) if waiting else ()
@@ -98,6 +101,12 @@ def _find_obstacle(repo: "Repo", branch: str | None) -> str:
     from relay.repo.state import check_state
 
     return check_state(repo) or ("" if branch else "HEAD is detached; relay commits on a branch: git switch -c <name>")
+
+
+def _is_of_another_plan(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
+    from relay.facts import is_of_another_plan
+
+    return is_of_another_plan(repo, leg, plan_name)
 
 
 def _read_leg(repo: "Repo") -> "OpenLeg | None":

@@ -1,17 +1,19 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from relay.plan_files import find_ledger_path
 from relay.repo import objects
 from relay.repo.files import fsync_paths, read_file, replace_file
 from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
 from relay.repo.intents import declare_locks, write_note
+from relay.repo.names import parse_path
 from relay.repo.open import Repo
 from relay.repo.staging import hash_cleaned
 from relay.repo.status import ABSENT, PathChange
-from relay.repo.trailers import read_text
+from relay.repo.trailers import PLAN, read_text
 
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
@@ -29,14 +31,13 @@ def drop_pending(repo: Repo) -> None:
     (repo.relay_dir / _PENDING).unlink(missing_ok=True)
 
 
-def finish_pending(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
+def finish_pending(repo: Repo) -> tuple[str, ...]:
     """Finish the commit of a relay that was killed, or met a full disk, between the commit point and the end.
 
     Only while HEAD still is that commit: whoever has moved on since has an index of his own making.
 
     Args:
         repo: The repository; the caller holds the work tree's lock.
-        paths: Files whose bytes went into commits without having been in the work tree: plan and ledger.
 
     Returns:
         What could not be brought in step, in words; it is tried again by the next run.
@@ -46,7 +47,11 @@ def finish_pending(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
         commit = note.read_text(encoding="ascii", errors="replace").strip()
     except FileNotFoundError:
         return ()
-    left = finish_commit(repo, commit, dict.fromkeys(paths)) if commit and commit == repo.head() else ()
+    left: tuple[str, ...] = ()
+    if commit and commit == repo.head():
+        # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
+        plan = parse_path(read_text(repo.git, commit).get(PLAN))
+        left = finish_commit(repo, commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
     if not left:
         drop_pending(repo)
     return left

@@ -1,7 +1,14 @@
 """Plans that age, move, multiply and change hands."""
 
-from relay.errors import ExitCode
+import subprocess
+import sys
+
+import pytest
+
+from relay.errors import ExitCode, RepoError
 from relay.events import Noticed
+from relay.repo.legs import LegStart, open_leg
+from relay.repo.open import open_repo
 
 HELLO = """
   - turns:
@@ -9,6 +16,12 @@ HELLO = """
         tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
       - text: "Commit: Say hello"
+"""
+HALF = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
+      - tools: [{name: block, input: {reason: "half way"}}]
 """
 WORLD = """
 sessions:
@@ -105,3 +118,56 @@ def test_a_renamed_plan_keeps_its_boxes(stage, finish):
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert [(commit.plan, commit.phase) for commit in stage.commits()] == [("BUILD.md", "2")]
     assert (stage.root / "BUILD.md").read_text().count("- [x]") == 3
+
+
+def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish):
+    """Not its phase number, not its files: the other plan waits, with the command that goes on with the first one."""
+    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text().replace("hello", "hallo"))
+    stage.commit("two plans")
+    assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
+    before = stage.git("for-each-ref"), stage.git("status", "--porcelain")
+    stage.calm()
+    stage.plan_path = "docs/PLAN.md"
+
+    with pytest.raises(RepoError, match=r"phase 1 of PLAN\.md is open") as caught:
+        stage.run("sessions: []")
+
+    assert caught.value.hint == "relay run --plan PLAN.md"
+    assert (stage.git("for-each-ref"), stage.git("status", "--porcelain")) == before
+    for command in (("status", "--plan", "docs/PLAN.md"), ("run", "--dry-run", "--plan", "docs/PLAN.md")):
+        said = subprocess.run(
+            [sys.executable, "-m", "relay", *command], cwd=stage.root, capture_output=True, text=True, check=False
+        )
+        assert "phase 1 of PLAN.md is open" in said.stdout + said.stderr, command
+    stage.calm()
+    stage.plan_path = "PLAN.md"
+    assert finish() == ["PLAN.md", "hello.txt"]
+    stage.plan_path = "docs/PLAN.md"
+    script = "sessions:" + HELLO % '"Phase 1"'
+    assert finish(script.replace("hello", "hallo")) == ["docs/PLAN.md", "hallo.txt"]
+
+
+def test_a_leg_of_another_plan_that_did_nothing_is_no_obstacle(stage, finish):
+    """It was opened and the process died before the first tool."""
+    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
+    stage.commit("two plans")
+    open_leg(open_repo(stage.root), LegStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))
+    stage.plan_path = "docs/PLAN.md"
+
+    assert finish() == ["docs/PLAN.md", "hello.txt"]
+
+
+@pytest.mark.parametrize("commit", [False, True], ids=["not committed", "committed"])
+def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, commit):
+    """Under its new name the phase goes on; a rename that the user has not committed is not committed for him."""
+    assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
+    stage.calm()
+    stage.git("mv", "PLAN.md", "BUILD.md")
+    if commit:
+        stage.git("commit", "-q", "-m", "rename")
+    stage.plan_path = "BUILD.md"
+
+    assert finish("sessions:" + HELLO % '"Carry out phase 1 now"') == ["BUILD.md", "hello.txt"]
+
+    assert stage.git("status", "--porcelain") == ("" if commit else "D  PLAN.md\n")
+    assert (stage.root / "BUILD.md").read_text().count("- [x]") == 1
