@@ -12,10 +12,11 @@ from relay.checks import run_phase_gate
 from relay.config import Settings
 from relay.draft import Draft
 from relay.endings import ENDED, ERROR, WAIT_UNTIL, is_refunded
+from relay.errors import RelayError
 from relay.events import Noticed
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.landing import BATON_TITLE, LEFTOVER, LEG, find_owned_paths
-from relay.ledger import parse_ledger, render_snapshot
+from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.edit import tick_items
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
@@ -80,6 +81,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         return None
     head = ctx.repo.head()
     ledger = _read_text(ctx, head, ctx.ledger_path)
+    _parse_ledger(ctx, ledger)  # before a leg is open
     left = [c.path for c in diff_trees(ctx.repo, before.tree, write_snapshot_tree(ctx.repo).tree)]
     marks = (*_render_marks(number, 0), (BASELINE, _render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
@@ -216,7 +218,20 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
 def _render_ledger(ctx: RunContext, draft: Draft) -> str:
     if not draft.ledger_text or "ledger" in ctx.settings.ablate:
         return ""
-    return render_snapshot(parse_ledger(draft.ledger_text), LEDGER_TOKENS)
+    return render_snapshot(_parse_ledger(ctx, draft.ledger_text), LEDGER_TOKENS)
+
+
+def _parse_ledger(ctx: RunContext, text: str) -> Ledger:
+    """Read a ledger; the error names its file.
+
+    Raises:
+        RelayError: It cannot be read as one.
+    """
+    try:
+        return parse_ledger(text)
+    except RelayError as error:
+        where = f"{render_path(ctx.ledger_path)}:{error.message.removeprefix('line ')}"
+        raise RelayError(where, hint=error.hint or "relay only appends to it; git log shows who changed it") from None
 
 
 def _is_done(plan: Plan, item_id: str) -> bool:

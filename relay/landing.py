@@ -259,7 +259,10 @@ def _commit(
         keep_out=find_user_paths(ctx, candidate.leg),
     )
 
-    def recheck(_paths: tuple[str, ...]) -> str | None:
+    def recheck(paths: tuple[str, ...]) -> str | None:
+        refused = _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo))
+        if refused is not None:
+            return refused.for_model
         _, verdict = _run_gate(ctx, candidate)
         return None if verdict.green else verdict.for_model
 

@@ -7,6 +7,7 @@ there. What loses work or stops a run is an error; what weakens it is a warning.
 import re
 from collections.abc import Iterator
 
+from relay.plan.lines import Lines
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, iter_entries, read_outline
 from relay.plan.paths import find_paths
@@ -20,6 +21,10 @@ _BARE_BOX = re.compile(r"\[[ xX]\][ \t]+\S")
 _HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
 _SENTENCE = re.compile(r"[A-Z][a-z]+ .*")
 _SHOWN_CHARS = 60
+_MAX_COMMAND_CHARS = 4_000
+_DECEPTIVE = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufffd]")
+"""Control characters but tab and line feed, what reorders or hides text, and what stands for NUL."""
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 def check_plan(plan: Plan) -> tuple[Violation, ...]:
@@ -33,6 +38,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
         *_check_lines(outline),
+        *_check_line_ends(plan.text),
     ]
     return tuple(sorted(found, key=lambda violation: violation.line))
 
@@ -111,8 +117,27 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
                 f"phase {phase.id} has no `Verify:` line, so its boxes are ticked unchecked; add one such as "
                 "Verify: `pytest -q`",
             )
+        yield from _check_commands(phase)
     for section in outline.sections:
         yield from _check_statements(section)
+
+
+def _check_commands(phase: Phase) -> Iterator[Violation]:
+    """Refuse commands that a person cannot review: what a screen hides or turns around, and what nobody reads."""
+    for command in phase.verify:
+        found = _DECEPTIVE.search(command)
+        if found:
+            yield _error(
+                phase.line,
+                f"a verify command of phase {phase.id} holds the character U+{ord(found[0]):04X}, which a screen does "
+                "not show; take it out",
+            )
+        if len(command) > _MAX_COMMAND_CHARS:
+            yield _error(
+                phase.line,
+                f"a verify command of phase {phase.id} has {len(command):,} characters; {_MAX_COMMAND_CHARS:,} are "
+                "allowed, put the rest into a script",
+            )
 
 
 def _check_statements(section: Section) -> Iterator[Violation]:
@@ -198,6 +223,13 @@ def _check_entry(entry: Entry) -> Iterator[Violation]:
             yield _warning(entry.line, "boxes inside this HTML do not count; put a blank line after the opening tag")
         case _:
             pass
+
+
+def _check_line_ends(text: str) -> Iterator[Violation]:
+    """Refuse a lone carriage return among other line ends: a terminal writes what follows over what was before."""
+    lone = _LONE_RETURN.search(text)
+    if lone and "\n" in text:
+        yield _error(Lines.of(text).index_at(lone.start()) + 1, "this line ends in a lone carriage return; take it out")
 
 
 def _shorten(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.errors import ExitCode, PlanError, RepoError
+from relay.errors import ExitCode, PlanError, RelayError, RepoError
 from relay.events import Committed, LegEnded, Noticed, PlanRestored
 from relay.interrupts import Urgency
 from relay.session import SessionEnd
@@ -97,6 +97,34 @@ def test_a_hook_that_refuses_is_a_failed_gate(stage):
     assert stage.git("rev-parse", "HEAD") == before
     assert (stage.root / "hello.txt").read_text() == "hello\n"
     assert stage.server.errors == []
+
+
+def test_a_hook_that_writes_a_secret_is_stopped(stage):
+    """What a commit hook puts into files is looked at like what the session wrote."""
+    token = "gh" + "p_" + "0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx"
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\ngrep -q gh hello.txt || echo token {token} >> hello.txt\n")
+    hook.chmod(0o755)
+    before = stage.git("rev-parse", "HEAD")
+    told = '      - expect: {last_message_contains: "hello.txt:2 looks like a GitHub token"}\n'
+
+    ended = stage.run(HELLO + told + '        text: "Sorry"\n' + '      - text: "Sorry"\n' * 3)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert stage.git("rev-parse", "HEAD") == before
+    assert stage.server.errors == []
+    assert "looks like" in ended.reason
+
+
+def test_a_bad_ledger_is_named_with_its_line(stage):
+    """Before a leg is opened, and in the form that editors understand."""
+    stage.write("PLAN.ledger.yaml", "- event: claim\n  id: c1\n- [\n")
+    stage.commit()
+
+    with pytest.raises(RelayError, match=r"^PLAN\.ledger\.yaml:\d+: "):
+        stage.run(HELLO)
+
+    assert "refs/relay/leg" not in stage.git("for-each-ref")
 
 
 def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):

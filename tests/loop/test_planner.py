@@ -3,6 +3,7 @@
 import json
 import shlex
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,30 @@ def read_results(stage):
     blocks = [block for message in messages for block in message["content"] if isinstance(block, dict)]
     found = [block["content"] for block in blocks if block.get("type") == "tool_result"]
     return [text if isinstance(text, str) else text[0]["text"] for text in found]
+
+
+HOSTILE_COMMANDS = {
+    "an escape sequence": "true \x1b[2K\x1b[1A",
+    "a carriage return": "true #\rmake test",
+    "NUL": "true \0 x",
+    "text that is shown turned around": "true \u202e; x",
+    "a blank of no width": "tr\u200bue",
+    "no end": "true " + "x" * 5_000,
+    "a thrown away exit code": "pytest -q || true",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_COMMANDS)
+@pytest.mark.parametrize("form", ["## Phase 1\nVerify: `{0}`\n", "## Phase 1\nVerify:\n```sh\n{0}\n```\n"])
+def test_a_command_that_nobody_can_review_is_not_taken(stage, name, form):
+    """A screen must show what will run; the session is told which character it is, and nothing is written."""
+    plan = f"# Work\n\n{form.format(HOSTILE_COMMANDS[name])}- [ ] One — a.py\n"
+
+    ended = stage.plan(submit(plan), PlanTask(feature="x", force=True))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert read_results(stage)[0].startswith("The plan is not accepted")
+    assert (stage.root / "PLAN.md").read_text() == stage.git("show", "HEAD:PLAN.md")
 
 
 def test_a_split_names_the_lines_that_were_submitted(stage):
