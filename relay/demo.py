@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import ExitCode, RelayError, SandboxError
-from relay.landing import LEG
 from relay.plan.parse import parse_plan
 from relay.rehearsal.faults import FaultKind
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
+from relay.repo import trailers
 from relay.repo.git import find_git
 from relay.repo.history import RelayCommit, read_relay_commits
 from relay.repo.identity import find_identity
@@ -190,9 +190,7 @@ def _play(stage: _Stage) -> _Ended | None:
     killed = _run_until_silent(stage, "run")
     if killed is not None:
         return killed
-    stage.say(
-        "\nrelay was killed (SIGKILL) in the middle of an answer. Nothing was saved at that moment; run it again."
-    )
+    stage.say("\nrelay was killed (SIGKILL) in the middle of an answer, with no time to save anything. Run it again.")
     ended = _run(stage, "run")
     return ended if ended.code else None
 
@@ -298,12 +296,19 @@ def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[st
     titles = {phase.id: f"{phase.id} {phase.title}" for phase in plan.phases}
     rows: list[tuple[str, ...]] = [("phase", "sessions", "tokens in", "from cache", "tokens out", "USD")]
     for commit in reversed(commits):
-        sessions = dict(commit.found).get(LEG, "1")
+        sessions = str(len({commit.session, *_find_sessions(repo, commit.phase)} - {""})) if commit.phase else "1"
         name, usage, cost = titles.get(commit.phase, "(the plan)"), commit.usage, commit.cost_usd
         counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens) if usage else ()
         shown = [f"{count:,}" for count in counts] or ["unknown"] * 3
         rows.append((name, sessions, *shown, "unknown" if cost is None else f"{cost:.2f}"))
     return rows
+
+
+def _find_sessions(repo: Repo, phase_id: str) -> Iterator[str]:
+    """Yield the sessions that left snapshots of a phase, also those that were cut off."""
+    for text in trailers.read_texts(repo.git, "--glob=refs/relay/wip", "--not", "HEAD", "--"):
+        if text.get(trailers.PHASE) == phase_id:
+            yield text.get(trailers.SESSION)
 
 
 def _render_table(rows: Sequence[Sequence[str]], *, left: int) -> str:

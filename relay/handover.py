@@ -20,7 +20,6 @@ from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.edit import tick_items
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
-from relay.preflight import make_limits
 from relay.prompts import PhaseBriefing
 from relay.repo.history import read_plan_commits
 from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_wip
@@ -30,7 +29,6 @@ from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.run_context import RunContext
 from relay.staleness import find_stale
-from relay.tools.workspace import Workspace
 from relay.usage import Spent
 
 BARREN = "Relay-Barren"
@@ -304,20 +302,4 @@ def _describe_interruption(leg: OpenLeg) -> str:
     return (
         f"The session before you ({leg.session_id}) was interrupted at an unknown point; its files are in the work "
         f"tree as it left them.{ticked} Look at what is there before you go on."
-    )
-
-
-def make_workspace(ctx: RunContext) -> Workspace:
-    """Return what the tools of a session work on."""
-    root = ctx.repo.root
-    hidden = ctx.sandbox.policy.unreadable
-    return Workspace(
-        root=root,
-        sandbox=ctx.sandbox,
-        protected=ctx.protected,
-        outputs_dir=ctx.outputs_dir,
-        should_stop=lambda: ctx.interrupts.stop_now,
-        limits=make_limits(ctx.settings, timeout_s=ctx.settings.command_timeout_s),
-        unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
-        spills="spill" not in ctx.settings.ablate,
     )

@@ -10,8 +10,9 @@ from enum import StrEnum
 
 from relay.draft import Draft, apply_notes, parse_source
 from relay.endings import render_end, render_wait
+from relay.equipment import make_spec, make_workspace
 from relay.events import LegEnded, LegStarted, PlanRestored
-from relay.handover import Handover, make_workspace
+from relay.handover import Handover
 from relay.landing import Candidate, Landed, Refused, find_claims, find_owned_paths, land
 from relay.plan.parse import parse_plan
 from relay.prompts import (
@@ -345,23 +346,15 @@ class Leg:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _make_spec(self) -> SessionSpec:
-        ctx = self._ctx
-        return SessionSpec(
-            session_id=self._open.session_id,
-            model=ctx.settings.model,
-            system=render_runner_system(ctx.rules.text),
+        spec = make_spec(
+            self._ctx,
+            self._open.session_id,
+            system=render_runner_system(self._ctx.rules.text),
             tools=self._toolbox.specs,
             run_tool=self._run_tool,
-            reset_at=ctx.settings.reset_at_for(ctx.settings.model),
             render_soft_notice=render_soft_notice,
-            check_budget=ctx.meter.check,
-            note_wait=self._note_wait,
-            price=ctx.price,
-            max_output_tokens=ctx.settings.max_output_tokens,
-            effort=ctx.settings.effort,
-            cached="cache" not in ctx.settings.ablate,
-            long_cache=ctx.long_cache,
         )
+        return replace(spec, note_wait=self._note_wait)
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relay.equipment import make_spec, make_workspace
 from relay.errors import ExitCode, PlanError
 from relay.events import LegEnded, LegStarted, Noticed, RunEnded
 from relay.facts import read_plan_bytes
 from relay.gate.shell_line import check_command
 from relay.gauge import open_gauge
-from relay.handover import make_workspace
 from relay.measure import measure_phases
 from relay.plan.check import check_plan
 from relay.plan.edit import replace_phase
@@ -36,11 +36,11 @@ from relay.repo.files import read_file, replace_file
 from relay.repo.fingerprint import compare, take_fingerprint
 from relay.repo.planning import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
 from relay.run_context import RunContext
-from relay.runners.base import Session, SessionSpec
+from relay.runners.base import Session
 from relay.session import SessionEnd, SessionOutcome
 from relay.sizing import suggest_parts
 from relay.tools.discretion import refuse_secrets
-from relay.tools.toolbox import Toolbox, build_planner_tools
+from relay.tools.toolbox import build_planner_tools
 from relay.usage import Spent
 
 MAX_SUBMISSIONS = 6
@@ -273,11 +273,18 @@ def _check_sizes(ctx: RunContext, plan: Plan) -> list[str]:
 
 
 def _run_session(ctx: RunContext, session_id: str, message: str, desk: _Desk) -> SessionOutcome:
-    workspace = make_workspace(ctx)
-    toolbox = build_planner_tools(workspace, desk.submit)
+    toolbox = build_planner_tools(make_workspace(ctx), desk.submit)
     ctx.observe(LegStarted(session_id=session_id, phase_id="", title="planning", leg=1, reason=""))
     ctx.meter.open_session()
-    with ctx.runner.open_session(_make_spec(ctx, session_id, toolbox)) as session:
+    spec = make_spec(
+        ctx,
+        session_id,
+        system=render_planner_system(ctx.rules.text, line_tokens=_find_line(ctx)),
+        tools=toolbox.specs,
+        run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
+        render_soft_notice=render_planner_notice,
+    )
+    with ctx.runner.open_session(spec) as session:
         outcome = _drive(session, message, desk)
     spent = ctx.meter.session
     ctx.observe(
@@ -299,24 +306,6 @@ def _drive(session: Session, message: str, desk: _Desk) -> SessionOutcome:
     if outcome.end is SessionEnd.FINISHED and desk.accepted is None and desk.tries <= MAX_SUBMISSIONS:
         outcome = session.advance(render_no_plan_reminder())
     return outcome
-
-
-def _make_spec(ctx: RunContext, session_id: str, toolbox: Toolbox) -> SessionSpec:
-    return SessionSpec(
-        session_id=session_id,
-        model=ctx.settings.model,
-        system=render_planner_system(ctx.rules.text, line_tokens=_find_line(ctx)),
-        tools=toolbox.specs,
-        run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
-        reset_at=ctx.settings.reset_at_for(ctx.settings.model),
-        render_soft_notice=render_planner_notice,
-        check_budget=ctx.meter.check,
-        price=ctx.price,
-        max_output_tokens=ctx.settings.max_output_tokens,
-        effort=ctx.settings.effort,
-        cached="cache" not in ctx.settings.ablate,
-        long_cache=ctx.long_cache,
-    )
 
 
 def _find_line(ctx: RunContext) -> int:

@@ -171,7 +171,8 @@ def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
     gate = _name_gate(event.phase_id, baseline=event.baseline)
     tone = Tone.GOOD if event.passed else Tone.QUIET if event.baseline else Tone.BAD
     verdict = "passed" if event.passed else "is red"
-    summary = f" — {event.summary}" if event.summary else ""
+    first, *rest = event.summary.splitlines() or [""]
+    summary = f" — {first}" + (f" {'; '.join(rest)}" if rest else "") if first else ""
     yield Line(text=f"{gate} {verdict} after {render_duration(event.duration_s)}{summary}", tone=tone)
 
 

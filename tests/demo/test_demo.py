@@ -167,6 +167,12 @@ def test_phase_2_was_handed_to_a_second_session_at_the_line(played: Played) -> N
     assert ends == [(SessionEnd.ENDED_BY_TOOL, "handoff"), (SessionEnd.FINISHED, "done")]
 
 
+def test_every_session_is_counted_also_the_one_that_was_killed(played: Played) -> None:
+    """Phase 2 was handed over once, phase 3 was killed once."""
+    rows = [line.split() for line in played.printed.splitlines() if line.startswith(("1 Schema", "2 Issu", "3 Auth"))]
+    assert [row[-5] for row in rows] == ["1", "2", "2"]
+
+
 def test_phase_3_was_interrupted_and_resumed(played: Played) -> None:
     """The second command died in mid-leg without a last word; the third went on with the same phase and finished it."""
     planning, killed, resumed = played.read_events()
