@@ -53,11 +53,15 @@ def render_wait(until: float | None, model: str) -> tuple[tuple[str, str], ...]:
 
 def find_reset(leg: OpenLeg, model: str) -> float | None:
     """Return when the limit that the leg met resets, in seconds since the epoch; None without one for this model."""
+    found = find_wait_until(leg)
+    return found[0] if found is not None and found[1] == model else None
+
+
+def find_wait_until(leg: OpenLeg) -> tuple[float, str] | None:
+    """Return when a limit that the leg met resets, in seconds since the epoch, and the model it is a limit of."""
     moment, _, limited = dict(leg.wip_trailers).get(WAIT_UNTIL, "").partition(" ")
-    if limited != model:
-        return None
     try:
-        return datetime.strptime(moment, _TIME).replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(moment, _TIME).replace(tzinfo=UTC).timestamp(), limited
     except ValueError:
         return None
 

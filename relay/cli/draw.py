@@ -44,7 +44,8 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay the board out in at most `height` lines of at most `width` cells."""
     if board.run is None:
         first = Text("relay looks around: repository, sandbox, model", "dim")
-        return [_fit(line, width) for line in (*_draw_stop(board), first)][:height]
+        waiting = [_draw_activity(board, now, width)] if board.activity else []
+        return [_fit(line, width) for line in (*_draw_stop(board), first, *waiting)][:height]
     head = [Text("─" * width, "dim"), *_draw_head(board, board.run, now, width)]
     meters = [_draw_gauge(board, width), _draw_spend(board, width), _draw_activity(board, now, width)]
     gaps = 2 if height > len(head) + len(meters) + 8 else 0

@@ -1,6 +1,7 @@
 """`relay status`: phases, boxes, what comes next, what was spent."""
 
 import os
+import time
 from dataclasses import asdict
 
 import click
@@ -46,6 +47,7 @@ def show_standing(standing: Standing, *, why: bool) -> None:
         _show_phase(phase, known, is_next=phase.id == find_next(standing))
     say()
     say(f"spent  {render_spent(standing.spent)}")
+    _show_limit(standing)
     if standing.rewound != Spent():
         say(f"       {render_usd(standing.rewound.cost_usd)} of it on work that was rewound")
     if standing.obstacle:
@@ -59,6 +61,32 @@ def show_standing(standing: Standing, *, why: bool) -> None:
         say(f"found  {standing.point.row}: {standing.point.why}")
     nothing_left = standing.plan.done and standing.point.row is Row.NOTHING_OPEN
     say(f"next   {'nothing is left' if nothing_left else f'relay run {standing.point.then}'}", style="bold")
+
+
+def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
+    """Return when the usage limit that the open leg met resets, and its model; None without one, or when it is past."""
+    if standing.leg is None:
+        return None
+    from relay.endings import find_wait_until
+
+    found = find_wait_until(standing.leg)
+    return found if found is not None and found[0] > now else None
+
+
+def _show_limit(standing: Standing) -> None:
+    now = time.time()
+    if found := _find_limit(standing, now):
+        from relay.runners.waiting import render_moment, render_span
+
+        until, model = found
+        words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
+        say(f"limit  {words}", style="yellow")
+
+
+def _render_limit(standing: Standing) -> dict[str, object] | None:
+    """``resets_at`` is in seconds since the epoch."""
+    found = _find_limit(standing, time.time())
+    return {"model": found[1], "resets_at": found[0]} if found else None
 
 
 def find_next(standing: Standing) -> str | None:
@@ -118,6 +146,7 @@ def render_json(standing: Standing) -> str:
         "spent": _render_spent(standing.spent),
         "rewound": _render_spent(standing.rewound),
         "running": standing.running or None,
+        "limit": _render_limit(standing),
         "obstacle": standing.obstacle or None,
         "next": None if standing.point is None else _render_point(standing.point),
     }

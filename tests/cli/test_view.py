@@ -321,6 +321,15 @@ def test_a_stop_is_on_the_live_screen_from_the_first_moment(recorded, upto, urge
     assert shown.count(STOPPING[urgency]) == 1
 
 
+def test_a_wait_before_the_run_began_counts_down_on_the_screen():
+    """An endpoint that is overloaded when it is asked for the model."""
+    board = Board(started_at=0.0)
+    board.apply(events.RetryScheduled(attempt=2, wait_s=30.0, reason="HTTP 529 overloaded"), 10.0)
+    first, wait = [line.plain for line in draw(board, now=15.0, width=80, height=30)]
+    assert first.startswith("relay looks around")
+    assert wait == "retry    in 25 s, attempt 2 — HTTP 529 overloaded"
+
+
 def test_json_lines_stay_facts_when_a_stop_is_asked_for():
     """A program that reads them finds no line that is not an event."""
     stream = io.StringIO()

@@ -3,7 +3,10 @@
 import contextlib
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -121,6 +124,28 @@ def test_a_run_waits_for_a_limit_that_resets_soon(stage):
     assert "usage limit that the last session met resets at" in retry.reason
     assert stage.git("show", "HEAD:log.txt") == "once\n"
     assert [leg.leg for leg in stage.seen(LegStarted)] == [1]  # a limit is not a leg of the phase
+
+
+def ask_status(stage, *flags):
+    """Return what `relay status` prints."""
+    argv = [sys.executable, "-m", "relay", "status", *flags]
+    return subprocess.run(argv, cwd=stage.root, capture_output=True, text=True, check=True).stdout
+
+
+def test_status_says_until_when_a_limit_lasts(stage):
+    """While it lasts, and whose it is; not when it is past."""
+    until = int(time.time()) + 3 * 3_600 + 30
+    save_limit(stage, until)
+    assert re.search(
+        r"^limit  the usage limit of claude-opus-5-5 resets at .*\d\d:\d\d, in 3 h 0 min$",
+        ask_status(stage),
+        re.MULTILINE,
+    )
+    assert json.loads(ask_status(stage, "--json"))["limit"] == {"model": "claude-opus-5-5", "resets_at": until}
+
+    save_limit(stage, time.time() - 5)
+    assert "limit" not in ask_status(stage)
+    assert json.loads(ask_status(stage, "--json"))["limit"] is None
 
 
 @pytest.mark.parametrize(
