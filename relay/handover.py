@@ -80,11 +80,12 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     head = ctx.repo.head()
     ledger = _read_text(ctx, head, ctx.ledger_path)
     _parse_ledger(ctx, ledger)  # before a leg is open
-    left = [c.path for c in diff_trees(ctx.repo, before.tree, write_snapshot_tree(ctx.repo).tree)]
+    base = write_snapshot_tree(ctx.repo)
+    left = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     marks = (*_render_marks(number, 0), (BASELINE, _render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
     start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
-    leg = open_leg(ctx.repo, start)
+    leg = open_leg(ctx.repo, start, base=base)
     draft = Draft(plan_text=plan.text, ledger_text=ledger)
     return _make_handover(ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline)
 

@@ -22,7 +22,7 @@ from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import parse_path, render_path
 from relay.repo.objects import diff_trees
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.repo.status import find_ignored
+from relay.repo.status import PathChange, find_ignored
 from relay.repo.trailers import Message
 from relay.run_context import RunContext
 from relay.sandbox.policy import PROTECTED_NAMES
@@ -86,13 +86,34 @@ class Refused:
     """Empty when no session can repair it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a leg did, and how the gate found it."""
+
+    owned: tuple[str, ...]
+    """What is going to be committed."""
+    user: frozenset[str]
+    """What differed from HEAD when the leg began."""
+    changes: tuple[PathChange, ...]
+    """From the leg's start to after the gate."""
+    before: TreeSnapshot
+    """The gate."""
+    after: TreeSnapshot
+    gate: GateResult
+
+
 def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
     """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
-    # A plan that was renamed meanwhile has two names.
-    own = {ctx.plan_path, ctx.ledger_path, leg.plan_path, find_ledger_path(leg.plan_path)}
-    left_out = find_user_paths(ctx, leg) | own
     changes = legs.find_leg_changes(ctx.repo, leg, now)
-    return tuple(change.path for change in changes if change.path not in left_out and not change.is_submodule)
+    return _select_owned(ctx, leg, find_user_paths(ctx, leg), changes)
+
+
+def _select_owned(
+    ctx: RunContext, leg: OpenLeg, user: frozenset[str], changes: tuple[PathChange, ...]
+) -> tuple[str, ...]:
+    # A plan that was renamed meanwhile has two names.
+    others = {*user, ctx.plan_path, ctx.ledger_path, leg.plan_path, find_ledger_path(leg.plan_path)}
+    return tuple(change.path for change in changes if change.path not in others and not change.is_submodule)
 
 
 def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
@@ -104,56 +125,52 @@ def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
 def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
     """Check a leg's work and commit it."""
     changed: list[str] = []
+    leg, user = candidate.leg, find_user_paths(ctx, candidate.leg)
     for _ in range(MAX_GATE_RUNS):
         before = write_snapshot_tree(ctx.repo)
-        owned = find_owned_paths(ctx, candidate.leg, before)
+        changes = legs.find_leg_changes(ctx.repo, leg, before)
+        owned = _select_owned(ctx, leg, user, changes)
         gate, verdict = _run_gate(ctx, candidate)
         if not verdict.green:
             return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
         after = write_snapshot_tree(ctx.repo)
         changed = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path in owned]
         if not changed:
-            return _land_checked(ctx, candidate, owned, gate, before, after)
+            if after.tree != before.tree:
+                changes = legs.find_leg_changes(ctx.repo, leg, after)
+            work = _Work(owned=owned, user=user, changes=changes, before=before, after=after, gate=gate)
+            return _land_checked(ctx, candidate, work)
     words = f"the gate itself keeps changing what it checks: {_list(changed)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
 
 
-def _land_checked(  # the two snapshots and the verdict between them belong together
-    ctx: RunContext,
-    candidate: Candidate,
-    owned: tuple[str, ...],
-    gate: GateResult,
-    before: TreeSnapshot,
-    after: TreeSnapshot,
-) -> Landed | Refused:
+def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
     claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
-    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, after)
-    refusal = refusal or _check_planted(ctx, candidate, owned, after)
-    if refusal := refusal or _check_secrets(ctx, candidate, owned, after):
+    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, work)
+    if refusal := refusal or _check_planted(ctx, work) or _check_secrets(ctx, candidate, work):
         return refusal
-    _report_left_out(ctx, candidate, owned, before, after)
-    outcome = _commit(ctx, candidate, owned, after, _render_message(ctx, candidate, claims, gate))
+    _report_left_out(ctx, work)
+    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, claims, work.gate))
     if outcome.commit is None:
         return _explain(outcome)
     _finish(ctx, candidate, claims, outcome)
     return Landed(commit=outcome.commit)
 
 
-def _check_left_out(ctx: RunContext, candidate: Candidate, after: TreeSnapshot) -> Refused | None:
+def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
     """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
     declared = {path for item in candidate.phase.items for path in item.paths}
     wanted = candidate.touched | declared
-    user = find_user_paths(ctx, candidate.leg)
-    changes = diff_trees(ctx.repo, candidate.leg.base_tree, after.tree)
-    mixed = [change.path for change in changes if change.path in user and change.path in wanted]
-    ignored = [path for path in find_ignored(ctx.repo, sorted(wanted)) if path in declared]
+    mixed = [change.path for change in work.changes if change.path in work.user and change.path in wanted]
+    unseen = find_ignored(ctx.repo, sorted(wanted))
+    ignored = [path for path in unseen if path in declared]
     if mixed:
         why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {_list(mixed)}"
     elif ignored:
         why = f"is ignored by git, so it would not be in the commit: {_list(ignored)}"
     else:
-        for path in find_ignored(ctx.repo, sorted(candidate.touched)):
+        for path in sorted(candidate.touched.intersection(unseen)):
             ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
         return None
     words = f"what the phase needs {why}"
@@ -196,24 +213,20 @@ def _untick(text: str, items: tuple[str, ...]) -> str:
     return text
 
 
-def _check_planted(
-    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
-) -> Refused | None:
+def _check_planted(ctx: RunContext, work: _Work) -> Refused | None:
     """Refuse new files that steer relay or another agent later: what does not exist, no sandbox can protect."""
     names = {*ctx.protected, *(f"**/{name}" for name in PROTECTED_NAMES)}
-    added = {c.path for c in diff_trees(ctx.repo, candidate.leg.base_tree, after.tree) if c.old_object_id == ""}
-    planted = [path for path in owned if path in added and is_covered(path, tuple(names))]
+    added = {change.path for change in work.changes if change.old_object_id == ""}
+    planted = [path for path in work.owned if path in added and is_covered(path, tuple(names))]
     if not planted:
         return None
     words = f"the session made files that only the user writes: {_list(planted)}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
 
 
-def _check_secrets(
-    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
-) -> Refused | None:
+def _check_secrets(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
     """Stop a commit that would add a secret; name the lines, never what stands there."""
-    found = find_disclosures(ctx.repo, candidate.leg.base_head, after.tree, owned, ctx.secret_values)
+    found = find_disclosures(ctx.repo, candidate.leg.base_head, work.after.tree, work.owned, ctx.secret_values)
     refused = [one for one in found if not one.allowed]
     if refused:
         more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""  # noqa: PLR2004  # enough to see what it is
@@ -224,20 +237,17 @@ def _check_secrets(
     return None
 
 
-def _report_left_out(
-    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], before: TreeSnapshot, after: TreeSnapshot
-) -> None:
-    own = {ctx.plan_path, ctx.ledger_path, *owned}
-    left = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path not in own]
+def _report_left_out(ctx: RunContext, work: _Work) -> None:
+    own = {ctx.plan_path, ctx.ledger_path, *work.owned}
+    left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
     if left:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {_list(left)}"))
-    user = find_user_paths(ctx, candidate.leg)
-    mixed = [c.path for c in diff_trees(ctx.repo, candidate.leg.base_tree, after.tree) if c.path in user]
+    mixed = [change.path for change in work.changes if change.path in work.user]
     if mixed:
         words = f"changed while the session ran, but the user's before it, so not committed: {_list(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
-    if after.skipped:
-        words = ", ".join(f"{entry.path} ({entry.reason})" for entry in after.skipped[:10])
+    if work.after.skipped:
+        words = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped[:10])
         ctx.observe(Noticed(text=f"not committed and not kept in snapshots: {words}", warning=True))
 
 
@@ -246,17 +256,15 @@ def _list(paths: list[str]) -> str:
     return ", ".join(paths[:10]) + more
 
 
-def _commit(
-    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], checked: TreeSnapshot, message: Message
-) -> CommitOutcome:
+def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message) -> CommitOutcome:
     request = CommitRequest(
         branch=candidate.leg.branch,
         head=candidate.leg.base_head,
         message=message,
-        paths=owned,
+        paths=work.owned,
         replace=candidate.draft.render_files(ctx.plan_path, ctx.ledger_path),
-        tree=checked.tree,
-        keep_out=find_user_paths(ctx, candidate.leg),
+        tree=work.after.tree,
+        keep_out=work.user,
     )
 
     def recheck(paths: tuple[str, ...]) -> str | None:

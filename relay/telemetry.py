@@ -163,11 +163,16 @@ def _enter(repo_root: Path, name: str, *, create: bool = True) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _directory(name: str, parent: int | None, *, create: bool) -> Iterator[int]:
-    """Open one directory, made first where asked; the root itself may be reached by links."""
-    if create:
+    """Open one directory, made where it is missing and that is asked; the root itself may be reached by links."""
+    flags = _INTO if parent is not None else _INTO & ~os.O_NOFOLLOW
+    try:
+        descriptor = os.open(name, flags, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
-    descriptor = os.open(name, _INTO if parent is not None else _INTO & ~os.O_NOFOLLOW, dir_fd=parent)
+        descriptor = os.open(name, flags, dir_fd=parent)
     try:
         yield descriptor
     finally:

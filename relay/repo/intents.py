@@ -38,8 +38,7 @@ def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
 
 def write_note(repo: Repo, name: str, text: str) -> None:
     """Write a small file into relay's directory so that it is there, whole, when this returns."""
-    repo.relay_dir.mkdir(exist_ok=True)
-    note = repo.relay_dir / name
+    note = repo.make_relay_dir() / name
     new = note.with_name(f"{name}.new")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)

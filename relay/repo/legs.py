@@ -118,15 +118,20 @@ def next_ref(repo: Repo, kind: str, branch: str) -> str:
     return f"{prefix}{max(numbers, default=0) + 1:06d}"
 
 
-def open_leg(repo: Repo, start: LegStart) -> OpenLeg:
-    """Snapshot the work tree as it is before a session touches it, and make that the branch's open leg.
+def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -> OpenLeg:
+    """Make the work tree as it is before a session touches it the branch's open leg.
+
+    Args:
+        repo: The repository.
+        start: What the leg is for.
+        base: A snapshot of the work tree as it is; None takes one.
 
     Raises:
         RepoError: HEAD is detached, or a leg is open on the branch already.
     """
     branch, head = get_branch(repo), repo.head()
     wip_ref = next_ref(repo, "wip", branch)
-    base = write_snapshot_tree(repo)
+    base = base or write_snapshot_tree(repo)
     kept = _render_start(start, head, find_place_id(repo), wip_ref, base.skipped)
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
@@ -260,7 +265,7 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
         RepoError: The snapshot cannot be stored, or somebody else moved the leg's snapshot ref.
     """
     last = leg.last_wip
-    known = KnownPaths(paths=record.paths, previous=last) if last and record.paths is not None else None
+    known = KnownPaths(paths=record.paths, previous=last) if last else None
     found = write_snapshot_tree(repo, replace=record.replace, known=known)
     kept = (
         (trailers.PLAN, render_path(leg.plan_path)),
@@ -278,10 +283,9 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
     commit = objects.write_commit(repo, found.tree, (parent,), message)
     if not objects.move_ref(repo, leg.wip_ref, commit, last.commit if last else None):
         raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
-    snapshot = Snapshot(commit=commit, tree=found.tree, skipped=found.skipped, replaced=found.replaced)
     return replace(
         leg,
-        last_wip=snapshot,
+        last_wip=Snapshot.of(found, commit),
         spend=record.spend,
         items=record.items,
         baton=record.baton,

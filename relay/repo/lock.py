@@ -19,8 +19,7 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
     Raises:
         RepoError: Another process holds it.
     """
-    repo.relay_dir.mkdir(exist_ok=True)
-    fd = os.open(repo.relay_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    fd = os.open(repo.make_relay_dir() / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

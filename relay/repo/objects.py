@@ -1,6 +1,7 @@
 """Reading and writing git objects and refs with plumbing."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -115,12 +116,16 @@ def hash_bytes(git: Git, data: bytes, *, filter_as: str | None = None) -> str:
     return git.run("hash-object", "-w", *how, "--stdin", stdin=data).decode().strip()
 
 
+def find_blob_id(repo: Repo, data: bytes) -> str:
+    """Return the id that `data` has as a blob; nothing is stored."""
+    return hashlib.new(repo.object_format, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
 def hash_many(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
     """Store many small blobs as they are, in one call, and return their ids in order."""
     if not contents:
         return ()
-    repo.relay_dir.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=repo.relay_dir, prefix="blobs-") as place:
+    with tempfile.TemporaryDirectory(dir=repo.make_relay_dir(), prefix="blobs-") as place:
         files = [Path(place, str(number)) for number in range(len(contents))]
         for file, content in zip(files, contents, strict=True):
             file.write_bytes(content)
@@ -176,12 +181,13 @@ def _change_ref(
     repo: Repo, git: Git, ref: str, old: str | None, command: tuple[str, ...], identity: Mapping[str, str]
 ) -> bool:
     own = ref.startswith("refs/relay/") and "-d" not in command
+    is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
         if git.probe(*command, env=identity).code:
             if find_ref(repo, ref) != old:
                 return False
             git.run(*command, env=identity)
-    sync_ref(repo, ref)
+    sync_ref(repo, ref, is_new_place=is_new_place)
     return True
 
 
@@ -217,11 +223,19 @@ def find_ref(repo: Repo, ref: str) -> str | None:
     return result.out.decode().strip() or None
 
 
-def sync_ref(repo: Repo, ref: str) -> None:
-    """Make a ref's new value survive a power cut: git syncs the file but not the directory that names it."""
+def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:
+    """Make a ref's new value survive a power cut: git syncs the file but not the directory that names it.
+
+    Args:
+        repo: The repository.
+        ref: The full name.
+        is_new_place: The directory itself may be new, and so may be those above it.
+    """
     place = (repo.common_dir / ref).parent
     while place != repo.common_dir and place.is_relative_to(repo.common_dir):
         sync_directory(place)
+        if not is_new_place:
+            break
         place = place.parent
     sync_directory(repo.common_dir / "reftable")
 
@@ -246,8 +260,7 @@ def write_tree(git: Git, index: str) -> str:
 
 def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
     """Store a tree of ``(path, mode, object id)``, on top of the tree `start` or alone, and return its id."""
-    repo.relay_dir.mkdir(exist_ok=True)
-    index = repo.relay_dir / "paths-index"
+    index = repo.make_relay_dir() / "paths-index"
     remove_private(index)
     git = private_git(guard(repo).git)
     if start is not None:
@@ -277,13 +290,13 @@ def copy_index(repo: Repo, name: str) -> str:
     The copy keeps the modification time: git compares it with the files' times to tell which entries it must not
     trust, and a newer index would hide a change made in the same instant as the last `git add`.
     """
-    target = repo.relay_dir / name
-    repo.relay_dir.mkdir(exist_ok=True)
-    remove_private(target)
+    target = repo.make_relay_dir() / name
     try:
         source = (repo.git_dir / "index").open("rb")
     except FileNotFoundError:
+        remove_private(target)
         return str(target)
+    _remove_lock(target)
     new = target.with_name(f"{name}.new")
     with source, new.open("wb") as copy:
         found = os.fstat(source.fileno())
@@ -295,8 +308,14 @@ def copy_index(repo: Repo, name: str) -> str:
 
 def remove_private(index: Path) -> None:
     """Remove a private index, and the lock that a killed git left beside it."""
-    for path in (index, index.with_name(f"{index.name}.lock")):
-        path.unlink(missing_ok=True)
+    index.unlink(missing_ok=True)
+    _remove_lock(index)
+
+
+def _remove_lock(index: Path) -> None:
+    lock = index.with_name(f"{index.name}.lock")
+    if lock.exists():
+        lock.unlink()
 
 
 def private_git(git: Git) -> Git:

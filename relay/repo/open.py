@@ -48,6 +48,12 @@ class Repo:
         """Where relay keeps its lock and private indexes, per work tree; no state that matters."""
         return self.git_dir / "relay"
 
+    def make_relay_dir(self) -> Path:
+        """Return `relay_dir`, made if it was missing."""
+        if not self.relay_dir.is_dir():
+            self.relay_dir.mkdir(exist_ok=True)
+        return self.relay_dir
+
     @property
     def zero_id(self) -> str:
         """The object id that means "does not exist" in a compare-and-swap."""

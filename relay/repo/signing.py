@@ -80,8 +80,7 @@ def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
 
 def _write_wrapper(repo: Repo, program: str, options: str) -> str:
     """Git takes a program and no options, so the options come from a script in relay's directory."""
-    script = repo.relay_dir / "sign"
-    repo.relay_dir.mkdir(exist_ok=True)
+    script = repo.make_relay_dir() / "sign"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', encoding="utf-8")
     script.chmod(0o700)
     return str(script)

@@ -12,8 +12,9 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field, fields
+from pathlib import PurePosixPath
+from typing import Self
 
 from relay.repo import objects
 from relay.repo.files import find_stat, read_file
@@ -49,6 +50,10 @@ class TreeSnapshot:
     skipped: tuple[Skipped, ...] = ()
     replaced: tuple[str, ...] = ()
     """Paths whose bytes in the tree were given by the caller and are not the work tree's."""
+    given: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Blob ids of those bytes; empty when the snapshot was read back."""
+    mark: str = field(default="", compare=False)
+    """What the private index looked like when it held exactly this; empty when the snapshot was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,73 +62,83 @@ class Snapshot(TreeSnapshot):
 
     commit: str
 
+    @classmethod
+    def of(cls, tree: TreeSnapshot, commit: str) -> Self:
+        """Return a snapshot with the commit that was made of it."""
+        return cls(commit=commit, **{field.name: getattr(tree, field.name) for field in fields(tree)})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPaths:
-    """Limits a snapshot to what is known to have changed since the last one."""
+    """What is known to have changed since the last snapshot."""
 
-    paths: tuple[str, ...]
     previous: TreeSnapshot
+    paths: tuple[str, ...] | None
+    """The only ones that can have; None when all can."""
 
 
 def write_snapshot_tree(
     repo: Repo, *, replace: Mapping[str, bytes] | None = None, known: KnownPaths | None = None
 ) -> TreeSnapshot:
-    """Store the tree of a snapshot without a commit."""
+    """Store the work tree as a tree that nothing points to yet; the caller holds the work tree's lock.
+
+    Args:
+        repo: The repository.
+        replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
+        known: What changed since an earlier snapshot. Taken as advice: when the private index does not hold that
+            one any more, everything is scanned.
+
+    Raises:
+        RepoError: Something cannot be read or stored.
+    """
     guarded = guard(repo)
-    limited = known if known and _is_current(repo, known) else None
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _write_tree(repo, guarded, replace or {}, limited)
-        except GitError:
-            if attempt == ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(GitError):
+            return _write_tree(repo, guarded, replace or {}, known)
+        known = None  # what was known may be what is wrong
+    return _write_tree(repo, guarded, replace or {}, None)
 
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
-    """Return whether the private index still holds the previous snapshot, by the mark that was left with it."""
-    if len(known.paths) > MAX_KNOWN_PATHS:
-        return False
+    """Return whether the private index still holds the previous snapshot."""
+    few = known.paths is not None and len(known.paths) <= MAX_KNOWN_PATHS
+    return few and bool(known.previous.mark) and known.previous.mark == _read_mark(repo)
+
+
+def _read_mark(repo: Repo) -> str:
+    """Return what tells the private index from any other file that may come to stand there; empty without one."""
     try:
-        return _mark(repo).read_text(encoding="ascii") == _render_mark(repo, known.previous.tree)
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _mark(repo: Repo) -> Path:
-    return repo.relay_dir / "index.tree"
-
-
-def _leave_mark(repo: Repo, tree: str) -> None:
-    # An empty tree leaves no index file, and nothing that would be worth a mark.
-    with contextlib.suppress(FileNotFoundError):
-        _mark(repo).write_text(_render_mark(repo, tree), encoding="ascii")
-
-
-def _render_mark(repo: Repo, tree: str) -> str:
-    """Return a tree and what tells the private index from any other file that may come to stand there."""
-    found = (repo.relay_dir / "index").stat()
-    return f"{tree} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        found = (repo.relay_dir / "index").stat()
+    except FileNotFoundError:  # an empty tree leaves no index
+        return ""
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], known: KnownPaths | None) -> TreeSnapshot:
     git = objects.private_git(guarded.git)
-    if known is None:
+    if known is not None and _is_current(repo, known):
+        index = str(repo.relay_dir / "index")
+        plan = _plan_known(repo, guarded, known, replace)
+        skipped = _join(known.previous.skipped, plan.skipped)
+    else:
         index = objects.copy_index(repo, "index")
         status = read_guarded_status(guarded, index=index)
         plan = _plan_full(repo, guarded, status)
         skipped = plan.skipped
-    else:
-        index = str(repo.relay_dir / "index")
-        plan = _plan_known(repo, guarded, known)
-        skipped = _join(known.previous.skipped, plan.skipped)
+    given = _store_given(repo, git, replace, known.previous.given if known else {})
     entries = [*plan.entries, *_hash(repo, git, plan)]
-    entries += [(path, _find_mode(repo, path), objects.hash_bytes(git, data)) for path, data in replace.items()]
+    entries += [(path, _find_mode(repo, path), blob) for path, blob in given.items()]
     objects.fill_index(git, index, sorted(entries, key=lambda entry: entry[1] != ABSENT))
     tree = objects.write_tree(git, index)
-    _leave_mark(repo, tree)
-    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace))
+    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, mark=_read_mark(repo))
+
+
+def _store_given(repo: Repo, git: Git, given: Mapping[str, bytes], stored: Mapping[str, str]) -> dict[str, str]:
+    """Store what the last snapshot does not have yet: from one tool call to the next it is mostly the same."""
+    blobs = {path: objects.find_blob_id(repo, data) for path, data in given.items()}
+    return {
+        path: blob if blob in stored.values() else objects.hash_bytes(git, given[path]) for path, blob in blobs.items()
+    }
 
 
 def _join(before: tuple[Skipped, ...], now: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
@@ -209,8 +224,10 @@ def _plan_untracked(repo: Repo, plan: _Plan, path: str, *, trust_mode: bool) -> 
         plan.files.append((path, "100755" if executable else "100644"))
 
 
-def _plan_known(repo: Repo, guarded: Guarded, known: KnownPaths) -> _Plan:
-    paths = tuple(dict.fromkeys((*known.paths, *known.previous.replaced)))
+def _plan_known(repo: Repo, guarded: Guarded, known: KnownPaths, given: Collection[str]) -> _Plan:
+    paths = tuple(dict.fromkeys(p for p in (*(known.paths or ()), *known.previous.replaced) if p not in given))
+    if not paths:
+        return _Plan()
     status = read_guarded_status(guarded, paths)
     plan = _plan_full(repo, guarded, status)
     listed = {entry.path for entry in status.entries}

@@ -54,11 +54,11 @@ def _tick(*items: str) -> list[Turn]:
 def _phase_1(*, amends: bool) -> list[Turn]:
     shell = "echo line >> log.txt; test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt"
     amend = [_call("amend", phase="1", change="- [ ] Extra — extra.txt", why="it is missing")] if amends else []
+    more = "echo line >> log.txt; echo extra > extra.txt"
     record = _call("record", claim="the app has two lines", because="read it", sources=["app.txt:1"])
     return [
         {"tools": [_write("app.txt", "one\n"), _call("bash", command=shell)]},
-        {"tools": [_call("edit", path="app.txt", old="one", new="wrong"), record, *amend]},
-        {"tools": [_call("bash", command="echo line >> log.txt; echo extra > extra.txt")]},
+        {"tools": [_call("edit", path="app.txt", old="one", new="wrong"), record, *amend, _call("bash", command=more)]},
         {"tools": [_write("log.txt", "line\nline\n"), *_tick("1.1", "1.2", "1.3")]},
         {"text": "Commit: Write the app"},
         {"tools": [_call("edit", path="app.txt", old="wrong", new="two")]},
@@ -67,16 +67,27 @@ def _phase_1(*, amends: bool) -> list[Turn]:
 
 
 _HALF: list[Turn] = [
-    {"tools": [_write("half.txt", "half\n"), _call("bash", command="printf x >> scratch.txt"), *_tick("2.1")]},
-    {"tools": [_call("hand_off", next_step="make it whole", learned=["it is half"], dead_ends=[])]},
+    {
+        "tools": [
+            _write("half.txt", "half\n"),
+            _call("bash", command="printf x >> scratch.txt"),
+            *_tick("2.1"),
+            _call("hand_off", next_step="make it whole", learned=["it is half"], dead_ends=[]),
+        ]
+    },
 ]
 _WHOLE: list[Turn] = [
     {"tools": [_write("half.txt", "whole\n"), _call("bash", command="rm -f scratch.txt"), *_tick("2.1")]},
     {"text": "Commit: Make it whole"},
 ]
 _LEFT: list[Turn] = [
-    {"tools": [_write("left.txt", "left\n"), *_tick("3.1")]},
-    {"tools": [_call("hand_off", next_step="do the other one", learned=[], dead_ends=[])]},
+    {
+        "tools": [
+            _write("left.txt", "left\n"),
+            *_tick("3.1"),
+            _call("hand_off", next_step="do the other one", learned=[], dead_ends=[]),
+        ]
+    },
 ]
 _RIGHT: list[Turn] = [
     {"tools": [_write("left.txt", "left\n"), _write("sub/right.txt", "right\n"), *_tick("3.1", "3.2")]},
