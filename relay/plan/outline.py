@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relay.errors import PlanError
@@ -113,6 +114,7 @@ class Extent:
     stop: int
 
 
+@lru_cache(maxsize=4)
 def read_outline(text: str) -> Outline:
     """Read the skeleton of a plan file.
 

@@ -1,6 +1,7 @@
 """Text → `Plan`."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from relay.errors import PlanError
 from relay.plan.model import Item, Phase, Plan
@@ -12,6 +13,7 @@ from relay.plan.statements import read_after_lines, read_validation_commands, re
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
 
+@lru_cache(maxsize=4)  # a session reads HEAD's plan and its draft after every call of a tool
 def parse_plan(text: str) -> Plan:
     """Read a plan file.
 
