@@ -235,18 +235,3 @@ def open_rig(
             cut=cut,
             on_disk=watched is not None,
         )
-
-
-def choose(points: Iterable[int], share: int, start: int = 0) -> list[int]:
-    """Return every `share`-th of `points`."""
-    return list(points)[start::share]
-
-
-def sweep(rig: Rig, trials: Iterable[tuple[Fault, ...]], tell: Callable[[Trial], None]) -> list[Trial]:
-    """Make all trials and return those that failed."""
-    failed = []
-    for faults in trials:
-        trial = rig.try_faults(faults)
-        tell(trial)
-        failed += [trial] if trial.wrong else []
-    return failed
