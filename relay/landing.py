@@ -97,7 +97,7 @@ class _Work:
     changes: tuple[PathChange, ...]
     """From the leg's start to after the gate."""
     before: TreeSnapshot
-    """The gate."""
+    """The work tree when the gate began."""
     after: TreeSnapshot
     gate: GateResult
 
