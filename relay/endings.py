@@ -11,14 +11,8 @@ from datetime import UTC, datetime
 from relay.repo import trailers
 from relay.repo.legs import OpenLeg
 from relay.repo.open import Repo
+from relay.repo.trailers import ENDED, ERROR, WAIT_UNTIL
 from relay.session import SessionEnd
-
-ENDED = "Relay-Ended"
-"""Trailer of a session's last snapshot: its `SessionEnd`."""
-ERROR = "Relay-Error"
-"""The item a session was at and the last error it saw and did not overcome."""
-WAIT_UNTIL = "Relay-Wait-Until"
-"""UTC time at which a limit resets, and the model it is a limit of."""
 
 _NOT_ITS_FAULT = frozenset({
     SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET

@@ -11,11 +11,11 @@ from itertools import takewhile
 from relay.checks import run_phase_gate
 from relay.config import Settings
 from relay.draft import Draft
-from relay.endings import ENDED, ERROR, WAIT_UNTIL, is_refunded
+from relay.endings import is_refunded
 from relay.errors import RelayError
 from relay.events import Noticed
 from relay.gate.model import CommandCheck, GateResult, Status
-from relay.landing import BATON_TITLE, LEFTOVER, LEG, find_owned_paths
+from relay.landing import BATON_TITLE, find_owned_paths
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.edit import tick_items
 from relay.plan.model import Phase, Plan
@@ -27,15 +27,12 @@ from relay.repo.names import render_path
 from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.repo.trailers import BARREN, BASELINE, CLAIMED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
 from relay.run_context import RunContext
 from relay.staleness import find_stale
 from relay.usage import Spent
 
-BARREN = "Relay-Barren"
-BASELINE = "Relay-Baseline"
 MAX_LEFTOVERS = 200
-CLAIMED = "Relay-Claimed"
-"""How many items were claimed when a session began."""
 MAX_STALE_SHOWN = 20
 """Files that changed since the plan was made, named to the user and to a session; more say that it needs a revision."""
 LEDGER_TOKENS = 1_500

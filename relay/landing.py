@@ -23,11 +23,10 @@ from relay.repo.names import parse_path, render_path
 from relay.repo.objects import diff_trees
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.repo.status import PathChange, find_ignored
-from relay.repo.trailers import Message
+from relay.repo.trailers import AMENDED, LEFTOVER, LEG, Message
 from relay.run_context import RunContext
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets import redact
-from relay.staleness import AMENDED
 from relay.tools.confine import is_covered
 
 SUBJECT_CHARS = 72
@@ -37,10 +36,6 @@ BATON_TITLE = "Baton:"
 EVIDENCE_CHARS = 300
 MAX_GATE_RUNS = 2
 """A gate may format what it checks once; then it has to agree with it."""
-LEFTOVER = "Relay-Leftover"
-"""Trailer of an open leg: a path that the baseline gate changed; neither the user's nor the leg's."""
-LEG = "Relay-Leg"
-"""Trailer with the number of the session within its phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,8 @@ from relay.repo import trailers
 from relay.repo.objects import diff_trees, read_entries
 from relay.repo.open import Repo
 from relay.repo.status import ChangeKind
-from relay.repo.trailers import CommitText
+from relay.repo.trailers import AMENDED, CommitText
 
-AMENDED = "Relay-Amended"
-"""Trailer of a phase commit: the phases that its sessions changed beyond their boxes."""
 MAX_COMMITS = 500
 """Commits looked at; a plan that is older than that has other troubles."""
 

@@ -23,15 +23,9 @@ from relay.repo.names import parse_path, render_path, render_ref_part
 from relay.repo.open import Repo
 from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.status import PathChange
-from relay.repo.trailers import CommitText, Message
+from relay.repo.trailers import BASE, BOOT, PLACE, REPLACED, SKIPPED, WIP, CommitText, Message
 from relay.usage import Spent, Usage
 
-BASE = "Relay-Base"
-BOOT = "Relay-Boot"
-PLACE = "Relay-Place"
-WIP = "Relay-Wip"
-SKIPPED = "Relay-Skipped"
-REPLACED = "Relay-Replaced"
 _UNBORN = "none"
 
 

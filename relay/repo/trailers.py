@@ -14,15 +14,44 @@ from dataclasses import dataclass, field
 from relay.repo.git import Git
 from relay.usage import Usage
 
+# Of commits on the branch, and where they fit of legs and snapshots.
 PLAN = "Relay-Plan"
 PHASE = "Relay-Phase"
 STATUS = "Relay-Status"
 ITEMS = "Relay-Items"
+AMENDED = "Relay-Amended"
+"""Phases that sessions changed beyond their boxes."""
 SESSION = "Relay-Session"
+LEG = "Relay-Leg"
+"""The number of the session within its phase."""
 GATE = "Relay-Gate"
 SANDBOX = "Relay-Sandbox"
 USAGE = "Relay-Usage"
 COST = "Relay-Cost"
+
+# Of an open leg.
+BASE = "Relay-Base"
+BOOT = "Relay-Boot"
+PLACE = "Relay-Place"
+WIP = "Relay-Wip"
+BARREN = "Relay-Barren"
+"""Sessions of the phase in a row that passed the line without ticking anything."""
+BASELINE = "Relay-Baseline"
+"""The gate as it was before the phase."""
+CLAIMED = "Relay-Claimed"
+"""How many items were claimed when a session began."""
+LEFTOVER = "Relay-Leftover"
+"""A path that the baseline gate changed; neither the user's nor the leg's."""
+
+# Of a leg's snapshots.
+SKIPPED = "Relay-Skipped"
+REPLACED = "Relay-Replaced"
+ENDED = "Relay-Ended"
+"""Of a session's last snapshot: its `SessionEnd`."""
+ERROR = "Relay-Error"
+"""The item a session was at and the last error it saw and did not overcome."""
+WAIT_UNTIL = "Relay-Wait-Until"
+"""UTC time at which a limit resets, and the model it is a limit of."""
 
 UNKNOWN = "unknown"
 

@@ -12,13 +12,14 @@ import time
 
 import pytest
 
-from relay.endings import WAIT_UNTIL, find_repeated_error, render_end, render_wait
+from relay.endings import find_repeated_error, render_end, render_wait
 from relay.errors import ExitCode, RunnerError
 from relay.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled, TextShown
 from relay.interrupts import Interrupts, Urgency
 from relay.planner import PlanTask
 from relay.repo.legs import WipRecord, read_leg, save_wip
 from relay.repo.open import open_repo
+from relay.repo.trailers import WAIT_UNTIL
 from relay.session import SessionEnd
 from relay.usage import Usage
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from relay.endings import WAIT_UNTIL
 from relay.errors import ExitCode
 from relay.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
 from relay.planner import PlanTask
@@ -21,6 +20,7 @@ from relay.rehearsal.faults import FaultKind
 from relay.repo.legs import read_leg
 from relay.repo.open import open_repo
 from relay.repo.planning import read_plan_usage
+from relay.repo.trailers import WAIT_UNTIL
 from relay.runners.invariants import check_messages
 from relay.session import SessionEnd
 from relay.usage import Usage
