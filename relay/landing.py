@@ -143,7 +143,7 @@ def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed 
     """Commit what the gate has just passed, if nothing else speaks against it."""
     claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
     refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, work)
-    if refusal := refusal or _check_planted(ctx, work) or _check_secrets(ctx, candidate, work):
+    if refusal := refusal or _check_planted(ctx, work) or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
     outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, claims, work.gate))
@@ -219,9 +219,11 @@ def _check_planted(ctx: RunContext, work: _Work) -> Refused | None:
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
 
 
-def _check_secrets(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
+def _check_secrets(
+    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
+) -> Refused | None:
     """Stop a commit that would add a secret; name the lines, never what stands there."""
-    found = find_disclosures(ctx.repo, candidate.leg.base_head, work.after.tree, work.owned, ctx.secret_values)
+    found = find_disclosures(ctx.repo, candidate.leg.base_head, after.tree, owned, ctx.secret_values)
     refused = [one for one in found if not one.allowed]
     if refused:
         more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""  # noqa: PLR2004  # enough to see what it is
