@@ -270,7 +270,7 @@ def parse_event(line: str) -> tuple[float, Event] | None:
         # A field that came later than the log has a default; any other that is missing makes the line unreadable.
         known = [f for f in fields(cls) if f.name in body or f.default is MISSING]
         return at, cls(**{f.name: _restore(f.type, body[f.name]) for f in known})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 
