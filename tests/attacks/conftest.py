@@ -323,7 +323,9 @@ def open_servers(arena: Arena, stack: ExitStack) -> None:
     stack.callback(Path(docker).unlink)
     for place in (agent, f"{agent}/agent.1", docker, str(arena.outside / "agent")):
         Path(place).chmod(0o777)
-    aside = stack.enter_context(subprocess.Popen(("/bin/sleep", "600"), env={"SERVER_TOKEN": "aside-secret"}))
+    # As the same user: another's environment is closed anyway, and the control would have nothing to find.
+    sleep = arena.as_user(("/bin/sleep", "600"))
+    aside = stack.enter_context(subprocess.Popen(sleep, env={"PATH": os.defpath, "SERVER_TOKEN": "aside-secret"}))
     stack.callback(aside.kill)
     arena.places |= {
         "OUT": str(arena.outside),

@@ -1,0 +1,37 @@
+"""Count the attacks of the tables in this directory, and how often a run of the tests tries them.
+
+    python -m tests.attacks
+
+Single tests beside the tables (terminal, secrets, masked mechanism, …) are not in these figures; pytest counts them.
+"""
+
+import sys
+
+from tests.attacks import test_commands, test_repository, test_tools
+from tests.attacks.conftest import USERS
+
+
+def count_rows() -> dict[str, tuple[int, int]]:
+    """Return for each table how many rows it has and how many tries they make for one user."""
+    commands, hoards, tools = test_commands.ATTACKS, test_commands.HOARDS, test_tools.ATTACKS
+    under_landlock = len(test_commands.chosen(test_commands.PLAN))
+    return {
+        "commands": (len(commands), sum(len(row.levels) for row in commands) + under_landlock),
+        "memory": (len(hoards), len(hoards) * len(test_commands.BOTH)),
+        "tool calls": (len(tools), sum(len(row.levels) for row in tools)),
+        "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),
+        "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),
+    }
+
+
+def main() -> None:
+    """Print one line for each table, then the sum."""
+    rows = count_rows()
+    for name, (attacks, tries) in rows.items():
+        sys.stdout.write(f"{name:24}{attacks:4} attacks{tries * len(USERS):6} tries\n")
+    attacks, tries = (sum(pair[at] for pair in rows.values()) for at in (0, 1))
+    sys.stdout.write(f"{'all':24}{attacks:4} attacks{tries * len(USERS):6} tries ({' and '.join(USERS)})\n")
+
+
+if __name__ == "__main__":
+    main()
