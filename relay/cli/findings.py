@@ -158,6 +158,7 @@ def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping
     from relay.config import Settings as Defaults
     from relay.plan_files import find_protected
     from relay.preflight import make_policy
+    from relay.sandbox.bwrap import find_advice, find_bwrap
     from relay.sandbox.install import find_install_command
     from relay.sandbox.probe import probe
 
@@ -183,6 +184,9 @@ def _examine_sandbox(repo: "Repo", settings: "Settings | None", environ: Mapping
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=details if first or not held else ())
     yield from _miss_levels(holding, find_install_command() or "install bubblewrap; relay has no other mechanism here")
+    program = find_bwrap()
+    if program is not None and (advice := find_advice(program)) is not None:
+        yield Finding(name="sandbox", state=State.INFO, words=advice)
 
 
 def _render_act(act: "ProbeAct") -> str:
