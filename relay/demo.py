@@ -263,7 +263,7 @@ def _show_result(repo: Repo, say: Say, environ: Mapping[str, str]) -> None:
     say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the state there is:\n")
     say("$ git log")
     say(_render_table([_describe_commit(commit) for commit in commits], left=6))
-    say("\nWhat it took, by the trailers: tokens as the endpoint counted, dollars as a real model would have cost:\n")
+    say("\nWhat it took, by the trailers, in dollars as a real model would have cost:\n")
     say(_render_table(_describe_costs(repo, commits), left=1))
     say("\nWhere to look next:\n")
     say(_render_table(_list_commands(repo.root, environ), left=2))
