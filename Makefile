@@ -23,7 +23,7 @@ check: $(VENV)/.dev  ## formatter, linter, types, layers
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)
-	$(BIN)/python -m tests.crash.powercut 250
+	$(BIN)/python -m tests.crash.powercut
 
 fuzz: $(VENV)/.dev  ## fuzz one target for a while: make fuzz TARGET=plan SECONDS=300; fuzz/targets.py names them
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --editable '.[fuzz]'

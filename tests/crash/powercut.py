@@ -3,6 +3,7 @@
 A kill leaves what was written; a power cut leaves what was synced. Needs root and loop devices.
 """
 
+import argparse
 import contextlib
 import fcntl
 import os
@@ -85,25 +86,30 @@ def try_cut(rig: Rig, seed: int, *, no_sync: bool) -> Trial:
     return rig.try_faults([fault])
 
 
-def main(trials: int, seconds: float) -> int:
+def main() -> int:
     """Print a line for relay as it is and one for relay without its syncs; exit status 1 when the first one fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.powercut", description=__doc__)
+    parser.add_argument("--cuts", type=int, default=250, help="how many cuts")
+    parser.add_argument("--controls", type=int, default=25, help="how many with every sync left out")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after this time")
+    asked = parser.parse_args()
     if obstacle := find_disk_obstacle():
         print(f"no power can be cut here: {obstacle}")  # noqa: T201  # a command
         return 1
-    failures = {}
+    begun, failures = time.monotonic(), {}
     with open_disk_rig() as rig:
-        for no_sync in (False, True):
-            begun, made, failed = time.monotonic(), 0, 0
-            while made < trials and time.monotonic() - begun < seconds:
+        for no_sync, trials in ((True, asked.controls), (False, asked.cuts)):
+            made, failed = 0, 0
+            while made < trials and time.monotonic() - begun < asked.seconds:
                 trial = try_cut(rig, made, no_sync=no_sync)
                 made, failed = made + 1, failed + bool(trial.wrong)
-                if trial.wrong:
-                    print(f"FAILED power cut, no_sync={no_sync}: {trial}", flush=True)  # noqa: T201
-            name = "power cut, syncs left out (control)" if no_sync else "power cut"
-            print(f"| {name} | {made} | {made} | {failed} | {time.monotonic() - begun:.0f} s |", flush=True)  # noqa: T201
+                if trial.wrong and not no_sync:
+                    print(f"FAILED power cut: {trial}", flush=True)  # noqa: T201
+            name = "power cut, every sync left out (the control)" if no_sync else "power cut"
+            print(f"| {name} | {made} | {trials} | {made} | {failed} |", flush=True)  # noqa: T201
             failures[no_sync] = failed
     return int(failures[False] > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else float("inf")))
+    sys.exit(main())
