@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relay.repo import objects, staging
 from relay.repo.files import fsync_paths, read_file, replace_file
-from relay.repo.finish import drop_pending, finish_commit, note_pending
+from relay.repo.finish import drop_pending, finish_commit, note_pending, withdraw_pending
 from relay.repo.guard import Guarded, guard
 from relay.repo.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.repo.identity import get_identity
@@ -214,11 +214,11 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     objects.sync_objects(repo, commit, request.head)
     ref = f"refs/heads/{request.branch}"
     reason = f"relay: {request.message.subject}"
-    note_pending(repo, commit)
+    note_pending(repo, commit, request.head)
     if repo.branch != request.branch or not objects.move_ref(
         repo, ref, commit, request.head, identity=identity, reason=reason
     ):
-        drop_pending(repo)
+        withdraw_pending(repo, commit)
         where = objects.find_ref(repo, ref)
         words = f"{request.branch} is at {where}, not at {request.head}; HEAD names {repo.branch}"
         return ready.end(CommitEnd.BRANCH_MOVED, output=words)

@@ -21,20 +21,46 @@ LOCK_PAUSE_S = 0.05
 _PENDING = "pending"
 
 
-def note_pending(repo: Repo, commit: str) -> None:
-    """Note, before the branch is moved to it, that a commit has to be finished: an open leg need not say so."""
-    write_note(repo, _PENDING, commit)
+def note_pending(repo: Repo, commit: str, parent: str | None) -> None:
+    """Note, before the branch is moved to it, that a commit has to be finished: an open leg need not say so.
+
+    What is noted already stays noted when `commit` follows it: its index may not have been brought up to date.
+    """
+    pending = _read_pending(repo)
+    write_note(repo, _PENDING, "\n".join([commit, *_find_earlier(pending, parent, inclusive=True)]))
+
+
+def withdraw_pending(repo: Repo, commit: str) -> None:
+    """Take a commit out of the note: the branch was not moved to it."""
+    earlier = _find_earlier(_read_pending(repo), commit)
+    if earlier:
+        write_note(repo, _PENDING, "\n".join(earlier))
+    else:
+        drop_pending(repo)
 
 
 def drop_pending(repo: Repo) -> None:
-    """Forget the note: the branch was not moved, or all that follows is done."""
+    """Forget the note: all that follows is done."""
     (repo.relay_dir / _PENDING).unlink(missing_ok=True)
 
 
-def finish_pending(repo: Repo) -> tuple[str, ...]:
-    """Finish the commit of a relay that was killed, or met a full disk, between the commit point and the end.
+def _read_pending(repo: Repo) -> list[str]:
+    """Return the commits that are not finished, newest first."""
+    try:
+        return (repo.relay_dir / _PENDING).read_text(encoding="ascii", errors="replace").split()
+    except FileNotFoundError:
+        return []
 
-    Only while HEAD still is that commit: whoever has moved on since has an index of his own making.
+
+def _find_earlier(pending: list[str], commit: str | None, *, inclusive: bool = False) -> list[str]:
+    """Return what is noted behind `commit`; nothing when it is not noted itself."""
+    return pending[pending.index(commit) + (not inclusive) :] if commit in pending else []
+
+
+def finish_pending(repo: Repo) -> tuple[str, ...]:
+    """Finish what a relay left that was killed, or met a full disk or a held lock, between commit point and end.
+
+    Only while HEAD still is such a commit: whoever has moved on since has an index of his own making.
 
     Args:
         repo: The repository; the caller holds the work tree's lock.
@@ -42,13 +68,12 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
     Returns:
         What could not be brought in step, in words; it is tried again by the next run.
     """
-    note = repo.relay_dir / _PENDING
-    try:
-        commit = note.read_text(encoding="ascii", errors="replace").strip()
-    except FileNotFoundError:
+    pending = _read_pending(repo)
+    if not pending:
         return ()
     left: tuple[str, ...] = ()
-    if commit and commit == repo.head():
+    commit = repo.head()
+    if commit in pending:
         # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
         plan = parse_path(read_text(repo.git, commit).get(PLAN))
         left = finish_commit(repo, commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
@@ -66,7 +91,8 @@ def finish_commit(
 ) -> tuple[str, ...]:
     """Bring the user's index and files in step with a commit that the branch already has.
 
-    Idempotent; also what a resumed run calls when it finds that it died after the commit point.
+    Idempotent; also what a resumed run calls when it finds that it died after the commit point. The index goes through
+    earlier commits first that are noted as not finished: it may be behind all of them.
 
     Args:
         repo: The repository.
@@ -81,12 +107,20 @@ def finish_commit(
         What could not be brought in step and why, in words; empty when all is done.
     """
     parents = read_text(repo.git, commit).parents
-    changes = objects.diff_trees(repo, parents[0] if parents else repo.empty_tree, commit)
     git = guard(repo).git
     left = _project(repo, git, commit, parents, replaced, based_on or {})
+    for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
+        behind = _find_changes(repo, earlier, read_text(repo.git, earlier).parents)
+        if words := _refresh_index(repo, git, earlier, behind):
+            return (*left, *words)  # each starts from the one before
+    changes = _find_changes(repo, commit, parents)
     left += _refresh_index(repo, git, commit, changes)
     fsync_paths(repo.root, (change.path for change in changes))
     return tuple(left)
+
+
+def _find_changes(repo: Repo, commit: str, parents: tuple[str, ...]) -> tuple[PathChange, ...]:
+    return objects.diff_trees(repo, parents[0] if parents else repo.empty_tree, commit)
 
 
 def _project(

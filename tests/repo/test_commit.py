@@ -8,7 +8,7 @@ import pytest
 
 from relay.errors import RepoError
 from relay.repo.commit import CommitEnd, CommitRequest, commit_paths
-from relay.repo.finish import finish_commit
+from relay.repo.finish import finish_commit, finish_pending, note_pending, withdraw_pending
 from relay.repo.history import read_relay_commits
 from relay.repo.identity import find_identity
 from relay.repo.legs import LegStart, find_leg_changes, open_leg
@@ -364,6 +364,40 @@ def test_a_locked_index_is_reported_and_can_be_repaired(box):
     assert "index was not brought up to date" in outcome.left[0]
     lock.unlink()
     assert finish_commit(repo, str(outcome.commit), {}) == ()
+    assert box.text("status", "--porcelain") == ""
+
+
+def test_an_index_that_stayed_behind_several_commits_goes_through_all_of_them(box):
+    """An editor held the index while two phases were committed; what the user staged himself stays staged."""
+    box.write("mine.txt", "mine\n")
+    box.git("add", "mine.txt")
+    lock = box.write(".git/index.lock", "")
+    repo = box.open()
+    for content in ("2\n", "3\n"):
+        box.write("src/app.py", content)
+        box.write(f"src/{content[0]}.py", content)
+        outcome = commit_paths(repo, request(repo, "src/app.py", f"src/{content[0]}.py"))
+        assert outcome.end == CommitEnd.COMMITTED
+        assert len(outcome.left) == 1
+    assert len(finish_pending(repo)) == 1
+    lock.unlink()
+    assert finish_pending(repo) == ()
+    assert box.text("status", "--porcelain") == "A  mine.txt"
+    assert finish_pending(repo) == ()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_commit_that_was_not_made_takes_no_other_out_of_the_note(box, moved):
+    """Killed between the note and the branch, or somebody else moved the branch first."""
+    lock = box.write(".git/index.lock", "")
+    repo = box.open()
+    box.write("src/app.py", "2\n")
+    first = commit_paths(repo, request(repo, "src/app.py")).commit
+    note_pending(repo, "1" * 40, first)
+    if moved:
+        withdraw_pending(repo, "1" * 40)
+    lock.unlink()
+    assert finish_pending(repo) == ()
     assert box.text("status", "--porcelain") == ""
 
 
