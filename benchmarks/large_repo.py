@@ -1,10 +1,11 @@
 """What relay takes in a repository of 100,000 files with a plan of 40 phases, against plain git in the same run.
 
-    python benchmarks/large_repo.py [--files N] [--rounds N] [--trace]
+    python benchmarks/large_repo.py [--files N] [--rounds N] [--trace | --known]
 
 Each round does every step of relay's and, right after it, what git alone takes for the like, so that a busy machine
 slows both; read the ratios. ``--trace`` adds the git commands behind each step with their times, from one more round
-in which every call is logged; the logging itself costs a shell each.
+in which every call is logged; the logging itself costs a shell each. ``--known`` finds out instead up to how many known
+paths a snapshot of only those is cheaper than a full scan.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from pathlib import Path
 from relay.facts import read_standing
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.repo import snapshot
 from relay.repo.commit import CommitRequest, commit_paths
 from relay.repo.legs import LegStart, OpenLeg, WipRecord, close_leg, find_boot_id, open_leg, save_wip
 from relay.repo.lock import lock_worktree
@@ -36,6 +38,7 @@ from relay.usage import Spent
 PHASES = 40
 FILES_IN_A_FOLDER = 100
 MANY = 100
+KNOWN = (1, 10, 25, 50, 75, 100, 200)
 LOGGER = """#!/bin/bash
 begin=${EPOCHREALTIME/./}
 %s "$@"
@@ -191,6 +194,19 @@ class Bench:
         if outcome.commit is None or outcome.left:
             raise SystemExit(f"the commit ended as {outcome}")
 
+    def do_known(self, rounds: int) -> None:
+        """Save the same work as known paths and with a full scan, whatever the limit on known paths is."""
+        snapshot.MAX_KNOWN_PATHS = max(KNOWN)
+        with lock_worktree(self.repo):
+            legs = [open_leg(self.repo, LegStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))]
+            self._save(legs, WipRecord(spend=Spent()))
+            for _ in range(rounds):
+                for number in KNOWN:
+                    for how in ("known", "unknown"):
+                        paths = self.change(number)
+                        record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
+                        self.time(f"{number} {how}", functools.partial(self._save, legs, record))
+
 
 ROWS = (
     ("relay status", "git status"),
@@ -214,6 +230,15 @@ def show(bench: Bench) -> None:
     for step, other in ROWS:
         taken, plain = statistics.median(bench.times[step]), statistics.median(bench.times[other])
         print(f"| {step} | {taken:,.0f} | {other} | {plain:,.0f} | {taken / plain:.1f} |")
+
+
+def show_known(bench: Bench) -> None:
+    """Print the medians of what `Bench.do_known` timed."""
+    print("| paths changed | known, ms | full scan, ms | ratio |")
+    print("| ---: | ---: | ---: | ---: |")
+    for number in KNOWN:
+        known, scan = (statistics.median(bench.times[f"{number} {how}"]) for how in ("known", "unknown"))
+        print(f"| {number} | {known:,.0f} | {scan:,.0f} | {known / scan:.2f} |")
 
 
 def show_calls(bench: Bench) -> None:
@@ -247,6 +272,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--known", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="relay-large-") as name:
         folder = Path(name).resolve()
@@ -254,6 +280,10 @@ def main() -> None:
         root.mkdir()
         make_repository(root, options.files)
         bench = open_bench(folder, root, options.files, logged=False)
+        if options.known:
+            bench.do_known(options.rounds)
+            show_known(bench)
+            return
         for _ in range(options.rounds):
             bench.do_round()
         print(f"{options.files:,} files, {PHASES} phases, median of {options.rounds} rounds\n")
