@@ -4,10 +4,10 @@ Nothing is remembered between two rounds: each begins by asking git where the ru
 one that goes on take the same path.
 """
 
-import shlex
 import time
 from dataclasses import dataclass
 
+from relay.caller import Caller
 from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.events import Noticed, RetryScheduled, RunEnded
@@ -63,9 +63,9 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
         plan, leg, point = _find_point(ctx)
-        phase = choose_phase(plan, point, selection, is_open=leg is not None)
+        phase = choose_phase(plan, point, selection, ctx.caller, is_open=leg is not None)
         if phase is None:
-            return _finish_run(plan, point, ctx.meter.total)
+            return _finish_run(plan, point, ctx.caller, ctx.meter.total)
         if end := _wait_for_reset(ctx, leg):
             return end
         handover = _begin(ctx, plan, phase, leg, point)
@@ -122,7 +122,7 @@ def _check_plan(ctx: RunContext, leg: OpenLeg) -> None:
     if leg.last_wip is not None or find_owned_paths(ctx, leg, write_snapshot_tree(ctx.repo)):
         raise RepoError(
             f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
-            hint=f"relay run --plan {shlex.quote(leg.plan_path)}",
+            hint=ctx.caller.render_for(leg.plan_path, "run"),
         )
     close_leg(ctx.repo, leg)
 
@@ -168,12 +168,12 @@ def end_without_session(
         get_phase(plan, selection.phase_id)
     if _find_committed_plan(repo, path) is None or point.row is not Row.NOTHING_OPEN:
         return None
-    if choose_phase(plan, point, selection, is_open=is_open) is not None:
+    if choose_phase(plan, point, selection, request.caller, is_open=is_open) is not None:
         return None
     with lock_worktree(repo):
         if clear_stale_locks(repo) or finish_pending(repo):
             return None
-    return _finish_run(plan, point, read_spent(repo, path))
+    return _finish_run(plan, point, request.caller, read_spent(repo, path))
 
 
 def get_phase(plan: Plan, phase_id: str) -> Phase:
@@ -189,13 +189,16 @@ def get_phase(plan: Plan, phase_id: str) -> Phase:
     return phase
 
 
-def choose_phase(plan: Plan, point: ResumePoint, selection: Selection, *, is_open: bool) -> Phase | None:
+def choose_phase(
+    plan: Plan, point: ResumePoint, selection: Selection, caller: Caller, *, is_open: bool
+) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
 
     Args:
         plan: The plan.
         point: Where a run would go on.
         selection: What was asked for.
+        caller: Who asked.
         is_open: Whether a leg is open, on whatever phase.
 
     Raises:
@@ -207,10 +210,14 @@ def choose_phase(plan: Plan, point: ResumePoint, selection: Selection, *, is_ope
     if phase.done:
         return None
     if waits := find_blocked_by(plan, phase):
-        raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint="relay run")
+        raise PlanError(
+            f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=caller.render("run")
+        )
     if is_open and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"
-        raise PlanError(words, hint=f"relay run --phase {point.phase_id}, or relay status --why")
+        raise PlanError(
+            words, hint=f"{caller.render('run', '--phase', point.phase_id)}, or {caller.render('status', '--why')}"
+        )
     return phase
 
 
@@ -223,10 +230,10 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnded | None:
     words = f"the usage limit that the last session met resets at {render_moment(until, now=now)}"
     if until - now > most_s:
         words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
-        return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", "relay run")
+        return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", "run")
     ctx.observe(RetryScheduled(attempt=1, wait_s=until - now, reason=words))
     if ctx.interrupts.wait(until - now):
-        return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", "relay run")
+        return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", "run")
     return None
 
 
@@ -240,7 +247,7 @@ def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnded | None:
     """Return how the run ends; None to go on."""
-    again = f"relay run --phase {handover.phase_id}" if selection.phase_id or not selection.all else "relay run"
+    again = ("run", "--phase", handover.phase_id) if selection.phase_id or not selection.all else ("run",)
     match result.kind:
         case LegKind.DONE:
             if selection.all and not selection.phase_id:
@@ -250,20 +257,20 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             return RunEnded(
                 exit_code=ExitCode.DONE,
                 reason=result.detail,
-                next_command="relay run",
+                next_command=ctx.caller.render("run"),
                 spent_usd=ctx.meter.total.cost_usd,
             )
         case LegKind.HANDOFF:
             return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.INTERRUPTED:
-            return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
+            return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", *again)
         case LegKind.FAILED if result.can_go_on:
             return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.FAILED if stuck := _check_stuck(ctx, handover):
             return stuck
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
-            return _stop(ctx, code, f"phase {handover.phase_id}: {result.detail}", again)
+            return _stop(ctx, code, f"phase {handover.phase_id}: {result.detail}", *again)
 
 
 def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnded | None:
@@ -273,19 +280,19 @@ def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnded | None:
     if times < MAX_SAME_ERRORS:
         return None
     words = f"phase {handover.phase_id} is stuck: {times} sessions in a row ended with the same error at {error}"
-    return _stop(ctx, ExitCode.STOPPED, words, 'relay plan --revise "what to do instead"')
+    return _stop(ctx, ExitCode.STOPPED, words, "plan", "--revise", "what to do instead")
 
 
 def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnded | None:
     """Stop a phase that does not fit: too many sessions, or several over the line without a tick."""
     barren = 0 if result.new_claims else handover.barren + 1
-    split = f"relay plan --split {handover.phase_id}"
+    split = ("plan", "--split", handover.phase_id)
     if barren >= MAX_BARREN_LEGS:
         words = f"{barren} sessions in a row passed the reset line without ticking anything"
-        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
+        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", *split)
     if handover.number >= ctx.settings.max_legs:
         words = f"{handover.number} sessions and still not done (max_legs)"
-        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
+        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", *split)
     return None
 
 
@@ -293,7 +300,7 @@ def _end_interrupted(ctx: RunContext) -> RunEnded:
     """Stop between two legs; the last one may have finished the plan before the stop came about."""
     if not ctx.interrupts.stop_now and (plan := _find_done_plan(ctx)):
         return _end_done(plan, ctx.meter.total)
-    return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "relay run")
+    return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "run")
 
 
 def _find_done_plan(ctx: RunContext) -> Plan | None:
@@ -316,14 +323,15 @@ def _end_done(plan: Plan, spent: Spent) -> RunEnded:
     return RunEnded(exit_code=ExitCode.DONE, reason=words, next_command="", spent_usd=spent.cost_usd)
 
 
-def _finish_run(plan: Plan, point: ResumePoint, spent: Spent) -> RunEnded:
+def _finish_run(plan: Plan, point: ResumePoint, caller: Caller, spent: Spent) -> RunEnded:
     if plan.done:
         return _end_done(plan, spent)
-    code, reason, then = ExitCode.USER, point.why, "relay check"
+    code, reason, then = ExitCode.USER, point.why, caller.render_check()
     if point.phase_id:
-        code, reason, then = ExitCode.DONE, "the phase was done already", "relay run"
+        code, reason, then = ExitCode.DONE, "the phase was done already", caller.render("run")
     return RunEnded(exit_code=code, reason=reason, next_command=then, spent_usd=spent.cost_usd)
 
 
-def _stop(ctx: RunContext, code: ExitCode, reason: str, next_command: str) -> RunEnded:
-    return RunEnded(exit_code=code, reason=reason, next_command=next_command, spent_usd=ctx.meter.total.cost_usd)
+def _stop(ctx: RunContext, code: ExitCode, reason: str, *next_words: str) -> RunEnded:
+    command = ctx.caller.render(*next_words)
+    return RunEnded(exit_code=code, reason=reason, next_command=command, spent_usd=ctx.meter.total.cost_usd)

@@ -4,6 +4,8 @@ The user may change everything that is still open. What relay ticked stays: whoe
 that himself, and relay then reads it from HEAD like any other state.
 """
 
+import shlex
+
 from relay.checks import make_hooks
 from relay.errors import PlanError, RepoError
 from relay.events import Committed, Noticed
@@ -33,7 +35,7 @@ def ensure_plan_committed(ctx: RunContext) -> str:
     """
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None:
-        raise PlanError(f"{ctx.plan_path}: there is no such plan", hint='relay plan "what you want"')
+        raise PlanError(f"{ctx.plan_path}: there is no such plan", hint=f'{ctx.caller.render("plan")} "what you want"')
     text = _decode(disk, ctx.plan_path)
     head = ctx.repo.head()
     blob = read_blob(ctx.repo, head, ctx.plan_path) if head else None
@@ -48,7 +50,7 @@ def ensure_plan_committed(ctx: RunContext) -> str:
         replace_file(ctx.repo.root, ctx.plan_path, disk if merged == text else blob, "100644")
         return merged
     if violations and not _replaces(ctx, parse_committed(committed, ctx.plan_path), text):
-        raise _refuse(violations, ctx.plan_path)
+        raise _refuse(violations, ctx)
     if violations:
         _commit_new(ctx, text, disk)
         return text
@@ -113,12 +115,14 @@ def _merge(committed: str, edited: str, path: str) -> tuple[str, tuple[Violation
     return merged, check_ticks_kept(before, parse_committed(merged, path))
 
 
-def _refuse(violations: tuple[Violation, ...], path: str) -> PlanError:
+def _refuse(violations: tuple[Violation, ...], ctx: RunContext) -> PlanError:
+    path = ctx.plan_path
     places = (f"{path}:{violation.line}" if violation.line else path for violation in violations)
     words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
+    again = f"git commit {shlex.quote(ctx.caller.find_typed(path))}"
     return PlanError(
         f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
-        hint=f"undo that part, or, if you mean it, commit it yourself: git commit {path}",
+        hint=f"undo that part, or, if you mean it, commit it yourself: {again}",
     )
 
 

@@ -5,11 +5,11 @@ and writes the file itself. Before and after, the repository is fingerprinted: a
 """
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relay.caller import Caller
 from relay.equipment import make_spec, make_workspace
 from relay.errors import ExitCode, PlanError
 from relay.events import LegEnded, LegStarted, Noticed, RunEnded
@@ -107,7 +107,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
     Raises:
         PlanError: There is an unfinished plan already, or none to revise or split.
     """
-    before = read_existing(ctx.repo.root, ctx.plan_path, task)
+    before = read_existing(ctx.repo.root, ctx.plan_path, task, ctx.caller)
     message, check = _prepare(ctx, task, before)
     desk = _Desk(check=check)
     leave_out = (STATE_DIR,)
@@ -131,7 +131,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
     return _finish(ctx, parse_plan(desk.accepted))
 
 
-def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
+def read_existing(root: Path, plan_path: str, task: PlanTask, caller: Caller) -> Plan | None:
     """Return the plan in the work tree; None when there is none or it does not matter.
 
     Commands call it before anything is opened: an unfinished plan is no reason to ask an endpoint anything.
@@ -143,7 +143,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     needed = bool(task.revise or task.split)
     if data is None:
         if needed:
-            raise PlanError(f"{plan_path}: there is no plan to change", hint='relay plan "what you want"')
+            raise PlanError(f"{plan_path}: there is no plan to change", hint=f'{caller.render("plan")} "what you want"')
         return None
     if not needed and task.force:
         return None
@@ -157,7 +157,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     if not needed and not plan.done:
         raise PlanError(
             f"{plan_path} has open items: an unfinished plan is not overwritten",
-            hint='relay plan --revise "what to change" changes it, --force replaces it',
+            hint=f"{caller.render('plan', '--revise', 'what to change')} changes it, --force replaces it",
         )
     return plan if needed else None
 
@@ -174,7 +174,7 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
         known = ", ".join(phase.id for phase in before.phases)
         raise PlanError(f"there is no phase {task.split!r} to split", hint=f"phases: {known}")
     if phase.done:
-        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint="relay status")
+        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=ctx.caller.render("status"))
     return render_split_message(before, phase), lambda text, sizes: _judge_split(ctx, before, phase, text, sizes=sizes)
 
 
@@ -314,7 +314,7 @@ def _find_line(ctx: RunContext) -> int:
     return open_gauge(window_tokens=ctx.model.window_tokens, reset_at=reset_at).soft_tokens
 
 
-def render_command(task: PlanTask) -> str:
+def render_command(task: PlanTask, caller: Caller) -> str:
     """Return the command line that asks for a task again; the help's where the task is too long for a screen."""
     if task.split:
         words = ["--split", task.split]
@@ -324,7 +324,7 @@ def render_command(task: PlanTask) -> str:
         words = [*(["--force"] if task.force else []), "--", " ".join(task.feature.split())]
     if words[-2:-1] == ["--"] and not words[-1].startswith("-"):
         del words[-2]
-    command = shlex.join(["relay", "plan", *words])
+    command = caller.render("plan", *words)
     return command if len(command) <= MAX_COMMAND_CHARS and command.isprintable() else "relay plan --help"
 
 
@@ -340,7 +340,7 @@ def _reject(
     return RunEnded(
         exit_code=code,
         reason=reason,
-        next_command=render_command(task),
+        next_command=render_command(task, ctx.caller),
         spent_usd=ctx.meter.total.cost_usd,
     )
 
@@ -377,6 +377,6 @@ def _finish(ctx: RunContext, plan: Plan) -> RunEnded:
     return RunEnded(
         exit_code=ExitCode.DONE,
         reason=f"{ctx.plan_path} is written, {phases}, {items} items; read it, change what you like",
-        next_command="relay run",
+        next_command=ctx.caller.render("run"),
         spent_usd=ctx.meter.total.cost_usd,
     )

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from relay.caller import AT_ROOT, Caller
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RepoError
 from relay.events import Event, Noticed, Observe, RunStarted
@@ -63,6 +64,8 @@ class RunRequest:
     """Relative to the repository's root."""
     allow_dirty: bool
     environ: Mapping[str, str]
+    caller: Caller = AT_ROOT
+    """Where and how it was typed; the default is the root, with the plan of the settings."""
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def _open(
     """Return the collaborators, and what an earlier run's commit still lacks, in words."""
     repo, settings = request.repo, request.settings
     check_repository(repo)
-    check_plan_file(repo, request.plan_path)
+    check_plan_file(repo, request.plan_path, request.caller)
     stack.enter_context(lock_worktree(repo))
     check_commits(repo)
     left = finish_pending(repo)
@@ -129,6 +132,7 @@ def _open(
         boot_id=find_boot_id(),
         new_id=new_id,
         secret_values=find_secret_values(request.environ),
+        caller=request.caller,
     )
     return ctx, left
 
@@ -191,7 +195,7 @@ def check_repository(repo: Repo) -> str:
     return get_branch(repo)
 
 
-def check_plan_file(repo: Repo, plan_path: str) -> None:
+def check_plan_file(repo: Repo, plan_path: str, caller: Caller) -> None:
     """Make sure that the plan is a file that relay can replace and git will keep.
 
     Raises:
@@ -203,12 +207,14 @@ def check_plan_file(repo: Repo, plan_path: str) -> None:
         inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else ""
         raise PlanError(
             f"{plan_path} leads through a symbolic link to {inside or real}; relay commits the plan where it is",
-            hint=f"--plan {shlex.quote(inside)}" if inside else "put the plan itself into the repository",
+            hint=f"--plan {shlex.quote(caller.find_typed(inside))}"
+            if inside
+            else "put the plan itself into the repository",
         )
     if find_ignored(repo, [plan_path]):
         raise PlanError(
             f"{plan_path} is ignored by git, and relay commits the plan with the work",
-            hint=f"git add -f {shlex.quote(plan_path)}, or take it out of .gitignore",
+            hint=f"git add -f {shlex.quote(caller.find_typed(plan_path))}, or take it out of .gitignore",
         )
 
 

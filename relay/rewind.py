@@ -7,6 +7,7 @@ deleting the branch loses what came after.
 
 from dataclasses import dataclass
 
+from relay.caller import AT_ROOT, Caller
 from relay.errors import PlanError, RepoError
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
@@ -37,6 +38,8 @@ class Rewind:
     branch: str
     phase_id: str
     plan_path: str
+    caller: Caller
+    """Who asked; messages tell him what to type."""
     head: str
     target: str
     """The commit before the first one of the phase."""
@@ -46,7 +49,7 @@ class Rewind:
     """Those of them that are not relay's work on this plan: a revert would undo them too, so it is refused."""
 
 
-def find_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
+def find_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT_ROOT) -> Rewind:
     """Return what going back to before a phase would mean.
 
     Raises:
@@ -58,7 +61,7 @@ def find_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
     branch, head = get_branch(repo), repo.head()
     own = _read_since_rewind(repo, plan_path, phase_id)
     if head is None or not own:
-        raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint="relay status")
+        raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=caller.render("status"))
     _check_clean(repo)
     first = own[-1]
     if not first.parents:
@@ -69,6 +72,7 @@ def find_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
         branch=branch,
         phase_id=phase_id,
         plan_path=plan_path,
+        caller=caller,
         head=head,
         target=target,
         undone=undone,
@@ -145,7 +149,7 @@ def check_revert(repo: Repo, rewind: Rewind) -> None:
         more = f" and {len(rewind.foreign) - 5} more" if len(rewind.foreign) > 5 else ""  # noqa: PLR2004
         raise RepoError(
             f"a revert to before phase {rewind.phase_id} would undo commits that are not relay's: {names}{more}",
-            hint=f"relay rewind {rewind.phase_id} makes a branch instead",
+            hint=f"{rewind.caller.render('rewind', rewind.phase_id)} makes a branch instead",
         )
     changes = _find_changes(repo, rewind)
     if moved := [change.path for change in changes if change.is_submodule]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.caller import Caller
 from relay.config import Settings
 from relay.events import Observe
 from relay.interrupts import Interrupts
@@ -49,6 +50,8 @@ class RunContext:
     """Makes session ids."""
     secret_values: tuple[str, ...]
     """Secrets of the environment; nothing that relay keeps may hold one."""
+    caller: Caller
+    """Writes the commands that the user is told to type."""
 
     @property
     def long_cache(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.caller import Caller
 from relay.cli.place import Place, find_place, find_settings, load_plan
 from relay.cli.screen import say, say_json
 from relay.cli.words import count, render_tokens, render_usd
@@ -32,6 +33,7 @@ class Checked:
     """A plan and everything found out about it."""
 
     name: str
+    caller: Caller
     plan: "Plan | None"
     """None when it could not be parsed."""
     violations: "tuple[Violation, ...]"
@@ -77,13 +79,18 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except PlanError as error:
         if not place.plan_file.exists():
             raise
-        return Checked(name=place.plan_name, plan=None, violations=(_from_error(error.message, place.plan_name),))
+        return Checked(
+            name=place.plan_name,
+            caller=place.caller,
+            plan=None,
+            violations=(_from_error(error.message, place.plan_name),),
+        )
     violations = check_plan(plan)
     try:
         settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
     except ConfigError as error:
         violations = (*violations, _from_error(error.message, place.plan_name))
-        return Checked(name=place.plan_name, plan=plan, violations=violations)
+        return Checked(name=place.plan_name, caller=place.caller, plan=plan, violations=violations)
     return _size(place, plan, violations, settings)
 
 
@@ -103,7 +110,9 @@ def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", setti
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    return Checked(name=place.plan_name, plan=plan, violations=violations, sizes=sizes, price=price)
+    return Checked(
+        name=place.plan_name, caller=place.caller, plan=plan, violations=violations, sizes=sizes, price=price
+    )
 
 
 def find_line_tokens(settings: "Settings") -> int:
@@ -173,22 +182,23 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
     for phase, size in zip(plan.phases, checked.sizes, strict=True):
         title = f"{phase.id}  {phase.title}"
         title = title if len(title) <= width else f"{title[: width - 1]}…"
-        say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(size, checked.price)}")
+        say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}")
 
 
-def _render_size(size: "PhaseSize", price: "Price | None") -> str:
+def _render_size(checked: Checked, size: "PhaseSize") -> str:
     from relay.pricing import cost_usd
     from relay.sizing import suggest_parts
 
     if not size.turns:
         return "done"
+    price = checked.price
     usd = render_usd(None if price is None else size.turns * cost_usd(size.turn, price))
     words = f"about {render_tokens(size.context_tokens)}, {usd}"
     if not size.too_big:
         return words
     parts = suggest_parts(size)
     into = f" (into {parts})" if parts > 1 else ""
-    return f"{words}  too big for one session: relay plan --split {size.phase_id}{into}"
+    return f"{words}  too big for one session: {checked.caller.render('plan', '--split', size.phase_id)}{into}"
 
 
 def _render_verdict(checked: Checked) -> str:

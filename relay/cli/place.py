@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relay.caller import Caller
 from relay.errors import PlanError, RepoError
 from relay.plan_files import DEFAULT_PLAN
 
@@ -31,6 +32,8 @@ class Place:
     plan_file: Path
     plan_name: str
     """The plan's path as messages show it: relative to the root where it lies inside."""
+    caller: Caller
+    """Writes the commands that the user is told to type."""
 
 
 def find_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
@@ -56,7 +59,8 @@ def find_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool
             raise
     root = repo.root if repo else cwd
     plan_file = cwd / plan if plan else root / _find_plan_name(environ, root)
-    return Place(root=root, repo=repo, plan_file=plan_file, plan_name=_name(plan_file, root))
+    caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
+    return Place(root=root, repo=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
 
 
 def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
@@ -122,7 +126,7 @@ def _read_text(place: Place) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
             f"{place.plan_name}: there is no such plan",
-            hint='`relay plan "what you want"` writes one; `relay init` puts an example there',
+            hint=f'`{place.caller.render("plan")} "what you want"` writes one; `relay init` puts an example there',
         ) from None  # the system's words would only say it again
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,6 +1,7 @@
 """`relay rewind`: back to the green tree before a phase."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,13 +37,13 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     with lock_worktree(place.repo):
         _say_left(finish_rewind(place.repo) or ())
-        rewind = find_rewind(place.repo, place.plan_name, phase)
+        rewind = find_rewind(place.repo, place.plan_name, phase, caller=place.caller)
         if revert:
             check_revert(place.repo, rewind)
         _show(rewind, revert=revert)
         if not yes:
             click.confirm("Go on?", abort=True)
-        _rewind(place.repo, rewind, revert=revert)
+        _rewind(place.repo, rewind, place.caller.render("run"), revert=revert)
 
 
 def _show(rewind: "Rewind", *, revert: bool) -> None:
@@ -53,18 +54,18 @@ def _show(rewind: "Rewind", *, revert: bool) -> None:
     say("by a commit on top of this branch" if revert else "by a new branch; this one and your files stay as they are")
 
 
-def _rewind(repo: "Repo", rewind: "Rewind", *, revert: bool) -> None:
+def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
     from relay.rewind import rewind_by_commit, rewind_to_branch
 
     if revert:
         commit, left = rewind_by_commit(repo, rewind)
         _say_left(left)
         say(f"commit {commit[:8]}; undo it with: git revert {commit[:8]}")
-        say("next   relay run")
+        say(f"next   {run}")
     else:
         name = rewind_to_branch(repo, rewind)
         say(f"branch {name} is at {rewind.target[:8]}")
-        say(f"next   git switch {name} && relay run")
+        say(f"next   git switch {shlex.quote(name)} && {run}")
 
 
 def _say_left(left: tuple[str, ...]) -> None:

@@ -66,11 +66,11 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     from relay.preflight import check_clean, check_plan_file, check_repository
 
     check_repository(request.repo)
-    check_plan_file(request.repo, request.plan_path)
+    check_plan_file(request.repo, request.plan_path, request.caller)
     check_clean(request)
     phase = None
     if standing.point is not None:
-        phase = choose_phase(standing.plan, standing.point, selection, is_open=standing.leg is not None)
+        phase = choose_phase(standing.plan, standing.point, selection, request.caller, is_open=standing.leg is not None)
     show_standing(standing, why=True)
     if phase is not None:
         say(f"phase  {phase.id}  {phase.title}")

@@ -48,6 +48,7 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
         plan_path=place.plan_name,
         allow_dirty=bool(options.get("allow_dirty")),
         environ=os.environ,
+        caller=place.caller,
     )
     return request, place
 

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from relay.caller import Caller
 from relay.cli.place import Place, load_plan
 from relay.errors import RepoError
 from relay.plan.model import Plan
@@ -37,6 +38,7 @@ class Standing:
     """Where a plan stands."""
 
     plan_name: str
+    caller: Caller
     branch: str | None
     """None when HEAD is detached."""
     plan: Plan
@@ -68,7 +70,8 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     leg = _read_leg(repo) if waiting else None
     obstacle = _find_obstacle(repo, branch)
     if leg is not None and _is_of_another_plan(repo, leg, place.plan_name):
-        obstacle = obstacle or f"phase {leg.phase_id} of {leg.plan_path} is open; `relay run --plan` goes on with it"
+        go_on = place.caller.render_for(leg.plan_path, "run")
+        obstacle = obstacle or f"phase {leg.phase_id} of {leg.plan_path} is open; `{go_on}` goes on with it"
         leg = None
     plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle)
     commits = read_plan_commits(repo, place.plan_name)
@@ -76,6 +79,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(place, repo, leg) if waiting else ()))
     return Standing(
         plan_name=place.plan_name,
+        caller=place.caller,
         branch=branch,
         plan=plan,
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),

@@ -52,7 +52,7 @@ def show_standing(standing: Standing, *, why: bool) -> None:
         say(f"       {render_usd(standing.rewound.cost_usd)} of it on work that was rewound")
     if standing.obstacle:
         say(f"now    {standing.obstacle}", style="bold")
-        say("next   relay run, after that", style="bold")
+        say(f"next   {standing.caller.render('run')}, after that", style="bold")
         return
     if standing.point is None:
         say(f"now    {standing.running}", style="bold")
@@ -60,7 +60,8 @@ def show_standing(standing: Standing, *, why: bool) -> None:
     if why:
         say(f"found  {standing.point.row}: {standing.point.why}")
     nothing_left = standing.plan.done and standing.point.row is Row.NOTHING_OPEN
-    say(f"next   {'nothing is left' if nothing_left else f'relay run {standing.point.then}'}", style="bold")
+    then = "nothing is left" if nothing_left else f"{standing.caller.render('run')} {standing.point.then}"
+    say(f"next   {then}", style="bold")
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -404,3 +405,26 @@ def test_doctor_shows_origins_and_hostile_settings_harmless(relay, project):
     assert ran.code == 1
     assert "\x1b" not in ran.out
     assert "MISSING  settings" in ran.out
+
+
+def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, environ, endpoint):
+    """As it was typed, in the folder where it was typed, quoted; the plan of the settings is not named again."""
+    (planned / "docs").mkdir()
+    (planned / "docs/my plan.md").write_text(PLAN)
+    git(planned, environ, "add", "-A")
+    git(planned, environ, "commit", "-qm", "another plan")
+    docs, named = planned / "docs", "--plan 'my plan.md'"
+    assert relay("run", "--phase", "2", "--plan", "my plan.md", cwd=docs).err.splitlines()[-1] == (
+        f"Hint: relay run {named}"
+    )
+    ran = relay("run", "--phase", "next", "--plan", "my plan.md", cwd=docs, env=endpoint)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, f"next: relay run {named}")
+    status = relay("status", "--plan", "my plan.md", cwd=docs).out
+    assert status.splitlines()[-1] == f"next   relay run {named} begins phase 2"
+    assert relay("status", cwd=docs).out.splitlines()[-1] == "next   relay run begins phase 1"
+    shown = shlex.split(ran.out.splitlines()[-1].removeprefix("next: "))
+    assert relay(*shown[1:], "--dry-run", cwd=docs).out.splitlines()[0].startswith("docs/my plan.md on main")
+    ran = relay("plan", "something else", "--plan", "my plan.md", cwd=docs, env=endpoint)
+    assert f"Hint: relay plan {named} --revise 'what to change' changes it" in ran.err
+    ran = relay("rewind", "7", "--plan", "my plan.md", cwd=docs)
+    assert ran.err.splitlines()[-1] == f"Hint: relay status {named}"

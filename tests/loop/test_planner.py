@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.caller import AT_ROOT, Caller
 from relay.cli.plan import command, make_task
 from relay.errors import ExitCode
 from relay.planner import MAX_SUBMISSIONS, PlanTask, render_command
@@ -103,16 +104,18 @@ def test_the_way_on_from_a_plan_that_was_not_taken_is_the_same_command(stage):
     st.text(min_size=1).filter(lambda text: text.strip()),
     st.sampled_from(["feature", "revise", "split"]),
     st.booleans(),
+    st.sampled_from([AT_ROOT, Caller(plan="-other plan.md")]),
 )
-def test_the_command_asks_for_the_same_task(text, kind, force):
+def test_the_command_asks_for_the_same_task(text, kind, force, caller):
     """Whatever a shell and click make of it; white space counts as one blank."""
     said = text if kind == "split" else " ".join(text.split())
     task = PlanTask(**{kind: text}, force=force and kind == "feature")
-    shown = render_command(task)
+    shown = render_command(task, caller)
     assert shown.isprintable()
     if shown == "relay plan --help":
         assert len(said) > 200 or not said.isprintable() or "'" in said
         return
     typed = command.make_context("plan", shlex.split(shown)[2:]).params
+    assert (typed["plan"] or "") == caller.plan
     again = make_task(typed["feature"], revise=typed["revise"], split=typed["split"], force=typed["force"])
     assert again == PlanTask(**{kind: said}, force=task.force)
