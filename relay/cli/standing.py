@@ -69,11 +69,12 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     waiting = branch is not None and _has_refs(repo, branch)
     leg = _read_leg(repo) if waiting else None
     obstacle = _find_obstacle(repo, branch)
-    if leg is not None and _is_of_another_plan(repo, leg, place.plan_name):
-        go_on = place.caller.render_for(leg.plan_path, "run")
-        obstacle = obstacle or f"phase {leg.phase_id} of {leg.plan_path} is open; `{go_on}` goes on with it"
-        leg = None
+    other = leg if leg is not None and _is_of_another_plan(repo, leg, place.plan_name) else None
+    leg = leg if other is None else None
     plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle)
+    if other is not None and not plan.done:
+        go_on = place.caller.render_for(other.plan_path, "run")
+        obstacle = obstacle or f"phase {other.phase_id} of {other.plan_path} is open; `{go_on}` goes on with it"
     commits = read_plan_commits(repo, place.plan_name)
     rewound = read_rewound_commits(repo, place.plan_name, commits) if waiting else ()
     spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(place, repo, leg) if waiting else ()))

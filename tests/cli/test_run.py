@@ -428,3 +428,32 @@ def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, environ,
     assert f"Hint: relay plan {named} --revise 'what to change' changes it" in ran.err
     ran = relay("rewind", "7", "--plan", "my plan.md", cwd=docs)
     assert ran.err.splitlines()[-1] == f"Hint: relay status {named}"
+
+
+def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ):
+    """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
+    from relay.repo.legs import LegStart, WipRecord, open_leg, save_wip
+    from relay.repo.lock import lock_worktree
+    from relay.repo.open import open_repo
+    from relay.usage import Spent
+
+    (planned / "docs").mkdir()
+    (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))
+    (planned / "docs/open.md").write_text(PLAN)
+    git(planned, environ, "add", "-A")
+    git(planned, environ, "commit", "-qm", "three plans")
+    repo = open_repo(planned, environ)
+    with lock_worktree(repo):
+        leg = open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
+        save_wip(repo, leg, WipRecord(spend=Spent()))
+    refs = git(planned, environ, "for-each-ref")
+
+    ran = relay("run", "--plan", "done.md", cwd=planned / "docs")
+    assert (ran.code, ran.out, ran.err) == (0, "done: all 2 phases are done (spent $0.00)\n", "")
+    assert relay("status", "--plan", "docs/done.md").out.splitlines()[-1] == "next   nothing is left"
+    assert git(planned, environ, "for-each-ref") == refs
+    status = relay("status", "--plan", "open.md", cwd=planned / "docs").out.splitlines()
+    assert status[-2:] == [
+        "now    phase 1 of PLAN.md is open; `relay run --plan ../PLAN.md` goes on with it",
+        "next   relay run --plan open.md, after that",
+    ]
