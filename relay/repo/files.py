@@ -77,7 +77,7 @@ def read_file(root: Path, path: str) -> bytes | None:
         with open_parent(root, path) as (parent, name):
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
             if stat.S_ISLNK(mode):
-                return os.fsencode(os.readlink(name, dir_fd=parent))
+                return _read_link(parent, name)
             if not stat.S_ISREG(mode):
                 return None
             with os.fdopen(os.open(name, _FILE, dir_fd=parent), "rb") as file:
@@ -86,6 +86,34 @@ def read_file(root: Path, path: str) -> bytes | None:
         if error.errno in _MISSING:
             return None
         raise RepoError(f"{path!r} cannot be read: {error.strerror}") from error
+
+
+def _read_link(parent: int, name: str) -> bytes | None:
+    try:
+        return os.fsencode(os.readlink(name, dir_fd=parent))
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None  # a file stands there by now
+        raise
+
+
+def open_file(root: Path, path: str) -> int | None:
+    """Open a regular file for reading, through no symlink; None when there is none. The caller closes it.
+
+    Raises:
+        RepoError: It cannot be read.
+    """
+    try:
+        with open_parent(root, path) as (parent, name):
+            fd = os.open(name, _FILE, dir_fd=parent)
+    except OSError as error:
+        if error.errno in {*_MISSING, errno.ENXIO}:  # a socket is there
+            return None
+        raise RepoError(f"{path!r} cannot be read: {error.strerror}") from error
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
 
 
 def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:

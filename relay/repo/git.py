@@ -106,13 +106,19 @@ class Git:
     settings: tuple[tuple[str, str], ...] = ()
     """Further config that overrules the repository's; names may hold any character."""
 
-    def run(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] = NULL_ENVIRONMENT) -> bytes:
-        """Run git and return what it printed.
+    def run(
+        self,
+        *args: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] = NULL_ENVIRONMENT,
+        pass_fds: Sequence[int] = (),
+    ) -> bytes:
+        """Run git, with further open descriptors if given, and return what it printed.
 
         Raises:
             GitError: The exit status is not 0.
         """
-        result = self.probe(*args, stdin=stdin, env=env)
+        result = self.probe(*args, stdin=stdin, env=env, pass_fds=pass_fds)
         if result.code:
             raise GitError(f"git {args[0]} failed: {result.words}")
         return result.out
@@ -123,6 +129,7 @@ class Git:
         stdin: bytes = b"",
         env: Mapping[str, str] = NULL_ENVIRONMENT,
         timeout_s: float | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> GitResult:
         """Run git and return its result whatever the exit status is; `TIMED_OUT` when `timeout_s` passed."""
         try:
@@ -135,6 +142,7 @@ class Git:
                 cwd=self.cwd,
                 env={**self.env, **render_settings(self.settings), **env},
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         except OSError as error:
             raise GitError(f"git could not be started: {error.strerror}") from error

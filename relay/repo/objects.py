@@ -4,11 +4,12 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from relay.repo.files import sync_directory
+from relay.repo.files import open_file, sync_directory
 from relay.repo.git import NULL_ENVIRONMENT, Git
 from relay.repo.guard import guard
 from relay.repo.intents import declare_locks, find_ref_locks
@@ -27,6 +28,10 @@ RELAY_IDENTITY: Mapping[str, str] = {
     "GIT_COMMITTER_EMAIL": "relay@localhost",
 }
 """Author of everything under ``refs/relay/``; never of a commit on a branch."""
+
+_MOST_OPEN = 128
+"""Files open at once; macOS lets a process have 256."""
+_DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
 
 _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELETED, "T": ChangeKind.TYPE_CHANGED}
 
@@ -90,6 +95,8 @@ def _parse_change(head: str, path: str) -> PathChange:
 def hash_files(git: Git, paths: Sequence[str], *, write: bool) -> tuple[str, ...]:
     """Return the blob ids of the raw bytes of regular files, in order; no filter runs.
 
+    Git follows a link that took a file's place meanwhile: only while no command runs, or when nothing is stored.
+
     Args:
         git: Bound to the work tree.
         paths: Repository-relative paths of regular files.
@@ -104,6 +111,35 @@ def hash_files(git: Git, paths: Sequence[str], *, write: bool) -> tuple[str, ...
     stdin = b"".join(os.fsencode(_render_stdin_path(path)) + b"\n" for path in paths)
     args = ("-w",) if write else ()
     return tuple(git.run("hash-object", *args, "--no-filters", "--stdin-paths", stdin=stdin).decode().split())
+
+
+def store_files(git: Git, paths: Sequence[str]) -> dict[str, str]:
+    """Store the raw bytes of regular files; return ``path: blob id`` of those that are still there.
+
+    Git gets open descriptors, no names. It follows links, and a command in the background may put one that leads to
+    the user's keys in a file's place at any moment: their bytes would be in the repository, for any command to read.
+
+    Args:
+        git: Bound to the work tree.
+        paths: Repository-relative.
+
+    Raises:
+        GitError: Something cannot be stored, or became shorter while it was read.
+        RepoError: A file cannot be read.
+    """
+    found: dict[str, str] = {}
+    for start in range(0, len(paths), _MOST_OPEN):
+        with contextlib.ExitStack() as stack:
+            opened: dict[str, int] = {}
+            for path in paths[start : start + _MOST_OPEN]:
+                if (fd := open_file(git.cwd, path)) is not None:
+                    stack.callback(os.close, fd)
+                    opened[path] = fd
+            stdin = b"".join(b"%s/%d\n" % (_DESCRIPTORS, fd) for fd in opened.values())
+            fds = tuple(opened.values())
+            out = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin, pass_fds=fds)
+            found |= dict(zip(opened, out.decode().split(), strict=True))
+    return found
 
 
 def _render_stdin_path(path: str) -> str:

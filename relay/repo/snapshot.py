@@ -35,7 +35,8 @@ Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy
 100 above a full scan; with 1,000 files it was 0.55 for 50 and 0.62 for 200, where a full scan takes 0.13 s.
 """
 ATTEMPTS = 3
-"""A file may vanish between being listed and being read; the scan is repeated then."""
+"""A file may vanish between being listed and being read; the scan is repeated then, since it may have a new name. The
+last scan takes what is there: a command in the background may make and remove files all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ def write_snapshot_tree(
         with contextlib.suppress(GitError):
             return _write_tree(repo, guarded, replace or {}, known)
         known = None  # what was known may be what is wrong
-    return _write_tree(repo, guarded, replace or {}, None)
+    return _write_tree(repo, guarded, replace or {}, None, settled=False)
 
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
@@ -119,7 +120,14 @@ def _read_mark(repo: Repo) -> str:
     return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
-def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], known: KnownPaths | None) -> TreeSnapshot:
+def _write_tree(
+    repo: Repo,
+    guarded: Guarded,
+    replace: Mapping[str, bytes],
+    known: KnownPaths | None,
+    *,
+    settled: bool = True,
+) -> TreeSnapshot:
     git = objects.private_git(guarded.git)
     if known is not None and _is_current(repo, known):
         index = str(repo.relay_dir / "index")
@@ -131,7 +139,7 @@ def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], know
         plan = _plan_full(repo, guarded, status)
         skipped = plan.skipped
     given = _store_given(repo, git, replace, known.previous.given if known else {})
-    entries = [*plan.entries, *_hash(repo, git, plan)]
+    entries = [*plan.entries, *_hash(repo, git, plan, settled=settled)]
     entries += [(path, _find_mode(repo, path), blob) for path, blob in given.items()]
     objects.fill_index(git, index, sorted(entries, key=lambda entry: entry[1] != ABSENT))
     tree = objects.write_tree(git, index)
@@ -171,9 +179,13 @@ class _Plan:
         return tuple(self.dropped)
 
 
-def _hash(repo: Repo, git: Git, plan: _Plan) -> list[tuple[str, str, str]]:
-    ids = objects.hash_files(git, [path for path, _ in plan.files], write=True)
-    entries = [(path, mode, blob) for (path, mode), blob in zip(plan.files, ids, strict=True)]
+def _hash(repo: Repo, git: Git, plan: _Plan, *, settled: bool) -> list[tuple[str, str, str]]:
+    ids = objects.store_files(git, [path for path, _ in plan.files])
+    gone = [path for path, _ in plan.files if path not in ids]
+    if gone and settled:
+        raise GitError(f"{gone[0]!r} was there a moment ago")
+    entries = [(path, mode, ids[path]) for path, mode in plan.files if path in ids]
+    entries += [(path, ABSENT, repo.zero_id) for path in gone]
     targets = {path: read_file(repo.root, path) for path in plan.links}
     found = {path: target for path, target in targets.items() if target is not None}
     blobs = objects.hash_many(repo, list(found.values()))

@@ -1,11 +1,12 @@
 """Snapshots hold the work tree exactly and touch nothing of the user's."""
 
 import os
+import subprocess
 
 import pytest
 
 from relay.repo import snapshot
-from relay.repo.objects import diff_trees, read_blob, write_commit
+from relay.repo.objects import diff_trees, find_blob_id, read_blob, store_files, write_commit
 from relay.repo.restore import restore_snapshot
 from relay.repo.snapshot import KnownPaths, find_crowded, write_snapshot_tree
 from relay.repo.status import ChangeKind
@@ -253,3 +254,42 @@ def test_restoring_does_not_write_through_links(box, tmp_path):
     restore_snapshot(repo, found=snap(repo), wanted=wanted, head=repo.head())
     assert list((tmp_path / "outside").iterdir()) == []
     assert (box.root / "src/app.py").read_bytes() == b"mine\n"
+
+
+def test_files_that_come_and_go_all_the_time_stop_no_snapshot(box):
+    """A watcher in the background of a session makes and removes files as fast as it can."""
+    box.write("src/app.py", "edited\n")
+    loop = "i=0; while :; do i=$((i+1)); echo x > j$((i % 7)); rm -f j$(((i + 3) % 7)); done"
+    watcher = subprocess.Popen(["bash", "-c", loop], cwd=box.root)
+    try:
+        trees = [box.tree(snap(box.open()).tree) for _ in range(8)]
+    finally:
+        watcher.kill()
+        watcher.wait()
+    assert {tree["src/app.py"] for tree in trees} == {b"edited\n"}
+    assert set().union(*trees) - {f"j{number}" for number in range(7)} == set(trees[0]) - {f"j{n}" for n in range(7)}
+
+
+def test_a_link_in_a_file_s_place_is_not_followed_into_the_repository(box, tmp_path):
+    """What a command in the background puts there between look and read would be the user's key, for all to see."""
+    (tmp_path / "key").write_bytes(b"SECRET\n")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/key").write_bytes(b"SECRET TOO\n")
+    box.write("plain", "plain\n")
+    (box.root / "file").symlink_to(tmp_path / "key")
+    (box.root / "folder").symlink_to(tmp_path / "home")
+    os.mkfifo(box.root / "fifo")
+    repo = box.open()
+
+    stored = store_files(repo.git, ["plain", "file", "folder/key", "fifo", "gone"])
+
+    assert stored == {"plain": find_blob_id(repo, b"plain\n")}
+    assert box.git("cat-file", "blob", stored["plain"]) == b"plain\n"
+    for secret in (b"SECRET\n", b"SECRET TOO\n"):
+        assert box.git("cat-file", "-t", find_blob_id(repo, secret), check=False) == b""
+
+
+def test_more_files_than_can_be_open_are_stored(box):
+    for number in range(300):
+        box.write(f"many/{number}", f"{number}\n")
+    assert box.tree(snap(box.open()).tree)["many/299"] == b"299\n"
