@@ -21,7 +21,7 @@ from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_pa
 from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import parse_path, render_path
 from relay.repo.objects import diff_trees
-from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.repo.snapshot import Skipped, TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.status import PathChange, find_ignored
 from relay.repo.trailers import AMENDED, LEFTOVER, LEG, Message
 from relay.run_context import RunContext
@@ -160,16 +160,25 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
     mixed = [change.path for change in work.changes if change.path in work.user and change.path in wanted]
     unseen = find_ignored(ctx.repo, sorted(wanted))
     ignored = [path for path in unseen if path in declared]
+    is_left_out = make_filter(work.after.skipped)
+    lost = [path for path in sorted(wanted) if is_left_out(path.rstrip("/"))]
     if mixed:
         why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {_list(mixed)}"
     elif ignored:
         why = f"is ignored by git, so it would not be in the commit: {_list(ignored)}"
+    elif lost:
+        kinds = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped if _covers(entry, lost))
+        why = f"lies in what relay leaves out of commits, {kinds}: {_list(lost)}"
     else:
         for path in sorted(candidate.touched.intersection(unseen)):
             ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
         return None
     words = f"what the phase needs {why}"
     return Refused(for_user=words, for_model=f"{words}. Do the work in other files, or call block and say this.")
+
+
+def _covers(entry: Skipped, paths: list[str]) -> bool:
+    return any(map(make_filter((entry,)), (path.rstrip("/") for path in paths)))
 
 
 def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:
