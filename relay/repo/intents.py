@@ -78,7 +78,7 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
 def _clear_own(repo: Repo) -> None:
     branch = render_ref_part(repo.branch or "")
     refs = repo.common_dir / "refs/relay"
-    places = [refs / "leg", refs / "plan", refs / "wip" / branch, refs / "rejected" / branch]
+    places = [refs / "leg", refs / "plan", refs / "wip" / branch, refs / "rejected" / branch, refs / "rewound" / branch]
     found = [place.glob(f"{_escape(branch)}.lock") for place in places[:2]] + [p.glob("*.lock") for p in places[2:]]
     for lock in (*(file for files in found for file in files), *repo.relay_dir.glob("*.lock")):
         lock.unlink(missing_ok=True)
