@@ -107,3 +107,9 @@ def test_a_long_circle_of_phases_is_found_without_recursion():
     errors = [message for _, warning, message in found(phases) if not warning]
     assert len(errors) == 1
     assert errors[0].startswith("phases wait for each other: 1 → 2 → 3")
+
+
+def test_a_command_of_all_phases_that_a_screen_hides_is_said_once():
+    text = "# P\nVerify: `t\u202e`\n\n" + "".join(f"## Phase {n}\n- [ ] a{n} — x.py\n\n" for n in range(1, 41))
+    errors = [violation for violation in check_plan(parse_plan(text)) if not violation.warning]
+    assert [(error.line, "U+202E" in error.message) for error in errors] == [(4, True)]
