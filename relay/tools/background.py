@@ -6,6 +6,7 @@ nothing may write while relay checks and commits what the session did.
 """
 
 import math
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from relay.errors import SandboxError
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
+from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
 
 MOST = 4
@@ -62,8 +64,8 @@ class Background:
         self._running: list[tuple[_Job, threading.Thread]] = []
         self._ended: list[_Job] = []
 
-    def start(self, command: str, output: Path | None) -> str:
-        """Start a command and return what to tell the model; the same command again takes the place of the first.
+    def start(self, command: str, output: Path | None) -> Answer:
+        """Start a command and say what came of it; the same command again takes the place of the first.
 
         Raises:
             RefusedError: Enough is running, or there is no place for its output.
@@ -76,18 +78,22 @@ class Background:
             running = "\n".join(f"- {job.command}" for job, _ in self._running)
             raise RefusedError(f"{MOST} commands are running already; nothing was started. They are:\n{running}")
         self._end(same)
+        self._running = [pair for pair in self._running if pair not in same]  # no news: it was asked for
         job = _Job(command=command, output=output)
         thread = threading.Thread(target=job.run, args=(self._workspace,), name="background", daemon=True)
         thread.start()
         thread.join(FIRST_LOOK_S)
-        if not thread.is_alive():
-            return f"ended at once: {job.describe()}\n{_read_head(output)}"
-        self._running.append((job, thread))
         where = self._workspace.render_handle(output)
-        return (
+        if not thread.is_alive():
+            text = f"ended at once: {job.describe()}; output: {where} (use read).\n{_read_end(output)}"
+            failed = job.result is None or job.result.exit_code != 0
+            return Answer(text=text, is_error=failed, changed_paths=None)
+        self._running.append((job, thread))
+        text = (
             f"running until your turn ends; output: {where} (use read). {self._say_how_to_reach()} "
-            f"The same command again restarts it.\n{_read_head(output)}"
+            f"The same command again restarts it.\n{_read_end(output)}"
         )
+        return Answer(text=text, changed_paths=None)
 
     def take_news(self) -> tuple[str, ...]:
         """Return a line for each command that ended since the last call."""
@@ -120,9 +126,11 @@ class Background:
         return "Other calls reach it through a Unix socket below $TMPDIR; each call has ports of its own."
 
 
-def _read_head(path: Path) -> str:
+def _read_end(path: Path) -> str:
+    """What went wrong stands at the end."""
     try:
         with path.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _SHOWN_BYTES))
             data = stream.read(_SHOWN_BYTES)
     except OSError:
         return "(no output)"

@@ -25,7 +25,7 @@ def run_bash(workspace: Workspace, background: Background | None, given: Mapping
     timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
     spool = reserve_output(workspace, call_id)
     if background is not None and given.get("background"):
-        return Answer(text=background.start(command, spool), changed_paths=None)
+        return background.start(command, spool)
     result = workspace.sandbox.run(
         ["bash", "-c", command],
         limits=replace(workspace.limits, timeout_s=timeout_s),

@@ -78,9 +78,12 @@ def test_nothing_is_left_when_the_turn_ends(bench):
 
 
 def test_what_ends_at_once_is_no_server(bench):
-    text = bench.ok("bash", command="echo port taken; exit 3", background=True)
+    """A failure like that of every command, told by what stands at the end of the output."""
+    text = bench.refused("bash", command="seq 5000; echo port taken; exit 3", background=True)
 
-    assert text.startswith("ended at once: exit 3\nport taken")
+    assert text.startswith("ended at once: exit 3; output: .relay/")
+    assert text.endswith("5000\nport taken")
+    assert bench.ok("bash", command="true", background=True).startswith("ended at once: exit 0")
 
 
 def test_the_end_of_a_command_is_told_with_the_next_call(bench):
@@ -106,6 +109,15 @@ def test_the_same_command_restarts_and_too_many_are_refused(bench):
         "- sleep 4743",
         "- sleep 4740",
     ]
+
+
+def test_a_restart_is_no_news(bench):
+    """Told that its server was stopped, a session would take the new one for gone."""
+    start(bench, "sleep 4735")
+    start(bench, "sleep 4735")
+
+    assert "background" not in bench.ok("bash", command="true")
+    assert is_running("sleep 4735")
 
 
 def test_its_output_is_capped_while_it_runs(bench):
