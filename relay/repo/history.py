@@ -1,9 +1,11 @@
 """What the branch's commits say about a plan: the state that survives everything but the loss of the branch."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.repo import trailers
+from relay.repo.files import find_stat
 from relay.repo.names import parse_path
 from relay.repo.open import Repo
 from relay.repo.trailers import CommitText
@@ -55,21 +57,27 @@ def read_relay_commits(
         rev: Where to start; an unborn branch has no commits.
         newer_than: A commit at which to stop; empty for the root.
     """
+    return tuple(commit for commit in _read_all(repo, rev, newer_than) if commit.plan == plan_path)
+
+
+def _read_all(repo: Repo, rev: str, newer_than: str = "") -> tuple[RelayCommit, ...]:
     start = repo.find_commit(rev)
     if start is None:
         return ()
     stop = (f"^{newer_than}",) if newer_than else ()
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", start, *stop, "--")
-    commits = (_parse_commit(text) for text in trailers.read_texts(repo.git, *args))
-    return tuple(commit for commit in commits if commit.plan == plan_path)
+    return tuple(_parse_commit(text) for text in trailers.read_texts(repo.git, *args))
 
 
 def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     """Return the commits of the plan that the file holds now, newest first: the last ``planned`` one and what followed.
 
-    A plan that replaced a finished one in the same file starts with a count of its own.
+    A plan that replaced a finished one in the same file starts with a count of its own; one that was renamed, in a
+    commit, takes the commits under its old name along.
     """
-    commits = read_relay_commits(repo, plan_path)
+    every = _read_all(repo, "HEAD")
+    names = _find_names(repo, plan_path, {commit.plan for commit in every})
+    commits = tuple(commit for commit in every if commit.plan in names)
     first = next((at for at, commit in enumerate(commits) if commit.status == "planned"), len(commits))
     return commits[: first + 1]
 
@@ -93,6 +101,21 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--glob=refs/relay/rewound", "--ancestry-path")
     found = (_parse_commit(text) for text in trailers.read_texts(repo.git, *args, f"^{origin}", f"^{head}", "--"))
     return tuple(commit for commit in found if commit.plan == plan_path)
+
+
+def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
+    """Return what a plan's file was called, of the names that relay's commits know and that no file has any more."""
+    names = {path}
+    others = plans - names  # whatever a trailer says: looked at only where git says the same
+    while others and (added := _find_added(repo, path)):
+        shown = repo.git.run("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z", added)
+        parts = [os.fsdecode(part) for part in shown.split(b"\0")]
+        path = next((old for old, new in zip(parts[1::3], parts[2::3], strict=False) if new == path), "")
+        if path not in others or find_stat(repo.root, path) is not None:
+            break
+        others.remove(path)
+        names.add(path)
+    return names
 
 
 def _find_added(repo: Repo, path: str) -> str:

@@ -107,12 +107,15 @@ def test_a_plan_in_a_subdirectory_beside_another_one(stage, finish):
 def test_a_renamed_plan_keeps_its_boxes(stage, finish):
     """The file is the truth: under its new name the next open phase is next."""
     finish()
+    spent = stage.commits()[0].cost_usd
+    stage.git("commit", "-q", "--allow-empty", "-m", "odd\n\nRelay-Plan: ..")  # anybody may write a trailer
     stage.git("mv", "PLAN.md", "BUILD.md")
     stage.git("commit", "-q", "-m", "rename")
     stage.plan_path = "BUILD.md"
 
     ended = stage.run("sessions: []", phase="1", all_=False)
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "the phase was done already")
+    assert ended.spent_usd == spent > 0  # what it cost under its old name counts for the cap
     ended = stage.run(WORLD)
 
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
