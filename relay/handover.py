@@ -12,11 +12,12 @@ from relay.checks import run_phase_gate
 from relay.config import Settings
 from relay.draft import Draft
 from relay.endings import is_refunded
-from relay.errors import RelayError
+from relay.errors import PlanError, RelayError
 from relay.events import Noticed
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.landing import BATON_TITLE, find_owned_paths
 from relay.ledger import Ledger, parse_ledger, render_snapshot
+from relay.plan.check import find_obscurity
 from relay.plan.edit import tick_items
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
@@ -110,8 +111,16 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
 
 
 def find_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
-    """Return the gate of a phase: the settings' commands, then the document's, then its own."""
-    return tuple(dict.fromkeys((*settings.verify, *phase.verify)))
+    """Return the gate of a phase: the settings' commands, then the document's, then its own.
+
+    Raises:
+        PlanError: One of them does more than a person sees who reads it; none is run then.
+    """
+    commands = tuple(dict.fromkeys((*settings.verify, *phase.verify)))
+    for command in commands:
+        if words := find_obscurity(command):
+            raise PlanError(f"a verify command of phase {phase.id} {words}", hint="relay check names the line")
+    return commands
 
 
 def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:

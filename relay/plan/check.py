@@ -128,19 +128,18 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
 def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violation]:
     """Refuse commands that a person cannot review: what a screen hides or turns around, and what nobody reads."""
     for command in commands:
-        found = _DECEPTIVE.search(command)
-        if found:
-            yield _error(
-                phase.line,
-                f"a verify command of phase {phase.id} holds the character U+{ord(found[0]):04X}, which a screen does "
-                "not show; take it out",
-            )
-        if len(command) > _MAX_COMMAND_CHARS:
-            yield _error(
-                phase.line,
-                f"a verify command of phase {phase.id} has {len(command):,} characters; {_MAX_COMMAND_CHARS:,} are "
-                "allowed, put the rest into a script",
-            )
+        if words := find_obscurity(command):
+            yield _error(phase.line, f"a verify command of phase {phase.id} {words}")
+
+
+def find_obscurity(command: str) -> str:
+    """Say why a person who reads a command does not see what it does; empty when nothing hides it."""
+    found = _DECEPTIVE.search(command)
+    if found:
+        return f"holds the character U+{ord(found[0]):04X}, which a screen does not show; take it out"
+    if len(command) > _MAX_COMMAND_CHARS:
+        return f"has {len(command):,} characters; {_MAX_COMMAND_CHARS:,} are allowed, put the rest into a script"
+    return ""
 
 
 def _check_statements(section: Section) -> Iterator[Violation]:

@@ -457,3 +457,15 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
         "now    phase 1 of PLAN.md is open; `relay run --plan ../PLAN.md` goes on with it",
         "next   relay run --plan open.md, after that",
     ]
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, environ, endpoint, flags):
+    """Reading the plan is what protects from its commands, so one that cannot be read stops the run before it."""
+    (planned / "PLAN.md").write_text(PLAN.replace("`grep -q hello", "`touch ran; \u202egrep -q hello"))
+    git(planned, environ, "commit", "-qam", "hidden")
+    ran = relay("run", *flags, env=endpoint)
+    assert ran.code == 1
+    assert "a verify command of phase 1 holds the character U+202E, which a screen does not show" in ran.err
+    assert not (planned / "ran").exists()
+    assert git(planned, environ, "for-each-ref", "refs/relay") == ""
