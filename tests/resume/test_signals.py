@@ -23,6 +23,7 @@ class Running:
     def __init__(self, root, url, phase="next"):
         env = {**os.environ, "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
         self.root = root
+        ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, and stay so
         self.process = subprocess.Popen(
             [sys.executable, "-m", "relay", "run", "--phase", phase],
             cwd=root,
@@ -31,6 +32,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
         )
+        signal.signal(signal.SIGHUP, ours)
 
     def wait_for(self, is_there, within_s=90.0):
         deadline = time.monotonic() + within_s
