@@ -25,7 +25,7 @@ from relay.prompts import (
 )
 from relay.repo.files import read_file, replace_file
 from relay.repo.legs import WipRecord, save_wip
-from relay.repo.objects import hash_files
+from relay.repo.objects import find_blob_id
 from relay.repo.snapshot import write_snapshot_tree
 from relay.run_context import RunContext
 from relay.runners.base import Session, SessionSpec
@@ -279,13 +279,12 @@ class Leg:
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
         """Snapshot what a call changed; where nothing changes, now and then what looking around has cost."""
-        if call.name in _NOTED and not result.is_error:
+        paths = result.changed_paths
+        noted = call.name in _NOTED and not result.is_error
+        if noted:
             self._show_plan()
-            self._save(paths=())
-        elif result.changed_paths is None or result.changed_paths:
-            self._save(paths=result.changed_paths)
-        elif self._unsaved_calls >= MAX_UNSAVED_CALLS:
-            self._save(paths=())
+        if noted or paths is None or paths or self._unsaved_calls >= MAX_UNSAVED_CALLS:
+            self._save(paths=None if self._toolbox.is_busy() else paths)
 
     def _take_amendment(self) -> None:
         """Let the session tick what it has just added."""
@@ -298,8 +297,8 @@ class Leg:
         """Keep which content a record was read from, so that a later session can tell whether it still holds."""
         root = self._ctx.repo.root
         named = (parse_source(source).path for source in self._notes.records[-1].sources)
-        paths = [path for path in named if (root / path).is_file() and not (root / path).is_symlink()]
-        self._blobs |= dict(zip(paths, hash_files(self._ctx.repo.git, paths, write=False), strict=True))
+        found = {path: read_file(root, path) for path in named if (root / path).is_file()}
+        self._blobs |= {path: find_blob_id(self._ctx.repo, data) for path, data in found.items() if data is not None}
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""

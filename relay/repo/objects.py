@@ -216,7 +216,9 @@ def move_ref(
 def _change_ref(
     repo: Repo, git: Git, ref: str, old: str | None, command: tuple[str, ...], identity: Mapping[str, str]
 ) -> bool:
-    own = ref.startswith("refs/relay/") and "-d" not in command
+    # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
+    shared = (repo.common_dir / "reftable").is_dir()
+    own = ref.startswith("refs/relay/") and "-d" not in command and not shared
     is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
         if git.probe(*command, env=identity).code:

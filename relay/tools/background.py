@@ -9,6 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from relay.tools.workspace import RefusedError, Workspace
 
 MOST = 4
 """Commands in the background at once."""
+SHARE = 3 * MOST
+"""Each may hold this part of a command's memory: all of them a third, so that a call beside them has its own."""
 FIRST_LOOK_S = 1.0
 """How long a call waits for a command that ends at once, such as a server whose port is taken."""
 _SHOWN_BYTES = 4_000
@@ -27,33 +30,38 @@ _SHOWN_BYTES = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """One command; its thread alone writes `result` and `failure`."""
+    """One command; its thread alone sets `ended`."""
 
     command: str
     output: Path
     stop: threading.Event = field(default_factory=threading.Event)
-    result: CommandResult | None = None
-    failure: str = ""
+    ended: "Future[CommandResult]" = field(default_factory=Future)
 
     def run(self, workspace: Workspace) -> None:
         try:
-            self.result = workspace.sandbox.run(
-                ["bash", "-c", self.command],
-                limits=replace(workspace.limits, timeout_s=math.inf),
-                cwd=workspace.root,
-                should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
-                spool=self.output,
-            )
-        except SandboxError as error:
-            self.failure = error.message
+            self.ended.set_result(self._run(workspace))
+        except BaseException as error:  # noqa: BLE001  # raised again by the session's thread, which asks for the result
+            self.ended.set_exception(error)
 
-    def describe(self) -> str:
-        """Say how it ended."""
-        if self.result is None:
-            return self.failure
-        notes = "; ".join(self.result.notes)
-        code = self.result.exit_code
-        return notes or (f"exit {code}" if code is not None else "stopped by relay when your turn ended")
+    def _run(self, workspace: Workspace) -> CommandResult:
+        most = workspace.limits.memory_bytes
+        return workspace.sandbox.run(
+            ["bash", "-c", self.command],
+            limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE),
+            cwd=workspace.root,
+            should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
+            spool=self.output,
+        )
+
+    def describe(self) -> tuple[str, bool]:
+        """Say how it ended, and whether that is a success; for one whose thread is done."""
+        try:
+            result = self.ended.result()
+        except SandboxError as error:
+            return error.message, False
+        notes = "; ".join(result.notes)
+        code = result.exit_code
+        return notes or (f"exit {code}" if code is not None else "stopped by relay when your turn ended"), code == 0
 
 
 class Background:
@@ -85,9 +93,9 @@ class Background:
         thread.join(FIRST_LOOK_S)
         where = self._workspace.render_handle(output)
         if not thread.is_alive():
-            text = f"ended at once: {job.describe()}; output: {where} (use read).\n{_read_end(output)}"
-            failed = job.result is None or job.result.exit_code != 0
-            return Answer(text=text, is_error=failed, changed_paths=None)
+            words, succeeded = job.describe()
+            text = f"ended at once: {words}; output: {where} (use read).\n{_read_end(output)}"
+            return Answer(text=text, is_error=not succeeded, changed_paths=None)
         self._running.append((job, thread))
         text = (
             f"running until your turn ends; output: {where} (use read). {self._say_how_to_reach()} "
@@ -95,11 +103,16 @@ class Background:
         )
         return Answer(text=text, changed_paths=None)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether files may change between two calls."""
+        return any(thread.is_alive() for _, thread in self._running)
+
     def take_news(self) -> tuple[str, ...]:
         """Return a line for each command that ended since the last call."""
         self._collect()
         news = tuple(
-            f"[background `{job.command}`: {job.describe()}; output: {self._workspace.render_handle(job.output)}]"
+            f"[background `{job.command}`: {job.describe()[0]}; output: {self._workspace.render_handle(job.output)}]"
             for job in self._ended
         )
         self._ended.clear()

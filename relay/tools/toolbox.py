@@ -35,6 +35,8 @@ class Toolbox:
     """Validates the input, runs the tool and caps its output. Never raises for what a model or a command does."""
     stop: Callable[[], None]
     """Ends what runs in the background; call it whenever the session's turn ends."""
+    is_busy: Callable[[], bool]
+    """Whether something runs in the background, and files may change that no call has changed."""
 
 
 def build_runner_tools(workspace: Workspace, notes: LegNotes) -> Toolbox:
@@ -51,7 +53,7 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes) -> Toolbox:
         "block": _take_input(partial(claims.run_block, notes)),
     }
     run = partial(_run, workspace, specs.RUNNER_SPECS, handlers, notes)
-    return Toolbox(specs=specs.RUNNER_SPECS, run=run, stop=background.stop)
+    return Toolbox(specs=specs.RUNNER_SPECS, run=run, stop=background.stop, is_busy=lambda: background.is_running)
 
 
 def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None]) -> Toolbox:
@@ -67,7 +69,7 @@ def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None
         "submit_plan": _take_input(partial(_run_submit, submit)),
     }
     run = partial(_run, workspace, specs.PLANNER_SPECS, handlers, None)
-    return Toolbox(specs=specs.PLANNER_SPECS, run=run, stop=lambda: None)
+    return Toolbox(specs=specs.PLANNER_SPECS, run=run, stop=lambda: None, is_busy=lambda: False)
 
 
 def _build_lookups(workspace: Workspace, notes: LegNotes | None, background: Background | None) -> dict[str, _Handler]:

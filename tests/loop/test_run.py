@@ -1,5 +1,7 @@
 """From a plan to commits, and every way in which a phase does not get there."""
 
+import time
+
 from relay.errors import ExitCode
 from relay.events import Committed, GateFinished, LegEnded, LegStarted
 from relay.session import SessionEnd
@@ -210,3 +212,23 @@ sessions:
     assert ended.exit_code == ExitCode.DONE, ended
     assert stage.commits()[0].items == ("1.1", "1.2")
     assert "- [x] Say bye — bye.txt" in stage.git("show", "HEAD:PLAN.md")
+
+
+def test_what_a_command_in_the_background_writes_is_in_the_next_snapshot(stage):
+    """Whatever the next call is: a tick alone looks at no file."""
+    command = "until test -e hello.txt; do sleep 0.05; done; echo late > late.txt; sleep 600"
+    background = f"      - tools: [{{name: bash, input: {{command: '{command}', background: true}}}}]\n"
+
+    def wait() -> None:
+        until = time.monotonic() + 60
+        while (stage.root / "hello.txt").exists() and not (stage.root / "late.txt").exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    stage.on_tool = wait
+    session = HELLO.replace("turns:\n", f"turns:\n{background}")
+    stage.run(f"sessions: {session}", all_=False)
+
+    ref = stage.git("for-each-ref", "--format=%(refname)", "refs/relay/wip").strip()
+    ticked = stage.git("log", "--reverse", "--format=%H", "--grep=^Relay-Items: 1.1$", ref).split()[0]
+    assert stage.git("show", f"{ticked}:late.txt") == "late\n"
