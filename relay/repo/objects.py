@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from relay.repo.files import open_file, sync_directory
-from relay.repo.git import NULL_ENVIRONMENT, Git
+from relay.repo.git import NULL_ENVIRONMENT, Git, GitError
 from relay.repo.guard import guard
 from relay.repo.intents import declare_locks, find_ref_locks
 from relay.repo.names import quote_path
@@ -202,7 +202,7 @@ def move_ref(
         reason: What the reflog says.
 
     Returns:
-        False when the ref was somewhere else; nothing has changed then.
+        False when the ref was somewhere else; nothing has changed then. True also when it held `new` already.
 
     Raises:
         GitError: The ref is where it should be, but git could not write it.
@@ -210,21 +210,34 @@ def move_ref(
     # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
     git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
     command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
-    return _change_ref(repo, git, ref, old, command, identity)
+    return _change_ref(repo, git, (ref, old, new), command, identity)
 
 
 def _change_ref(
-    repo: Repo, git: Git, ref: str, old: str | None, command: tuple[str, ...], identity: Mapping[str, str]
+    repo: Repo,
+    git: Git,
+    change: tuple[str, str | None, str],
+    command: tuple[str, ...],
+    identity: Mapping[str, str],
 ) -> bool:
+    """Run a command that takes a ref from one value to another (empty: to none), and go by what the ref holds then.
+
+    Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
+    """
+    ref, old, new = change
     # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
     shared = (repo.common_dir / "reftable").is_dir()
     own = ref.startswith("refs/relay/") and "-d" not in command and not shared
     is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
-        if git.probe(*command, env=identity).code:
-            if find_ref(repo, ref) != old:
-                return False
-            git.run(*command, env=identity)
+        result = git.probe(*command, env=identity)
+        if result.code and find_ref(repo, ref) == old:
+            result = git.probe(*command, env=identity)
+        found = find_ref(repo, ref) if result.code else new
+    if found != new and found == old:
+        raise GitError(f"git update-ref failed: {result.words}")
+    if found != new:
+        return False
     sync_ref(repo, ref, is_new_place=is_new_place)
     return True
 
@@ -252,7 +265,7 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
     """
     git = guard(repo).git
     # Git looks for the ref in packed-refs too, and locks that file: not one that only relay uses.
-    return _change_ref(repo, git, ref, old, ("update-ref", "--no-deref", "-d", ref, old), RELAY_IDENTITY)
+    return _change_ref(repo, git, (ref, old, ""), ("update-ref", "--no-deref", "-d", ref, old), RELAY_IDENTITY)
 
 
 def find_ref(repo: Repo, ref: str) -> str | None:

@@ -401,6 +401,18 @@ def test_a_commit_that_was_not_made_takes_no_other_out_of_the_note(box, moved):
     assert box.text("status", "--porcelain") == ""
 
 
+def test_a_branch_that_moved_without_its_reflog_is_a_commit(box):
+    """Git moves the branch, cannot write HEAD's reflog on a full disk, and says that it failed."""
+    log = box.root / ".git/logs/HEAD"
+    log.unlink()
+    log.symlink_to("HEAD")  # a circle: nobody can open it
+    box.write("src/app.py", "2\n")
+    repo = box.open()
+    outcome = commit_paths(repo, request(repo, "src/app.py"))
+    assert (outcome.end, outcome.commit) == (CommitEnd.COMMITTED, repo.head())
+    assert box.text("status", "--porcelain") == ""
+
+
 def test_permission_bits_of_the_plan_survive(box):
     (box.root / "PLAN.md").chmod(0o640)
     committed(box, replace={"PLAN.md": TICKED})

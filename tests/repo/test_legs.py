@@ -1,5 +1,7 @@
 """What relay keeps under refs/relay/."""
 
+from dataclasses import replace
+
 import pytest
 
 from relay.errors import RepoError
@@ -60,7 +62,7 @@ def test_a_second_leg_is_refused_and_a_closed_one_is_gone(box):
     repo = box.open()
     leg = open_leg(repo, START)
     with pytest.raises(RepoError, match="a leg is open"):
-        open_leg(repo, START)
+        open_leg(repo, replace(START, session_id="s-2"))
     assert close_leg(repo, leg)
     assert read_leg(repo) is None
     assert not close_leg(repo, leg)
