@@ -202,7 +202,8 @@ def move_ref(
         reason: What the reflog says.
 
     Returns:
-        False when the ref was somewhere else; nothing has changed then. True also when it held `new` already.
+        False when the ref was somewhere else; nothing has changed then. True also when it held `new` already,
+        unless it had to be made.
 
     Raises:
         GitError: The ref is where it should be, but git could not write it.
@@ -234,9 +235,9 @@ def _change_ref(
         if result.code and find_ref(repo, ref) == old:
             result = git.probe(*command, env=identity)
         found = find_ref(repo, ref) if result.code else new
-    if found != new and found == old:
+    if result.code and found == old:
         raise GitError(f"git update-ref failed: {result.words}")
-    if found != new:
+    if found != new or (result.code and old is None):  # a new name that is taken already was not made here
         return False
     sync_ref(repo, ref, is_new_place=is_new_place)
     return True
