@@ -6,11 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from relay.repo.files import open_file, sync_directory
-from relay.repo.git import NULL_ENVIRONMENT, Git, GitError
+from relay.repo.git import NULL_ENVIRONMENT, Git, GitError, GitResult
 from relay.repo.guard import guard
 from relay.repo.intents import declare_locks, find_ref_locks
 from relay.repo.names import quote_path
@@ -211,33 +211,27 @@ def move_ref(
     # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
     git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
     command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
-    return _change_ref(repo, git, (ref, old, new), command, identity)
+    return _change_ref(repo, ref, old, new, lambda: git.probe(*command, env=identity))
 
 
-def _change_ref(
-    repo: Repo,
-    git: Git,
-    change: tuple[str, str | None, str],
-    command: tuple[str, ...],
-    identity: Mapping[str, str],
-) -> bool:
-    """Run a command that takes a ref from one value to another (empty: to none), and go by what the ref holds then.
+def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
+    """Take a ref from one value to another (None: to none) by `change`, and go by what the ref holds then.
 
     Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
     """
-    ref, old, new = change
     # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
     shared = (repo.common_dir / "reftable").is_dir()
-    own = ref.startswith("refs/relay/") and "-d" not in command and not shared
+    own = ref.startswith("refs/relay/") and new is not None and not shared
     is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
-        result = git.probe(*command, env=identity)
+        result = change()
         if result.code and find_ref(repo, ref) == old:
-            result = git.probe(*command, env=identity)
+            result = change()
         found = find_ref(repo, ref) if result.code else new
     if result.code and found == old:
         raise GitError(f"git update-ref failed: {result.words}")
-    if found != new or (result.code and old is None):  # a new name that is taken already was not made here
+    # A name that had to be made and is taken, or had to go and is gone: somebody else's doing, whatever it holds.
+    if result.code and (found != new or old is None or new is None):
         return False
     sync_ref(repo, ref, is_new_place=is_new_place)
     return True
@@ -266,7 +260,8 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
     """
     git = guard(repo).git
     # Git looks for the ref in packed-refs too, and locks that file: not one that only relay uses.
-    return _change_ref(repo, git, (ref, old, ""), ("update-ref", "--no-deref", "-d", ref, old), RELAY_IDENTITY)
+    command = ("update-ref", "--no-deref", "-d", ref, old)
+    return _change_ref(repo, ref, old, None, lambda: git.probe(*command, env=RELAY_IDENTITY))
 
 
 def find_ref(repo: Repo, ref: str) -> str | None:

@@ -18,6 +18,7 @@ Sources: mechanisms notes § 5.7 (ladders of Claude Code, Codex, OpenCode, Cline
 rewrite costs the cached prefix once); constants are named where they stand.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -102,7 +103,7 @@ class _Watched:
         return outcome
 
 
-class _MakingRoom(Conversation):
+class _MakingRoom(Conversation, ABC):
     """A conversation that makes room at the reset line, and hands over only when it cannot."""
 
     _full = False
@@ -131,8 +132,9 @@ class _MakingRoom(Conversation):
         self._observe_line("soft", gauge.soft_tokens)
         return self._make_room(gauge) or super()._check_before_request()
 
+    @abstractmethod
     def _make_room(self, before: Gauge) -> SessionOutcome | None:
-        raise NotImplementedError
+        """Shorten the history; how the session ends when that takes it."""
 
     def _report(self, what: str, before: Gauge) -> None:
         fill = self._exchange.gauge.least_tokens

@@ -119,9 +119,11 @@ class Background:
         return news
 
     def stop(self) -> None:
-        """End everything; harmless when repeated."""
+        """End everything; harmless when repeated. A bug that ended a command's thread is raised here at the latest."""
         self._end(self._running)
         self._collect()
+        for job in self._ended:
+            job.describe()
 
     def _end(self, pairs: Sequence[tuple[_Job, threading.Thread]]) -> None:
         for job, _ in pairs:
