@@ -151,7 +151,7 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
     memset(out, 0, sizeof *out);
     alive = 0;
     long wanted = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |
-                  PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+                  PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
     if (ptrace(PTRACE_SEIZE, pid, 0, wanted)) return errno;
     add(pid);
     if (write(go, "", 1) != 1) return errno;

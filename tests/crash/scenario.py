@@ -16,8 +16,7 @@ PLAN = """\
 
 ## Phase 1 — App
 Verify: `grep -q two app.txt`
-- [ ] Write the app — app.txt
-- [ ] Log it — log.txt
+- [ ] Write the app and its log — app.txt
 
 ## Phase 2 — Half
 Verify: `grep -q whole half.txt`
@@ -30,7 +29,7 @@ Verify: `grep -q left left.txt`
 """
 MARKS = {"1": ("app.txt", "two"), "2": ("half.txt", "whole"), "3": ("left.txt", "left")}
 """What each gate looks for."""
-PHASES = {"1": 3, "2": 1, "3": 2}
+PHASES = {"1": 2, "2": 1, "3": 2}
 """Items of each phase in the end; phase 1 gets one by amendment."""
 
 GIT_CONFIG = "[user]\n\tname = Test User\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
@@ -54,12 +53,10 @@ def _tick(*items: str) -> list[Turn]:
 def _phase_1(*, amends: bool) -> list[Turn]:
     shell = "echo line >> log.txt; test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt"
     amend = [_call("amend", phase="1", change="- [ ] Extra — extra.txt", why="it is missing")] if amends else []
-    more = "echo line >> log.txt; echo extra > extra.txt"
-    record = _call("record", claim="the app has two lines", because="read it", sources=["app.txt:1"])
+    record = _call("record", claim="the app has one line", because="read it", sources=["app.txt:1"])
     return [
-        {"tools": [_write("app.txt", "one\n"), _call("bash", command=shell)]},
-        {"tools": [_call("edit", path="app.txt", old="one", new="wrong"), record, *amend, _call("bash", command=more)]},
-        {"tools": [_write("log.txt", "line\nline\n"), *_tick("1.1", "1.2", "1.3")]},
+        {"tools": [_write("app.txt", "wrong\n"), _call("bash", command=f"{shell}; echo extra > extra.txt"), record]},
+        {"tools": [*amend, _write("log.txt", "line\n"), *_tick("1.1", "1.2")]},
         {"text": "Commit: Write the app"},
         {"tools": [_call("edit", path="app.txt", old="wrong", new="two")]},
         {"text": "Commit: Write the app"},
@@ -90,9 +87,10 @@ _LEFT: list[Turn] = [
     },
 ]
 _RIGHT: list[Turn] = [
-    {"tools": [_write("left.txt", "left\n"), _write("sub/right.txt", "right\n"), *_tick("3.1", "3.2")]},
+    {"tools": [_write("sub/right.txt", "right\n"), *_tick("3.2")]},
     {"text": "Commit: Right as well"},
 ]
+_BOTH: list[Turn] = [{"tools": [_write("left.txt", "left\n"), *_tick("3.1")]}, *_RIGHT]
 CUT_OFF = "# Interrupted work"
 
 
@@ -106,7 +104,7 @@ def make_script() -> str:
         _session("half, cut off", 2, _WHOLE, contains=[CUT_OFF], lacks=["make it whole"]),
         _session("left", 3, _LEFT, lacks=[CUT_OFF, "do the other one"]),
         _session("right", 3, _RIGHT, contains=["do the other one"]),
-        _session("left, cut off", 3, _RIGHT, contains=[CUT_OFF], lacks=["do the other one"]),
+        _session("left, cut off", 3, _BOTH, contains=[CUT_OFF], lacks=["do the other one"]),
     ]
     return json.dumps({"sessions": sessions})
 
