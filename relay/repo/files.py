@@ -4,20 +4,19 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from relay.errors import RepoError
+from relay.temporary import make_temporary_name
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = 0o666
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Nothing is at a path: a component is missing, is a file, or is a symlink that is not followed."""
-_TEMPORARY = re.compile(r"\.relay-[0-9]+\.tmp")
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 
@@ -127,9 +126,7 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
             for the executable ones.
     """
     with open_parent(root, path, create=True) as (parent, name):
-        temporary = f".relay-{os.getpid()}.tmp"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=parent)
+        temporary = make_temporary_name()
         try:
             if mode == "120000":
                 os.symlink(data, temporary, dir_fd=parent)
@@ -141,11 +138,6 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
                 os.unlink(temporary, dir_fd=parent)
             raise
         sync_fd(parent)
-
-
-def is_temporary(name: str) -> bool:
-    """Return whether a file of that name is what `replace_file` leaves behind when it is killed."""
-    return _TEMPORARY.fullmatch(name) is not None
 
 
 def remove_file(root: Path, path: str) -> None:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.repo.files import is_temporary, remove_file, sync_directory, sync_fd
+from relay.repo.files import remove_file, sync_directory, sync_fd
 from relay.repo.names import render_ref_part
 from relay.repo.open import Repo
+from relay.temporary import is_temporary
 
 _INTENT = "intent"
 WINDOW_S = 60.0
@@ -87,7 +88,7 @@ def _clear_own(repo: Repo) -> None:
 
 
 def _clear_temporaries(repo: Repo) -> None:
-    """Remove files that were about to be renamed: git has what was being written to them."""
+    """Remove what stood there for a moment: git has what was being written, and a proof of the sandbox is empty."""
     untracked = repo.git.run("ls-files", "-z", "--others", "--exclude-standard").split(b"\0")
     for path in map(os.fsdecode, untracked):
         if is_temporary(path.rpartition("/")[2]):

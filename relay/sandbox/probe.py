@@ -7,7 +7,6 @@ A version number or an installed program proves nothing: user namespaces can be 
 import functools
 import json
 import os
-import secrets
 import socket
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from relay.sandbox.landlock import open_landlock
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.seatbelt import open_seatbelt
+from relay.temporary import make_temporary_name
 
 OPENERS: Mapping[Mechanism, Callable[[Policy, Level, PrivateDir], Confinement | None]] = {
     Mechanism.BWRAP: open_bwrap,
@@ -174,7 +174,7 @@ def _judge(mechanism: Mechanism, level: Level, act: str, *, wanted: bool, said: 
 @contextmanager
 def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]:
     """Set up what the acts aim at: real servers, a real directory; names that exist nowhere else."""
-    name = f".relay-probe-{secrets.token_hex(8)}"
+    name = make_temporary_name()  # a run that is killed here leaves it in the repository
     git_dir = next((place for place in policy.git_dirs if (place / "config").is_file()), None)
     with ExitStack() as stack:
         outside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-probe-")))

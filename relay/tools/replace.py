@@ -2,11 +2,11 @@
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from relay.temporary import make_temporary_name
 from relay.tools.confine import Place
 from relay.tools.workspace import RefusedError
 
@@ -61,7 +61,7 @@ def replace_file(place: Place, data: bytes, *, scratch_fd: int | None) -> None:
 
 
 def _replace_from(scratch_fd: int, parent_fd: int, place: Place, data: bytes) -> None:
-    temporary = f".relay-{secrets.token_hex(6)}.txt"
+    temporary = make_temporary_name()
     try:
         _write_new(scratch_fd, temporary, data, place.status, os.fstat(parent_fd))
         _require_unchanged(parent_fd, place)

@@ -16,7 +16,7 @@ PLAN = """\
 
 ## Phase 1 — App
 Verify: `grep -q two app.txt`
-- [ ] Write the app and its log — app.txt
+- [ ] Write the app — app.txt
 
 ## Phase 2 — Half
 Verify: `grep -q whole half.txt`
@@ -51,14 +51,13 @@ def _tick(*items: str) -> list[Turn]:
 
 
 def _phase_1(*, amends: bool) -> list[Turn]:
-    shell = "echo line >> log.txt; test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt"
+    shell = "echo wrong > app.txt; test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt"
     amend = [_call("amend", phase="1", change="- [ ] Extra — extra.txt", why="it is missing")] if amends else []
-    record = _call("record", claim="the app has one line", because="read it", sources=["app.txt:1"])
+    record = _call("record", claim="the app is wrong", because="read it", sources=["app.txt:1"])
     return [
-        {"tools": [_write("app.txt", "wrong\n"), _call("bash", command=f"{shell}; echo extra > extra.txt"), record]},
-        {"tools": [*amend, _write("log.txt", "line\n"), *_tick("1.1", "1.2")]},
+        {"tools": [_call("bash", command=f"{shell}; echo extra > extra.txt"), record, *amend, *_tick("1.1", "1.2")]},
         {"text": "Commit: Write the app"},
-        {"tools": [_call("edit", path="app.txt", old="wrong", new="two")]},
+        {"tools": [_write("app.txt", "two\n")]},
         {"text": "Commit: Write the app"},
     ]
 
@@ -66,15 +65,14 @@ def _phase_1(*, amends: bool) -> list[Turn]:
 _HALF: list[Turn] = [
     {
         "tools": [
-            _write("half.txt", "half\n"),
-            _call("bash", command="printf x >> scratch.txt"),
+            _call("bash", command="printf half >> half.txt"),
             *_tick("2.1"),
             _call("hand_off", next_step="make it whole", learned=["it is half"], dead_ends=[]),
         ]
     },
 ]
 _WHOLE: list[Turn] = [
-    {"tools": [_write("half.txt", "whole\n"), _call("bash", command="rm -f scratch.txt"), *_tick("2.1")]},
+    {"tools": [_write("half.txt", "whole\n"), *_tick("2.1")]},
     {"text": "Commit: Make it whole"},
 ]
 _LEFT: list[Turn] = [
@@ -87,7 +85,8 @@ _LEFT: list[Turn] = [
     },
 ]
 _RIGHT: list[Turn] = [
-    {"tools": [_write("sub/right.txt", "right\n"), *_tick("3.2")]},
+    {"tools": [_call("bash", command="mkdir -p sub; echo right >> sub/right.txt"), *_tick("3.2")]},
+    {"tools": [_write("sub/right.txt", "right\n")]},
     {"text": "Commit: Right as well"},
 ]
 _BOTH: list[Turn] = [{"tools": [_write("left.txt", "left\n"), *_tick("3.1")]}, *_RIGHT]

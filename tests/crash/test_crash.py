@@ -4,9 +4,11 @@ import errno
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from relay.temporary import is_temporary
 from tests.crash.rig import Rig, open_rig
 from tests.crash.tracer import Fault, find_obstacle
 
@@ -92,9 +94,10 @@ def test_a_freshly_started_relay_is_no_different(rig):
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap")
-def test_commands_in_the_sandbox_die_with_relay():
-    """The tracer follows into the namespaces; nothing there outlives the run."""
+def test_in_the_sandbox():
+    """The tracer follows into the namespaces; nothing there outlives the run, and the proof of it leaves no file."""
     with open_rig(sandbox="auto") as confined:
-        for part in (20, 60):
-            trial = confined.try_faults([Fault(at=place(confined, part), mode="a")])
+        proof = next(at for at, call in enumerate(confined.reference.calls, 1) if is_temporary(Path(call).name))
+        for at in (proof, place(confined, 20), place(confined, 60)):
+            trial = confined.try_faults([Fault(at=at, mode="a")])
             assert not trial.wrong, trial

@@ -16,6 +16,7 @@ from relay.sandbox.policy import Level, Mechanism
 from relay.sandbox.probe import holds, probe, prove
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.scan import scan_repository
+from relay.temporary import is_temporary
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ def test_probe_names_each_act_and_leaves_nothing(place: Any) -> None:
     assert len(proven) == 22
     assert all(act.holds and act.act and act.happened.startswith(act.expected) for act in proven)
     assert place.git("status", "--porcelain", "--ignored") == before
-    assert not list(place.root.parent.rglob(".relay-probe*"))
+    assert not [path for path in place.root.parent.rglob("*") if is_temporary(path.name)]
 
 
 def test_proof_is_made_once(place: Any) -> None:
