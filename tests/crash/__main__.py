@@ -124,9 +124,15 @@ def _work(asked: argparse.Namespace) -> int:
 
 
 def find_version() -> str:
-    """Return what is tested: the commit, and whether the work tree differs from it."""
-    command = ("git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40")
-    return subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True, text=True).stdout.strip()
+    """Return what is tested and how, whatever else the repository holds: the trees, and whether files differ from them.
+
+    A record of hours outlives commits that change neither.
+    """
+    git = ("git", "-C", str(Path(__file__).parents[2]))
+    parts = ("relay", "tests/crash")
+    trees = subprocess.run([*git, "rev-parse", *(f"HEAD:{part}" for part in parts)], check=True, capture_output=True)
+    changed = subprocess.run([*git, "status", "--porcelain", "--", *parts], check=True, capture_output=True).stdout
+    return " ".join([*trees.stdout.decode().split(), *(["changed"] if changed else [])])
 
 
 def read_record(record: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The job that is interrupted: three phases, a user with a lot of unfinished business, and a model that copes.
+"""The job that is interrupted: two phases in four sessions, a user with unfinished business, and a model that copes.
 
 The model is chosen by what its first message says, so a session that was cut off is followed by one that knows what to
 do; commands on the way are not idempotent, final contents are.
@@ -18,18 +18,14 @@ PLAN = """\
 Verify: `grep -q two app.txt`
 - [ ] Write the app — app.txt
 
-## Phase 2 — Half
+## Phase 2 — Halves
 Verify: `grep -q whole half.txt`
 - [ ] Make it — half.txt
-
-## Phase 3 — Pair
-Verify: `grep -q left left.txt`
-- [ ] Left — left.txt
-- [ ] Right — sub/right.txt
+- [ ] The right one — sub/right.txt
 """
-MARKS = {"1": ("app.txt", "two"), "2": ("half.txt", "whole"), "3": ("left.txt", "left")}
+MARKS = {"1": ("app.txt", "two"), "2": ("half.txt", "whole")}
 """What each gate looks for."""
-PHASES = {"1": 2, "2": 1, "3": 2}
+PHASES = {"1": 2, "2": 2}
 """Items of each phase in the end; phase 1 gets one by amendment."""
 
 GIT_CONFIG = "[user]\n\tname = Test User\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
@@ -62,34 +58,23 @@ def _phase_1(*, amends: bool) -> list[Turn]:
     ]
 
 
+def _hand_off(words: str) -> Turn:
+    return _call("hand_off", next_step=words, learned=["it is half"], dead_ends=[])
+
+
 _HALF: list[Turn] = [
-    {
-        "tools": [
-            _call("bash", command="printf half >> half.txt"),
-            *_tick("2.1"),
-            _call("hand_off", next_step="make it whole", learned=["it is half"], dead_ends=[]),
-        ]
-    },
+    {"tools": [_call("bash", command="printf half >> half.txt"), *_tick("2.1"), _hand_off("make it whole")]},
 ]
+"""The gate is red: handed over without a commit."""
 _WHOLE: list[Turn] = [
-    {"tools": [_write("half.txt", "whole\n"), *_tick("2.1")]},
-    {"text": "Commit: Make it whole"},
+    {"tools": [_write("half.txt", "whole\n"), *_tick("2.1"), _hand_off("do the right one")]},
 ]
-_LEFT: list[Turn] = [
-    {
-        "tools": [
-            _write("left.txt", "left\n"),
-            *_tick("3.1"),
-            _call("hand_off", next_step="do the other one", learned=[], dead_ends=[]),
-        ]
-    },
-]
+"""The gate is green: a commit, and the phase goes on."""
 _RIGHT: list[Turn] = [
-    {"tools": [_call("bash", command="mkdir -p sub; echo right >> sub/right.txt"), *_tick("3.2")]},
+    {"tools": [_call("bash", command="mkdir -p sub; echo right >> sub/right.txt"), *_tick("2.2")]},
     {"tools": [_write("sub/right.txt", "right\n")]},
     {"text": "Commit: Right as well"},
 ]
-_BOTH: list[Turn] = [{"tools": [_write("left.txt", "left\n"), *_tick("3.1")]}, *_RIGHT]
 CUT_OFF = "# Interrupted work"
 
 
@@ -98,12 +83,10 @@ def make_script() -> str:
     sessions = [
         _session("app", 1, _phase_1(amends=True), lacks=["Extra"]),
         _session("app, amended", 1, _phase_1(amends=False), contains=["Extra"]),
-        _session("half", 2, _HALF, lacks=[CUT_OFF, "make it whole"]),
+        _session("right", 2, _RIGHT, contains=["do the right one"]),
         _session("whole", 2, _WHOLE, contains=["make it whole"]),
-        _session("half, cut off", 2, _WHOLE, contains=[CUT_OFF], lacks=["make it whole"]),
-        _session("left", 3, _LEFT, lacks=[CUT_OFF, "do the other one"]),
-        _session("right", 3, _RIGHT, contains=["do the other one"]),
-        _session("left, cut off", 3, _BOTH, contains=[CUT_OFF], lacks=["do the other one"]),
+        _session("half, cut off", 2, _WHOLE, contains=[CUT_OFF]),
+        _session("half", 2, _HALF),
     ]
     return json.dumps({"sessions": sessions})
 

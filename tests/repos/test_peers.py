@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from relay.errors import ExitCode, RepoError
+from relay.errors import ConfigError, ExitCode, RepoError
 from relay.events import LegStarted, RunStarted
 from relay.interrupts import Urgency
 from relay.repo.lock import lock_worktree
@@ -63,10 +64,11 @@ def check_nothing_claimed(stage):
     assert [commit.status for commit in stage.commits() if commit.status == "done"] == []
 
 
-def check_landed(stage, *files):
+def check_landed(stage, *files, renames=True):
     """Phase 1 is done, its commit holds these files and no others, and nothing stays open."""
     assert stage.server.errors == []
-    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == [*files]
+    shown = stage.git("show", "--name-only", "--format=", *(() if renames else ("--no-renames",)), "HEAD")
+    assert shown.split() == [*files]
     assert [commit.phase for commit in stage.commits() if commit.status == "done"] == ["1"]
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
 
@@ -91,6 +93,46 @@ def test_a_commit_that_fails_leaves_the_work_where_it_is(stage):
     assert stage.git("show", f"{wip}:hello.txt") == "hello\n"
     hook.unlink()
     assert stage.run("sessions: [{turns: [{text: 'Commit: Say hello'}]}]", all_=False).exit_code == ExitCode.DONE
+    check_landed(stage, "PLAN.md", "hello.txt")
+
+
+def test_nothing_is_built_on_what_could_not_be_committed(stage):
+    """gsd-2 (#1326): commits stopped in the middle of a milestone, and task after task was called complete."""
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+
+    ended = stage.run(BASH % "true")
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert {leg.phase_id for leg in stage.seen(LegStarted)} == {"1"}
+    check_nothing_claimed(stage)
+
+
+def test_all_that_a_session_changed_is_in_the_commit(stage):
+    """Ralphex (#185): fixes were committed without `git add`; what the session had edited stayed behind."""
+    for name in ("changed.txt", "removed.txt", "moved.txt", "script.sh"):
+        stage.write(name, f"{name}\n")
+    stage.commit("files")
+
+    stage.run(BASH % "echo more >> changed.txt; rm removed.txt; mv moved.txt sub.txt; chmod +x script.sh", all_=False)
+
+    check_landed(
+        stage, "PLAN.md", "changed.txt", "hello.txt", "moved.txt", "removed.txt", "script.sh", "sub.txt", renames=False
+    )
+    assert stage.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("later", [{"context": "prune"}, {"sandbox": "off"}, {"reset_at": "30%"}, {"effort": "low"}])
+def test_other_settings_do_not_orphan_the_work(stage, later):
+    """gsd-2 (#2625): an update flipped the default of `isolation`; the branch with the work was never merged."""
+    die(stage)
+
+    ended = stage.run("sessions:\n  - turns: [{text: 'go on'}]\n", all_=False, max_legs=1, **later)
+    assert ended.exit_code == ExitCode.STOPPED
+    assert (stage.root / "hello.txt").read_text() == "hel"
+    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
@@ -279,7 +321,94 @@ def test_what_was_spent_before_the_crash_counts(stage):
     assert sum(commit.cost_usd for commit in stage.commits()) > started.spent_usd
 
 
+def test_the_tenth_interruption_is_like_the_first(stage):
+    """ralph-claude-code (#227): each loop appended the session's id to a file, until no loop could start any more."""
+    asked = []
+    for _ in range(10):
+        die(stage)
+        asked.append(len(stage.server.requests[-1].body["messages"][0]["content"][0]["text"]))
+    assert len(stage.git("for-each-ref", "refs/relay/leg").splitlines()) == 1
+
+    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+
+    assert max(asked[2:]) - min(asked[2:]) < 100, asked
+    check_landed(stage, "PLAN.md", "hello.txt")
+
+
+def test_what_was_stuck_is_tried_again_when_the_user_asks(stage):
+    """gsd-2 (#5465): the next run restored the counter of the stuck one and stopped before it did anything."""
+    stuck = """
+sessions:
+  - turns:
+      - tools: [{name: bash, input: {command: "echo no such table >&2; exit 3"}}]
+      - tools: [{name: hand_off, input: {next_step: "make the table", learned: [], dead_ends: []}}]
+    repeat: true
+"""
+    ended = stage.run(stuck)
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "stuck" in ended.reason
+
+    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+
+    check_landed(stage, "PLAN.md", "hello.txt")
+
+
+def test_a_phase_that_was_blocked_goes_on_when_the_user_has_repaired_it(stage):
+    """gsd-pi (#1457): every later run replayed the recorded abort; nothing could authorize a new attempt."""
+    block = HALF.replace("- text: never reached", "- tools: [{name: block, input: {reason: the disk is missing}}]")
+    ended = stage.run(block)
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "the disk is missing" in ended.reason
+    stage.write("disk.txt", "here\n")
+    stage.git("add", "disk.txt")
+    stage.git("commit", "-q", "-m", "a disk", "disk.txt")
+
+    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+
+    check_landed(stage, "PLAN.md", "hello.txt")
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_a_plan_gets_nothing_of_another_plans_run(stage):
+    """ralph-orchestrator (PR 250): tasks of earlier runs got into the prompt, and those of this one were not found."""
+    told = "make it longer: zebra"
+    hand_off = f"- tools: [{{name: hand_off, input: {{next_step: '{told}', learned: [], dead_ends: []}}}}]"
+    stage.run(HALF.replace("- text: never reached", hand_off), max_legs=1)
+    stage.run(HELLO, all_=False)
+    assert told in str(stage.server.requests[-1].body)
+    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [x]", "- [ ]"))
+    stage.commit("another plan")
+    stage.plan_path = "docs/PLAN.md"
+
+    stage.run(HELLO, all_=False)
+
+    asked = [str(request.body) for request in stage.server.requests if request.body]
+    assert asked
+    assert not [text for text in asked if "zebra" in text]
+
+
 # --- Dirty trees
+
+
+def test_an_uncommitted_specification_stays_and_can_be_read(stage):
+    """Orca (PR 155): a fresh run stashed the hand-written spec away before the flow could read it."""
+    stage.write("spec.md", "say zebra\n")
+
+    assert stage.run(BASH % "cat spec.md", all_=False).exit_code == ExitCode.DONE
+
+    assert "say zebra" in str(stage.server.requests[-1].body)
+    check_landed(stage, "PLAN.md", "hello.txt")
+    assert stage.git("status", "--porcelain") == "?? spec.md\n"
+    assert stage.git("stash", "list") == ""
+
+
+def test_a_setting_that_nothing_reads_is_refused(stage):
+    """ralph-tui (#332): `autoCommit` was accepted and ignored, and nobody could tell."""
+    stage.write("relay.toml", "auto_commit = false\n")
+    stage.commit("settings")
+
+    with pytest.raises(ConfigError, match="auto_commit"):
+        stage.run(HELLO)
 
 
 def test_what_the_user_staged_is_not_swept_up(stage):
@@ -328,6 +457,17 @@ def test_after_an_interrupt_no_other_phase_begins(stage):
     assert len(stage.seen(LegStarted)) == 1
     check_nothing_claimed(stage)
     assert (stage.root / "hello.txt").read_text() == "hello\n"
+
+
+def test_no_process_outlives_the_work(stage):
+    """Snarktank (#79), ralphify (#26): after the loop its children went on, held the folder and wrote files."""
+    mark = f"300.{os.getpid()}{stage.root.stat().st_ino}"
+
+    ended = stage.run(BASH % f"sleep {mark} & setsid sleep {mark} & (setsid nohup sleep {mark} &); true", all_=False)
+
+    assert ended.exit_code == ExitCode.DONE
+    lines = (place / "cmdline" for place in Path("/proc").iterdir() if place.name.isdecimal())
+    assert not [line for line in lines if line.exists() and mark.encode() in line.read_bytes()]
 
 
 def test_a_second_run_takes_nothing_over(stage):
