@@ -19,7 +19,7 @@ from relay.plan_files import find_ledger_path
 from relay.repo import legs, trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.repo.legs import OpenLeg, close_leg
-from relay.repo.names import parse_path, render_path
+from relay.repo.names import list_paths, parse_path, render_path
 from relay.repo.objects import diff_trees
 from relay.repo.snapshot import Skipped, TreeSnapshot, make_filter, write_snapshot_tree
 from relay.repo.status import PathChange, find_ignored
@@ -135,7 +135,7 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
                 changes = legs.find_leg_changes(ctx.repo, leg, after)
             work = _Work(owned=owned, user=user, changes=changes, before=before, after=after, gate=gate)
             return _land_checked(ctx, candidate, work)
-    words = f"the gate itself keeps changing what it checks: {_list(changed)}"
+    words = f"the gate itself keeps changing what it checks: {list_paths(changed)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
 
 
@@ -163,12 +163,12 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
     is_left_out = make_filter(work.after.skipped)
     lost = [path for path in sorted(wanted) if is_left_out(path.rstrip("/"))]
     if mixed:
-        why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {_list(mixed)}"
+        why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {list_paths(mixed)}"
     elif ignored:
-        why = f"is ignored by git, so it would not be in the commit: {_list(ignored)}"
+        why = f"is ignored by git, so it would not be in the commit: {list_paths(ignored)}"
     elif lost:
         kinds = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped if _covers(entry, lost))
-        why = f"lies in what relay leaves out of commits, {kinds}: {_list(lost)}"
+        why = f"lies in what relay leaves out of commits, {kinds}: {list_paths(lost)}"
     else:
         for path in sorted(candidate.touched.intersection(unseen)):
             ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
@@ -224,7 +224,7 @@ def _check_planted(ctx: RunContext, work: _Work) -> Refused | None:
     planted = [path for path in work.owned if path in added and is_covered(path, tuple(names))]
     if not planted:
         return None
-    words = f"the session made files that only the user writes: {_list(planted)}"
+    words = f"the session made files that only the user writes: {list_paths(planted)}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
 
 
@@ -247,19 +247,14 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     own = {ctx.plan_path, ctx.ledger_path, *work.owned}
     left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
     if left:
-        ctx.observe(Noticed(text=f"the gate left files behind, not committed: {_list(left)}"))
+        ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
     mixed = [change.path for change in work.changes if change.path in work.user]
     if mixed:
-        words = f"changed while the session ran, but the user's before it, so not committed: {_list(mixed)}"
+        words = f"changed while the session ran, but the user's before it, so not committed: {list_paths(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
     if work.after.skipped:
         words = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped[:10])
         ctx.observe(Noticed(text=f"not committed and not kept in snapshots: {words}", warning=True))
-
-
-def _list(paths: list[str]) -> str:
-    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""  # noqa: PLR2004  # enough to see what it is
-    return ", ".join(paths[:10]) + more
 
 
 def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message) -> CommitOutcome:
@@ -347,7 +342,7 @@ def _explain(outcome: CommitOutcome) -> Refused:
             words = "a commit hook rewrote files and the checks do not pass with them"
             return Refused(for_user=words, for_model=f"{words}:\n{outcome.output}")
         case CommitEnd.FILES_MOVED:
-            return Refused(for_user=f"files changed while they were checked: {_list(list(outcome.paths))}")
+            return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}")
         case _:
             return Refused(for_user=f"the branch moved while the session ran: {outcome.output}")
 
@@ -371,8 +366,8 @@ def _finish(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], outc
     )
     for words in outcome.left:
         ctx.observe(Noticed(text=words, warning=True))
-    if outcome.user_rewritten:
-        words = f"a commit hook rewrote what is the user's and not committed: {_list(list(outcome.user_rewritten))}"
+    if outcome.not_taken:
+        words = f"a commit hook rewrote what is the user's and not committed: {list_paths(outcome.not_taken)}"
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.rewritten:
-        ctx.observe(Noticed(text=f"a commit hook rewrote {_list(list(outcome.rewritten))}; taken in and checked"))
+        ctx.observe(Noticed(text=f"a commit hook rewrote {list_paths(outcome.rewritten)}; taken in and checked"))

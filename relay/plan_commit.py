@@ -17,7 +17,7 @@ from relay.repo import trailers
 from relay.repo.commit import CommitRequest, commit_paths
 from relay.repo.files import read_file, replace_file
 from relay.repo.legs import get_branch
-from relay.repo.names import render_path
+from relay.repo.names import list_paths, render_path
 from relay.repo.objects import read_blob
 from relay.repo.planning import drop_plan_usage, read_plan_usage, read_written_plan
 from relay.repo.status import read_status
@@ -143,10 +143,14 @@ def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: st
         message=message,
         replace={ctx.plan_path: text.encode("utf-8", "surrogateescape")},
         based_on={ctx.plan_path: disk},
+        take_in=False,
     )
     outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
     if outcome.commit is None:
         raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
     ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))
     for words in outcome.left:
+        ctx.observe(Noticed(text=words, warning=True))
+    if others := [path for path in outcome.not_taken if path != ctx.plan_path]:
+        words = f"a commit hook rewrote files, which are not committed with the plan: {list_paths(others)}"
         ctx.observe(Noticed(text=words, warning=True))

@@ -39,6 +39,8 @@ class CommitRequest:
     """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
     keep_out: frozenset[str] = frozenset()
     """The user's paths: not committed even when a hook rewrites them."""
+    take_in: bool = True
+    """Whether other files that a hook rewrites are committed too; False where no gate looks at them."""
 
 
 class CommitEnd(StrEnum):
@@ -65,8 +67,8 @@ class CommitOutcome:
     """For the model or the user: a hook's words, or where the branch is."""
     rewritten: tuple[str, ...] = ()
     """Paths that a hook rewrote and that were taken in."""
-    user_rewritten: tuple[str, ...] = ()
-    """The user's paths that a hook rewrote; left as the hook left them, and not committed."""
+    not_taken: tuple[str, ...] = ()
+    """Paths that a hook rewrote and that were not taken in; left as the hook left them, and not committed."""
     paths: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     """What could not be brought in step after the commit point, in words."""
@@ -82,12 +84,10 @@ class _Ready:
     tree: str | None
     text: bytes
     rewritten: tuple[str, ...] = ()
-    user_rewritten: tuple[str, ...] = ()
+    not_taken: tuple[str, ...] = ()
 
     def end(self, end: CommitEnd, *, output: str = "", paths: tuple[str, ...] = ()) -> CommitOutcome:
-        return CommitOutcome(
-            end=end, output=output, paths=paths, rewritten=self.rewritten, user_rewritten=self.user_rewritten
-        )
+        return CommitOutcome(end=end, output=output, paths=paths, rewritten=self.rewritten, not_taken=self.not_taken)
 
 
 def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = None) -> CommitOutcome:
@@ -153,22 +153,22 @@ def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Re
 
 
 def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
-    """Run the hook; what it rewrites is taken in once, and then it has to agree."""
+    """Run the hook; what it rewrites is taken in once where that is wanted, and then it has to agree."""
     before = write_snapshot_tree(repo)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     now = write_snapshot_tree(repo)
     is_left_out = make_filter(before.skipped, now.skipped)
     changed = [c.path for c in objects.diff_trees(repo, before.tree, now.tree) if not is_left_out(c.path)]
     keep_out = ready.request.keep_out | ready.request.replace.keys()
-    rewritten = tuple(path for path in changed if path not in keep_out)
-    ready = replace(ready, rewritten=rewritten, user_rewritten=tuple(p for p in changed if p in keep_out))
+    rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
+    ready = replace(ready, rewritten=rewritten, not_taken=tuple(p for p in changed if p not in rewritten))
     if rewritten:
         staging.check_filters(guarded, rewritten)
         paths = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, paths)
         ready = replace(ready, index=index, paths=paths, tree=now.tree)
-        if not result.ok:
-            result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
+    if not result.ok and any(path not in ready.request.replace for path in changed):
+        result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     return ready if result.ok else ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
 
 

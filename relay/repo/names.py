@@ -2,10 +2,13 @@
 
 import os
 import re
+from collections.abc import Sequence
 
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
 _QUOTED = re.compile(r'"(.*)"')
+_SHOWN = 10
+"""Enough to see what it is."""
 _ESCAPED = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
 
 
@@ -26,6 +29,12 @@ def render_path(path: str) -> str:
     """Return `path` as it is where that is safe on one line, else quoted."""
     plain = path.isprintable() and path == path.strip() and not path.startswith('"') and path
     return path if plain else quote_path(path)
+
+
+def list_paths(paths: Sequence[str]) -> str:
+    """Return the first ten of `paths` for a sentence, and how many more there are."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(map(render_path, paths[:_SHOWN])) + more
 
 
 def parse_path(text: str) -> str:

@@ -15,6 +15,13 @@ sessions:
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
       - text: "Commit: Say hello"
 """
+FORMAT = "#!/bin/sh\nfor f in *.txt; do grep -q formatted $f || echo formatted >> $f; done\n"
+
+
+def install_hook(stage, script):
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_text(script)
+    hook.chmod(0o755)
 
 
 def test_a_plan_without_a_phase_is_an_error_and_changes_nothing(stage):
@@ -84,9 +91,7 @@ def test_a_gate_that_collects_no_tests_is_not_green(stage):
 
 def test_a_hook_that_refuses_is_a_failed_gate(stage):
     """The user's hook is honoured: the session is told, nothing is committed, nothing is lost."""
-    hook = stage.root / ".git/hooks/pre-commit"
-    hook.write_text("#!/bin/sh\necho no swearing >&2\nexit 1\n")
-    hook.chmod(0o755)
+    install_hook(stage, "#!/bin/sh\necho no swearing >&2\nexit 1\n")
     before = stage.git("rev-parse", "HEAD")
     script = HELLO + '      - expect: {last_message_contains: "no swearing"}\n        text: "Sorry"\n' * 3
 
@@ -102,9 +107,7 @@ def test_a_hook_that_refuses_is_a_failed_gate(stage):
 def test_a_hook_that_writes_a_secret_is_stopped(stage):
     """What a commit hook puts into files is looked at like what the session wrote."""
     token = "gh" + "p_" + "0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx"
-    hook = stage.root / ".git/hooks/pre-commit"
-    hook.write_text(f"#!/bin/sh\ngrep -q gh hello.txt || echo token {token} >> hello.txt\n")
-    hook.chmod(0o755)
+    install_hook(stage, f"#!/bin/sh\ngrep -q gh hello.txt || echo token {token} >> hello.txt\n")
     before = stage.git("rev-parse", "HEAD")
     told = '      - expect: {last_message_contains: "hello.txt:2 looks like a GitHub token"}\n'
 
@@ -114,6 +117,45 @@ def test_a_hook_that_writes_a_secret_is_stopped(stage):
     assert stage.git("rev-parse", "HEAD") == before
     assert stage.server.errors == []
     assert "looks like" in ended.reason
+
+
+def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(stage):
+    """A new plan is committed by itself, whatever a formatter finds in the work tree."""
+    stage.write("dirty.txt", "one\n")
+    stage.git("rm", "-q", "--cached", "PLAN.md")
+    stage.git("add", "dirty.txt")
+    stage.git("commit", "-q", "-m", "no plan")
+    stage.write("dirty.txt", "one\nunfinished\n")
+    stage.write("untracked.txt", "mine\n")
+    install_hook(stage, FORMAT)
+
+    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]", dirty=True)
+
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md"]
+    assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
+    told = [event.text for event in stage.seen(Noticed) if "not committed with the plan" in event.text]
+    assert [text.rpartition(": ")[2] for text in told] == ["dirty.txt, untracked.txt"]
+
+
+def test_a_hook_that_rewrites_half_done_work_at_an_amendment_commits_none(stage):
+    """What no gate has seen is in no commit, and stays the open phase's."""
+    half = """
+sessions:
+  - name: first
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hel\\n"}}]
+"""
+    stage.on_tool = lambda: stage.interrupts.request(Urgency.NOW)
+    stage.run(half)
+    stage.calm()
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text() + "\nMore prose.\n")
+    install_hook(stage, FORMAT)
+
+    ended = stage.run(HELLO, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.git("show", "--name-only", "--format=%s", "HEAD~1").split() == ["relay:", "plan", "amended", "PLAN.md"]
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
 
 
 def test_a_bad_ledger_is_named_with_its_line(stage):

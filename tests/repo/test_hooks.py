@@ -130,8 +130,26 @@ def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
     install(box, "pre-commit", "for f in user.py src/old.py src/app.py; do echo formatted >>$f; done")
     box.write("src/app.py", "2\n")
     outcome = commit(box, hooks, "src/app.py", keep_out=find_user_paths(repo, leg))
-    assert (outcome.rewritten, outcome.user_rewritten) == (("src/app.py",), ("src/old.py", "user.py"))
+    assert (outcome.rewritten, outcome.not_taken) == (("src/app.py",), ("src/old.py", "user.py"))
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
+
+
+@pytest.mark.parametrize("code", [0, 1], ids=["passes", "fails the first time"])
+def test_a_commit_that_takes_nothing_in_holds_the_given_files_alone(box, tmp_path, code):
+    """Where no gate looks at files, a formatter changes the work tree and not the commit."""
+    hooks, ran = make_hooks(box, tmp_path)
+    install(
+        box, "pre-commit", f"test -e made.txt && exit 0; echo x | tee made.txt >>src/app.py; git add -A; exit {code}"
+    )
+    outcome = commit(box, hooks, replace={"PLAN.md": b"new\n"}, take_in=False)
+    assert (outcome.end, outcome.rewritten, outcome.not_taken) == (
+        CommitEnd.COMMITTED,
+        (),
+        ("made.txt", "src/app.py"),
+    )
+    assert len(ran) == 1 + code
+    assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "PLAN.md"
+    assert box.text("status", "--porcelain").split() == ["M", "src/app.py", "??", "made.txt"]
 
 
 def test_a_hook_that_stages_files_works_on_its_copy(box, tmp_path):
@@ -140,7 +158,7 @@ def test_a_hook_that_stages_files_works_on_its_copy(box, tmp_path):
     box.write("src/app.py", "2\n")
     box.write("untracked.txt", "u")
     outcome = commit(box, hooks, "src/app.py", keep_out=frozenset({"user.txt", "untracked.txt"}))
-    assert (outcome.end, outcome.user_rewritten) == (CommitEnd.COMMITTED, ("user.txt",))
+    assert (outcome.end, outcome.not_taken) == (CommitEnd.COMMITTED, ("user.txt",))
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
     assert set(box.text("status", "--porcelain").splitlines()) == {"?? untracked.txt", "?? user.txt"}
 
