@@ -12,10 +12,10 @@ from relay.errors import PlanError, RepoError
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
 from relay.repo import objects, trailers
-from relay.repo.files import find_stat, fsync_paths, read_file, remove_file
-from relay.repo.finish import finish_commit
+from relay.repo.files import find_stat
+from relay.repo.finish import REWOUND, finish_pending, note_pending, withdraw_pending
 from relay.repo.guard import guard
-from relay.repo.history import RelayCommit, read_relay_commit, read_relay_commits
+from relay.repo.history import RelayCommit, read_relay_commits
 from relay.repo.identity import get_identity
 from relay.repo.legs import get_branch, next_ref, read_leg
 from relay.repo.names import render_path
@@ -25,8 +25,6 @@ from relay.repo.state import check_state
 from relay.repo.status import ChangeKind, PathChange, read_status
 from relay.repo.trailers import CommitText, Message, render_message
 
-REWOUND = "rewound"
-"""``Relay-Status`` of a revert commit."""
 REWOUND_TO = "Relay-Rewound-To"
 """The commit whose tree a revert commit brings back."""
 
@@ -189,47 +187,13 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
     commit = write_user_commit(repo, guard(repo), draft)
     objects.sync_objects(repo, commit, rewind.head)
     ref = f"refs/heads/{rewind.branch}"
+    note_pending(repo, commit, rewind.head)
     if repo.branch != rewind.branch or not objects.move_ref(
         repo, ref, commit, rewind.head, identity=identity, reason=subject
     ):
+        withdraw_pending(repo, commit)
         raise RepoError(f"{rewind.branch} moved meanwhile; nothing was changed", hint="run this again")
-    return commit, finish_rewind(repo) or ()
-
-
-def finish_rewind(repo: Repo) -> tuple[str, ...] | None:
-    """Bring the work tree in step with a revert commit at HEAD; also after relay was killed in the middle of that.
-
-    A file is written or removed only where it is exactly what the commit's parent has; that is in the history.
-
-    Returns:
-        What was left alone, in words; None when HEAD is not a revert commit.
-    """
-    head = repo.head()
-    commit = read_relay_commit(repo, head) if head else None
-    if head is None or commit is None or commit.status != REWOUND or not commit.parents:
-        return None
-    changes = objects.diff_trees(repo, commit.parents[0], head)
-    removed = [change for change in changes if change.kind is ChangeKind.DELETED]
-    left = _remove_files(repo, removed)
-    written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
-    left += finish_commit(repo, head, written)
-    fsync_paths(repo.root, (change.path for change in removed))
-    return left
-
-
-def _remove_files(repo: Repo, changes: list[PathChange]) -> tuple[str, ...]:
-    git = guard(repo).git
-    left = []
-    for change in changes:
-        data = read_file(repo.root, change.path)
-        if data is None:
-            continue
-        how = ("--no-filters",) if change.old_mode == "120000" else (f"--path={change.path}",)
-        if git.run("hash-object", *how, "--stdin", stdin=data).decode().strip() == change.old_object_id:
-            remove_file(repo.root, change.path)
-        else:
-            left.append(f"{change.path} was changed by somebody else and was left as it is")
-    return tuple(left)
+    return commit, finish_pending(repo)
 
 
 def _find_changes(repo: Repo, rewind: Rewind) -> tuple[PathChange, ...]:

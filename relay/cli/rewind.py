@@ -27,8 +27,9 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     A new branch is made there and this one stays; --revert commits that tree on top of this branch instead, with the
     boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
     """
+    from relay.repo.finish import finish_pending
     from relay.repo.lock import lock_worktree
-    from relay.rewind import check_revert, find_rewind, finish_rewind
+    from relay.rewind import check_revert, find_rewind
 
     place = find_place(plan=plan, environ=os.environ)
     if place.repo is None:
@@ -36,7 +37,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     with lock_worktree(place.repo):
-        _say_left(finish_rewind(place.repo) or ())
+        _say_left(finish_pending(place.repo))
         rewind = find_rewind(place.repo, place.plan_name, phase, caller=place.caller)
         if revert:
             check_revert(place.repo, rewind)

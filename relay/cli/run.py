@@ -64,10 +64,12 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     from relay.handover import find_commands
     from relay.loop import choose_phase
     from relay.preflight import check_clean, check_plan_file, check_repository
+    from relay.repo.finish import find_pending_revert
 
     check_repository(request.repo)
     check_plan_file(request.repo, request.plan_path, request.caller)
-    check_clean(request)
+    if find_pending_revert(request.repo) is None:  # a run brings the files in step before it looks at them
+        check_clean(request)
     phase = None
     if standing.point is not None:
         phase = choose_phase(standing.plan, standing.point, selection, request.caller, is_open=standing.leg is not None)

@@ -71,7 +71,8 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     obstacle = _find_obstacle(repo, branch)
     other = leg if leg is not None and _is_of_another_plan(repo, leg, place.plan_name) else None
     leg = leg if other is None else None
-    plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle)
+    undoes = _find_cut_off(repo, place.plan_name) if waiting else ""
+    plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle, undoes=undoes)
     if other is not None and not plan.done:
         go_on = place.caller.render_for(other.plan_path, "run")
         obstacle = obstacle or f"phase {other.phase_id} of {other.plan_path} is open; `{go_on}` goes on with it"
@@ -86,7 +87,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
         spent=sum(spends, start=Spent()),
         rewound=sum(map(_count_commit, rewound), start=Spent()),
-        point=None if obstacle else point,
+        point=None if obstacle else _put_first(point, undoes),
         leg=leg,
         running=running,
         obstacle=obstacle,
@@ -120,12 +121,30 @@ def _read_leg(repo: "Repo") -> "OpenLeg | None":
     return read_leg(repo)
 
 
-def _find_point(place: Place, repo: "Repo", *, is_open: bool) -> tuple[Plan, ResumePoint | None, str]:
+def _find_cut_off(repo: "Repo", plan_name: str) -> str:
+    """Return the phase whose work a revert took off the branch and, cut off, not out of the files; else empty."""
+    from relay.repo.finish import find_pending_revert
+    from relay.repo.names import parse_path
+    from relay.repo.trailers import PHASE, PLAN
+
+    revert = find_pending_revert(repo)
+    return revert.get(PHASE) if revert and parse_path(revert.get(PLAN)) == plan_name else ""
+
+
+def _put_first(point: ResumePoint | None, undoes: str) -> ResumePoint | None:
+    """Say that a run finishes the revert before anything else, when there is one."""
+    if point is None or not undoes:
+        return point
+    what = f"rewind to before phase {undoes}"
+    return replace(point, why=f"The {what} was cut off. {point.why}", then=f"finishes the {what}, then {point.then}")
+
+
+def _find_point(place: Place, repo: "Repo", *, is_open: bool, undoes: str) -> tuple[Plan, ResumePoint | None, str]:
     """Ask what a run would do.
 
     Comparing the work tree with an open leg goes through the private index, which belongs to whoever holds the lock.
     """
-    shown = load_plan(place)
+    shown = _read_committed(place, repo) if undoes else load_plan(place)
     if not is_open:
         facts = Facts(plan=shown, head=None, head_session="", boot_id="", leg=None)
         return shown, find_resume_point(facts), ""
@@ -140,8 +159,7 @@ def _find_point(place: Place, repo: "Repo", *, is_open: bool) -> tuple[Plan, Res
 
 
 def _read_point(place: Place, repo: "Repo", shown: Plan) -> tuple[Plan, ResumePoint, str]:
-    from relay.facts import read_plan_bytes, read_standing
-    from relay.plan.parse import parse_plan
+    from relay.facts import read_standing
     from relay.repo.legs import find_boot_id
 
     facts = read_standing(repo, shown, place.plan_name, boot_id=find_boot_id()).facts
@@ -149,9 +167,16 @@ def _read_point(place: Place, repo: "Repo", shown: Plan) -> tuple[Plan, ResumePo
     if point.row is not Row.AFTER_COMMIT:
         return shown, point, ""
     # The commit's ticks are on the branch and not yet in the file: the branch is right.
-    committed = read_plan_bytes(repo, place.plan_name) or b""
-    plan = parse_plan(committed.decode("utf-8", "surrogateescape"))
+    plan = _read_committed(place, repo)
     return plan, find_resume_point(replace(facts, plan=plan)), ""
+
+
+def _read_committed(place: Place, repo: "Repo") -> Plan:
+    from relay.facts import read_plan_bytes
+    from relay.plan.parse import parse_plan
+
+    committed = read_plan_bytes(repo, place.plan_name) or b""
+    return parse_plan(committed.decode("utf-8", "surrogateescape"))
 
 
 def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None") -> PhaseStanding:

@@ -5,19 +5,21 @@ from collections.abc import Mapping
 
 from relay.plan_files import find_ledger_path
 from relay.repo import objects
-from relay.repo.files import fsync_paths, read_file, replace_file
+from relay.repo.files import fsync_paths, read_file, remove_file, replace_file
 from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
 from relay.repo.intents import declare_locks, write_note
 from relay.repo.names import parse_path
 from relay.repo.open import Repo
 from relay.repo.staging import hash_cleaned
-from relay.repo.status import ABSENT, PathChange
-from relay.repo.trailers import PLAN, read_text
+from relay.repo.status import ABSENT, ChangeKind, PathChange
+from relay.repo.trailers import PLAN, STATUS, CommitText, read_text
 
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
 """An editor that asks git for its status holds the index for a moment."""
+REWOUND = "rewound"
+"""``Relay-Status`` of a revert commit."""
 _PENDING = "pending"
 
 
@@ -74,12 +76,55 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
     left: tuple[str, ...] = ()
     commit = repo.head()
     if commit in pending:
+        text = read_text(repo.git, commit)
         # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
-        plan = parse_path(read_text(repo.git, commit).get(PLAN))
-        left = finish_commit(repo, commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
+        plan = parse_path(text.get(PLAN))
+        left = (
+            _finish_revert(repo, text)
+            if text.get(STATUS) == REWOUND
+            else finish_commit(repo, commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
+        )
     if not left:
         drop_pending(repo)
     return left
+
+
+def find_pending_revert(repo: Repo) -> CommitText | None:
+    """Return the revert commit at HEAD that the files and the index do not follow yet; None without one."""
+    commit = repo.head()
+    if commit not in _read_pending(repo):
+        return None
+    text = read_text(repo.git, commit)
+    return text if text.get(STATUS) == REWOUND else None
+
+
+def _finish_revert(repo: Repo, revert: CommitText) -> tuple[str, ...]:
+    """Bring the work tree in step with a revert commit.
+
+    A file is written or removed only where it is exactly what the commit's parent has; that is in the history.
+    """
+    changes = _find_changes(repo, revert.commit, revert.parents)
+    removed = [change for change in changes if change.kind is ChangeKind.DELETED]
+    left = _remove_files(repo, removed)
+    written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
+    left += finish_commit(repo, revert.commit, written)
+    fsync_paths(repo.root, (change.path for change in removed))
+    return left
+
+
+def _remove_files(repo: Repo, changes: list[PathChange]) -> tuple[str, ...]:
+    git = guard(repo).git
+    left = []
+    for change in changes:
+        data = read_file(repo.root, change.path)
+        if data is None:
+            continue
+        how = ("--no-filters",) if change.old_mode == "120000" else (f"--path={change.path}",)
+        if git.run("hash-object", *how, "--stdin", stdin=data).decode().strip() == change.old_object_id:
+            remove_file(repo.root, change.path)
+        else:
+            left.append(f"{change.path} was changed by somebody else and was left as it is")
+    return tuple(left)
 
 
 def finish_commit(

@@ -1,7 +1,9 @@
 """`relay rewind`: the tree before a phase comes back, and what came after stays where it can be found."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -10,7 +12,7 @@ import pytest
 from relay.errors import ExitCode, RepoError
 from relay.preflight import read_spent
 from relay.repo.open import open_repo
-from relay.rewind import check_revert, find_rewind, finish_rewind, rewind_by_commit, rewind_to_branch
+from relay.rewind import check_revert, find_rewind, rewind_by_commit, rewind_to_branch
 from relay.usage import Spent
 
 BOTH = """
@@ -144,33 +146,77 @@ def test_a_dirty_tree_and_files_in_the_way_are_refused(done):
     assert files(done)["AGENTS.md"] == "an untracked file of the user\n"
 
 
-def test_a_revert_that_was_killed_is_finished_by_the_next_call(done):
-    """The branch has moved, the files have not: the next call brings them in step and leaves the user's alone."""
-    repo = open_repo(done.root)
-    before = shutil.copytree(done.root, done.root.parent / "before", ignore=shutil.ignore_patterns(".git"))
-    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
-    for name in ("hello.txt", "world.txt", "PLAN.md"):
-        shutil.copy(before / name, done.root / name)
+@pytest.fixture
+def relay(done):
+    """Run a command in a process of its own; `dying` is what a shell does when git is asked to move main."""
+
+    def run(*args, dying="", answer=""):
+        path = os.environ["PATH"]
+        if dying:
+            place = done.root.parent / "bin"
+            place.mkdir()
+            script = place / "git"
+            script.write_text(
+                f"#!/bin/sh\ncase \" $* \" in *' update-ref '*' refs/heads/main '*) {dying}; kill -9 $PPID;; esac\n"
+                f'exec {shutil.which("git")} "$@"\n'
+            )
+            script.chmod(0o755)
+            path = f"{place}:{path}"
+        return subprocess.run(
+            [sys.executable, "-m", "relay", *args], cwd=done.root, capture_output=True, text=True, check=False,
+            input=answer, env={**os.environ, "PATH": path},
+        )  # fmt: skip
+
+    return run
+
+
+AFTER_THE_MOVE = f'{shutil.which("git")} "$@"'
+
+
+def test_a_revert_that_was_killed_is_finished_by_the_next_run(done, relay):
+    """The branch has moved, the files have not; status says so, and no hint leads to undoing the rewind."""
+    assert relay("rewind", "2", "--revert", "--yes", dying=AFTER_THE_MOVE).returncode == -signal.SIGKILL
+    assert done.git("log", "-1", "--format=%s") == "relay: back to before phase 2\n"
+    assert "world.txt" in files(done)
+
+    said = relay("status", "--why").stdout
+    assert "1 of 2 phases done" in said
+    assert "The rewind to before phase 2 was cut off." in said
+    assert "relay run finishes the rewind to before phase 2, then begins phase 2" in said
+    assert relay("run", "--dry-run").returncode == 0
+    assert "world.txt" in files(done)
+    assert done.run("sessions:" + SECOND).exit_code == ExitCode.DONE
+    assert [commit.status for commit in done.commits()] == ["done", "rewound", "done", "done"]
+    assert done.git("status", "--porcelain") == ""
+
+
+def test_a_revert_that_was_killed_is_finished_by_the_next_rewind_and_leaves_the_users_files(done, relay):
+    """What is as the phase left it is brought in step; a file of the user's is not, and is in the way."""
+    relay("rewind", "2", "--revert", "--yes", dying=AFTER_THE_MOVE)
     done.write("hello.txt", "the user's\n")
 
-    left = finish_rewind(repo)
+    said = relay("rewind", "1", answer="n\n")
 
-    assert left is not None
-    assert [words.split()[0] for words in left] == ["hello.txt"]
+    assert "hello.txt was changed by somebody else and was left as it is" in said.stdout
+    assert "uncommitted changes: hello.txt." in said.stderr
     assert files(done)["hello.txt"] == "the user's\n"
     assert "world.txt" not in files(done)
     assert files(done)["PLAN.md"].count("- [x]") == 1
 
 
-def test_the_command_shows_asks_and_does(done):
+def test_a_file_that_came_back_after_a_revert_stays(done, relay):
+    """The revert was finished; what the user takes out of the history then, and stages, is his."""
+    relay("rewind", "2", "--revert", "--yes")
+    done.git("checkout", "HEAD~1", "--", "world.txt")
+
+    said = relay("rewind", "1", answer="n\n")
+
+    assert "uncommitted changes: world.txt." in said.stderr
+    assert done.git("status", "--porcelain") == "A  world.txt\n"
+
+
+def test_the_command_shows_asks_and_does(done, relay):
     """Without an answer nothing is done; with --yes it is."""
-
-    def relay(*args):
-        return subprocess.run(
-            [sys.executable, "-m", "relay", *args], cwd=done.root, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-
     refs = done.git("for-each-ref")
     asked = relay("rewind", "1")
     assert asked.returncode == ExitCode.USER
