@@ -21,7 +21,7 @@ from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_pa
 from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import list_paths, parse_path, render_path
 from relay.repo.objects import diff_trees
-from relay.repo.snapshot import Skipped, TreeSnapshot, make_filter, write_snapshot_tree
+from relay.repo.snapshot import Skipped, TreeSnapshot, find_unheld, make_filter, write_snapshot_tree
 from relay.repo.status import PathChange, find_ignored
 from relay.repo.trailers import AMENDED, LEFTOVER, LEG, Message
 from relay.run_context import RunContext
@@ -160,8 +160,8 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
     mixed = [change.path for change in work.changes if change.path in work.user and change.path in wanted]
     unseen = find_ignored(ctx.repo, sorted(wanted))
     ignored = [path for path in unseen if path in declared]
-    is_left_out = make_filter(work.after.skipped)
-    lost = [path for path in sorted(wanted) if is_left_out(path.rstrip("/"))]
+    names = {path.rstrip("/") for path in wanted}
+    lost = sorted(find_unheld(ctx.repo, candidate.leg.base_head, names, work.after.skipped))
     if mixed:
         why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {list_paths(mixed)}"
     elif ignored:
@@ -178,7 +178,7 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
 
 
 def _covers(entry: Skipped, paths: list[str]) -> bool:
-    return any(map(make_filter((entry,)), (path.rstrip("/") for path in paths)))
+    return any(map(make_filter((entry,)), paths))
 
 
 def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from relay.repo.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.repo.identity import get_identity
 from relay.repo.open import Repo
 from relay.repo.signing import Draft, write_user_commit
-from relay.repo.snapshot import make_filter, write_snapshot_tree
+from relay.repo.snapshot import find_unheld, write_snapshot_tree
 from relay.repo.trailers import Message, read_trailers, render_message, render_trailers
 
 
@@ -157,16 +157,17 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     before = write_snapshot_tree(repo)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     now = write_snapshot_tree(repo)
-    is_left_out = make_filter(before.skipped, now.skipped)
-    changed = [c.path for c in objects.diff_trees(repo, before.tree, now.tree) if not is_left_out(c.path)]
+    paths = [change.path for change in objects.diff_trees(repo, before.tree, now.tree)]
+    unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
+    changed = [path for path in paths if path not in unheld]
     keep_out = ready.request.keep_out | ready.request.replace.keys()
     rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
     ready = replace(ready, rewritten=rewritten, not_taken=tuple(p for p in changed if p not in rewritten))
     if rewritten:
         staging.check_filters(guarded, rewritten)
-        paths = tuple(sorted({*ready.paths, *rewritten}))
-        index = _stage(repo, guarded, ready.request, paths)
-        ready = replace(ready, index=index, paths=paths, tree=now.tree)
+        taken = tuple(sorted({*ready.paths, *rewritten}))
+        index = _stage(repo, guarded, ready.request, taken)
+        ready = replace(ready, index=index, paths=taken, tree=now.tree)
     if not result.ok and any(path not in ready.request.replace for path in changed):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     return ready if result.ok else ready.end(CommitEnd.HOOK_REFUSED, output=result.output)

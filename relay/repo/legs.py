@@ -21,7 +21,7 @@ from relay.errors import RepoError
 from relay.repo import objects, trailers
 from relay.repo.names import parse_path, render_path, render_ref_part
 from relay.repo.open import Repo
-from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, make_filter, write_snapshot_tree
+from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.repo.status import PathChange
 from relay.repo.trailers import BASE, BOOT, PLACE, REPLACED, SKIPPED, WIP, CommitText, Message
 from relay.usage import Spent, Usage
@@ -298,9 +298,9 @@ def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathC
     the user had changed before the leg and nobody touched since is equal on both sides; what the user had changed
     and the leg changed again is in the result, and the caller decides about it (`find_user_paths`).
     """
-    is_left_out = make_filter(leg.skipped, now.skipped)
     changes = objects.diff_trees(repo, leg.base_tree, now.tree)
-    return tuple(c for c in changes if c.path not in now.replaced and not is_left_out(c.path))
+    unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)
+    return tuple(c for c in changes if c.path not in now.replaced and c.path not in unheld)
 
 
 def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:

@@ -251,9 +251,10 @@ def _plan_known(repo: Repo, guarded: Guarded, known: KnownPaths, given: Collecti
     unlisted = [path for path in paths if path not in listed]
     head = repo.head() if unlisted else None
     at_head = objects.read_entries(repo, head, unlisted) if head else {}
-    left_out = make_filter(known.previous.skipped)
-    plan.files = [(path, mode) for path, mode in plan.files if not left_out(path)]
-    plan.links = [path for path in plan.links if not left_out(path)]
+    is_left_out = make_filter(known.previous.skipped)
+    left_out = set(filter(is_left_out, status.untracked))
+    plan.files = [(path, mode) for path, mode in plan.files if path not in left_out]
+    plan.links = [path for path in plan.links if path not in left_out]
     # A path that git does not list is as in HEAD; one that HEAD does not have either is ignored or gone.
     plan.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in unlisted]
     return plan
@@ -285,6 +286,23 @@ def make_filter(*groups: Sequence[Skipped]) -> Callable[[str], bool]:
         return path in names or _is_below(path, names)
 
     return is_left_out
+
+
+def find_unheld(repo: Repo, head: str | None, paths: Collection[str], *groups: Sequence[Skipped]) -> frozenset[str]:
+    """Return those of `paths` that snapshots left out.
+
+    Below a directory with too many untracked files a snapshot does hold the tracked ones.
+
+    Args:
+        repo: The repository.
+        head: The commit that the snapshots were taken over; None on an unborn branch.
+        paths: Which paths to look at.
+        groups: What each of the snapshots names as left out.
+    """
+    names = {entry.path for group in groups for entry in group}
+    below = [path for path in paths if path not in names and _is_below(path, names)]
+    tracked = objects.read_entries(repo, head, below) if head and below else {}
+    return frozenset((*names.intersection(paths), *(path for path in below if path not in tracked)))
 
 
 def _is_below(path: str, directories: Collection[str]) -> bool:

@@ -24,7 +24,7 @@ from relay.repo.planning import (
     save_plan_usage,
     save_rejected_plan,
 )
-from relay.repo.snapshot import write_snapshot_tree
+from relay.repo.snapshot import Skipped, write_snapshot_tree
 from relay.repo.trailers import read_trailers
 from relay.usage import Spent, Usage
 
@@ -177,6 +177,24 @@ def test_what_becomes_too_large_is_not_a_deletion(box):
     with (box.root / "growing.bin").open("wb") as file:
         file.truncate(snapshot.MAX_UNTRACKED_BYTES + 1)
     assert find_leg_changes(repo, leg, write_snapshot_tree(repo)) == ()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_of_a_crowded_directory_only_untracked_files_are_left_out(box, when):
+    """Snapshots hold the tracked ones, so what a command does to them is the leg's."""
+    repo = box.open()
+    box.write("src/user.txt", "the user's")
+    leg = open_leg(repo, START)
+    box.write("src/app.py", "edited\n")
+    (box.root / "src/old.py").unlink()
+    (box.root / "src/user.txt").unlink()
+    box.write("src/generated.txt", "1 of 6,210")
+    crowd, now = (Skipped(path="src", reason="6,210 untracked files"),), write_snapshot_tree(repo)
+    if when == "before":
+        leg = replace(leg, skipped=crowd)
+    else:
+        now = replace(now, skipped=crowd)
+    assert [change.path for change in find_leg_changes(repo, leg, now)] == ["src/app.py", "src/old.py"]
 
 
 def test_legs_survive_a_fetch_into_a_clone(box, new_box):

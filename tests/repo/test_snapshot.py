@@ -2,13 +2,14 @@
 
 import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from relay.repo import snapshot
 from relay.repo.objects import diff_trees, find_blob_id, read_blob, store_files, write_commit
 from relay.repo.restore import restore_snapshot
-from relay.repo.snapshot import KnownPaths, find_crowded, write_snapshot_tree
+from relay.repo.snapshot import KnownPaths, Skipped, find_crowded, write_snapshot_tree
 from relay.repo.status import ChangeKind
 from relay.repo.trailers import Message
 
@@ -173,6 +174,15 @@ def test_known_paths_give_the_tree_of_a_full_scan(box):
     there = write_snapshot_tree(repo, known=KnownPaths(paths=("src/app.py",), previous=back))
     box.git("checkout", "-q", "src/app.py")
     assert write_snapshot_tree(repo, known=KnownPaths(paths=("src/app.py",), previous=there)).tree == back.tree
+
+
+def test_a_tracked_file_in_a_crowded_directory_is_held_by_its_known_path(box):
+    repo = box.open()
+    first = replace(snap(repo), skipped=(Skipped(path="src", reason="6,210 untracked files"),))
+    box.write("src/app.py", "edited\n")
+    box.write("src/generated.txt", "1 of 6,210")
+    found = snap(repo, known=KnownPaths(paths=("src/app.py", "src/generated.txt"), previous=first))
+    assert [change.path for change in diff_trees(repo, first.tree, found.tree)] == ["src/app.py"]
 
 
 def test_known_paths_are_not_trusted_when_the_private_index_is_another_s(box):
