@@ -5,6 +5,7 @@ between share its base, so that what is committed in the end is what they did to
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -23,10 +24,10 @@ from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts import PhaseBriefing
 from relay.repo.history import read_plan_commits
-from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_wip
-from relay.repo.names import render_path
+from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_snapshots, save_wip
+from relay.repo.names import list_paths, render_path
 from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_tree
-from relay.repo.restore import restore_snapshot
+from relay.repo.restore import Restoration, plan_restoration, run_restoration
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.repo.trailers import BARREN, BASELINE, CLAIMED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
 from relay.run_context import RunContext
@@ -125,30 +126,55 @@ def find_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
 
 def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept."""
+    return save_wip(ctx.repo, leg, _make_record(ctx, leg))
+
+
+def _make_record(ctx: RunContext, leg: OpenLeg) -> WipRecord:
+    """Return what the leg's last snapshot says beside the files, for another one."""
     draft = {}
     if leg.last_wip is not None:
         paths = (ctx.plan_path, ctx.ledger_path)
         draft = {path: blob for path in paths if (blob := read_blob(ctx.repo, leg.last_wip.commit, path)) is not None}
     ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL})
-    record = WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
-    return save_wip(ctx.repo, leg, record)
+    return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
 
 def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
-    """Keep what is found, then put the work tree back to the newest snapshot.
+    """Keep what is found, then put back what is missing of the newest snapshot.
 
     After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
-    refs; in another work tree there is nothing of the session's yet.
+    refs; in another work tree there is nothing of the session's yet. What somebody wrote since stays.
+
+    The ref moves before a file is written, and to what the work tree is going to be: if relay is killed meanwhile,
+    the next run finds that snapshot as the newest one, and does the rest.
     """
     wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
-    kept = save_found(ctx, leg)
-    if kept.last_wip is not None:
-        target = TreeSnapshot(tree=wanted.tree, skipped=wanted.skipped, replaced=wanted.replaced)
-        found = TreeSnapshot(tree=kept.last_wip.tree, skipped=kept.last_wip.skipped, replaced=kept.last_wip.replaced)
-        paths = restore_snapshot(ctx.repo, found=found, wanted=target, head=leg.base_head)
-        words = f"{len(paths)} file(s) put back to the last snapshot of session {leg.session_id}"
-        ctx.observe(Noticed(text=f"{words}; what was found is kept under {leg.wip_ref}", warning=True))
-    return save_found(ctx, kept)
+    record = _make_record(ctx, leg)
+    found = write_snapshot_tree(ctx.repo, replace=record.replace)
+    restoration = plan_restoration(ctx.repo, found=found, wanted=wanted, base=leg.base_tree)
+    restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
+    kept = save_snapshots(ctx.repo, leg, record, found, restored)
+    run_restoration(ctx.repo, restoration, head=leg.base_head)
+    for words in _describe_restoration(restoration, kept):
+        ctx.observe(Noticed(text=words, warning=True))
+    return kept
+
+
+def _describe_restoration(restoration: Restoration, kept: OpenLeg) -> Iterator[str]:
+    commit = kept.last_wip.commit[:12] if kept.last_wip else ""
+    if restoration.changes:
+        names = list_paths([change.path for change in restoration.changes])
+        words = (
+            f"{len(restoration.changes)} file(s) put back to the last snapshot of session {kept.session_id}: {names}"
+        )
+        yield f"{words}; as they were found: git show {commit}~1:<file>"
+    if restoration.left:
+        names = list_paths(restoration.left)
+        yield f"left as found, since somebody may have written it after that snapshot: {names}"
+    if restoration.blocked:
+        names = list_paths(restoration.blocked)
+        words = f"not put back, since something that git ignores stands there: {names}"
+        yield f"{words}; as the snapshot has it: git show {commit}~2:<file>"
 
 
 def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:

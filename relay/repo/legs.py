@@ -258,9 +258,26 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
     Raises:
         RepoError: The snapshot cannot be stored, or somebody else moved the leg's snapshot ref.
     """
+    known = KnownPaths(paths=record.paths, previous=leg.last_wip) if leg.last_wip else None
+    return save_snapshots(repo, leg, record, write_snapshot_tree(repo, replace=record.replace, known=known))
+
+
+def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:
+    """Store snapshots on top of the leg's last one, in their order: the ref moves once, to the last of them.
+
+    Raises:
+        RepoError: Somebody else moved the leg's snapshot ref.
+    """
     last = leg.last_wip
-    known = KnownPaths(paths=record.paths, previous=last) if last else None
-    found = write_snapshot_tree(repo, replace=record.replace, known=known)
+    for snapshot in snapshots:
+        leg = _write_snapshot(repo, leg, record, snapshot)
+    if leg.last_wip and not objects.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
+        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
+    return leg
+
+
+def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> OpenLeg:
+    """Store a snapshot that no ref holds yet."""
     kept = (
         (trailers.PLAN, render_path(leg.plan_path)),
         (trailers.PHASE, leg.phase_id),
@@ -273,10 +290,8 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
         *record.trailers,
     )
     message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
-    parent = last.commit if last else leg.commit
+    parent = leg.last_wip.commit if leg.last_wip else leg.commit
     commit = objects.write_commit(repo, found.tree, (parent,), message)
-    if not objects.move_ref(repo, leg.wip_ref, commit, last.commit if last else None):
-        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
     return replace(
         leg,
         last_wip=Snapshot.of(found, commit),

@@ -8,7 +8,7 @@ import pytest
 
 from relay.repo import snapshot
 from relay.repo.objects import diff_trees, find_blob_id, read_blob, store_files, write_commit
-from relay.repo.restore import restore_snapshot
+from relay.repo.restore import plan_restoration, run_restoration
 from relay.repo.snapshot import KnownPaths, Skipped, find_crowded, write_snapshot_tree
 from relay.repo.status import ChangeKind
 from relay.repo.trailers import Message
@@ -245,9 +245,12 @@ def test_restoring_brings_back_every_byte(box, autocrlf):
     (box.root / "run.sh").symlink_to("/etc/passwd")
     box.write("new/deep/file", "x")
     found = snap(repo)
-    restored = restore_snapshot(repo, found=found, wanted=wanted, head=repo.head())
-    assert set(restored) == {"src/app.py", "src/old.py", "user.txt", "run.sh", "new/deep/file"}
+    restoration = plan_restoration(repo, found=found, wanted=wanted, base=found.tree)
+    run_restoration(repo, restoration, head=repo.head())
+    restored = {change.path for change in restoration.changes}
+    assert restored == {"src/app.py", "src/old.py", "user.txt", "run.sh", "new/deep/file"}
     assert box.files() == files
+    assert snap(repo).tree == restoration.tree == wanted.tree
     assert not (box.root / "new").exists()
     assert (box.root / "run.sh").stat().st_mode & 0o111
 
@@ -261,9 +264,61 @@ def test_restoring_does_not_write_through_links(box, tmp_path):
         (box.root / "src" / name).unlink()
     (box.root / "src").rmdir()
     (box.root / "src").symlink_to(tmp_path / "outside")
-    restore_snapshot(repo, found=snap(repo), wanted=wanted, head=repo.head())
+    found = snap(repo)
+    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=found.tree), head=repo.head())
     assert list((tmp_path / "outside").iterdir()) == []
     assert (box.root / "src/app.py").read_bytes() == b"mine\n"
+
+
+def test_only_what_was_lost_is_restored(box):
+    """What a user wrote after the snapshot stays; what is missing, torn or as before the work goes back."""
+    repo = box.open()
+    box.write("own.txt", "one\n")
+    box.write("cut.txt", "one, two\n")
+    base = snap(repo)
+    box.write("src/app.py", "the work\n")
+    box.write("new.txt", "the work\n")
+    (box.root / "src/old.py").unlink()
+    wanted = snap(repo)
+    box.write("own.txt", "one\ntwo\n")
+    box.write("notes.txt", "since then\n")
+    box.write("cut.txt", "one\0\0\0\0\0\0")
+    box.write("torn.txt", "\0\0")
+    box.git("checkout", "-q", "--", "src")
+    (box.root / "new.txt").unlink()
+    restoration = plan_restoration(repo, found=snap(repo), wanted=wanted, base=base.tree)
+    run_restoration(repo, restoration, head=repo.head())
+    assert restoration.left == ("notes.txt", "own.txt")
+    assert {change.path for change in restoration.changes} == {
+        "cut.txt", "new.txt", "src/app.py", "src/old.py", "torn.txt"
+    }  # fmt: skip
+    assert snap(repo).tree == restoration.tree
+    files = box.files()
+    assert {path: files[path] for path in ("src/app.py", "own.txt", "cut.txt", "notes.txt")} == {
+        "src/app.py": b"the work\n", "own.txt": b"one\ntwo\n", "cut.txt": b"one, two\n", "notes.txt": b"since then\n"
+    }  # fmt: skip
+    assert not {"src/old.py", "torn.txt"} & set(files)
+
+
+def test_nothing_is_restored_over_what_no_snapshot_holds(box):
+    """An ignored file at the path, in a directory's place, or below a directory that has to be a file again."""
+    repo = box.open()
+    base = snap(repo)
+    for path in ("local.txt", "out/a.txt", "place", "fine.txt"):
+        box.write(path, "work\n")
+    wanted = snap(repo)
+    for path in ("out/a.txt", "place", "fine.txt"):
+        (box.root / path).unlink()
+    (box.root / "out").rmdir()
+    box.write(".git/info/exclude", "/local.txt\n/out\n*.o\n")
+    for path in ("local.txt", "out", "place/x.o"):
+        box.write(path, "ignored\n")
+    restoration = plan_restoration(repo, found=snap(repo), wanted=wanted, base=base.tree)
+    run_restoration(repo, restoration, head=repo.head())
+    assert restoration.blocked == ("local.txt", "out/a.txt", "place")
+    assert {(box.root / path).read_text() for path in ("local.txt", "out", "place/x.o")} == {"ignored\n"}
+    assert (box.root / "fine.txt").read_text() == "work\n"
+    assert snap(repo).tree == restoration.tree
 
 
 def test_files_that_come_and_go_all_the_time_stop_no_snapshot(box):

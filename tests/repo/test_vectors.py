@@ -16,7 +16,7 @@ from relay.repo.history import read_relay_commits
 from relay.repo.identity import find_identity
 from relay.repo.legs import LegStart, WipRecord, close_leg, open_leg, read_leg, save_wip
 from relay.repo.objects import diff_trees, read_blob
-from relay.repo.restore import restore_snapshot
+from relay.repo.restore import plan_restoration, run_restoration
 from relay.repo.signing import check_signing
 from relay.repo.snapshot import write_snapshot_tree
 from relay.repo.state import check_state
@@ -170,7 +170,8 @@ def work_through_everything(box):
     leg = save_wip(repo, leg, WipRecord(spend=Spent(), paths=("src/app.py",)))
     assert read_leg(repo) == leg
     diff_trees(repo, leg.base_tree, found.tree)
-    restore_snapshot(repo, found=found, wanted=write_snapshot_tree(repo, replace={"x": b""}), head=repo.head())
+    wanted = write_snapshot_tree(repo, replace={"x": b""})
+    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=leg.base_tree), head=repo.head())
     read_blob(repo, "HEAD", "src/app.py")
     check_signing(repo)
     message = Message(subject="x", trailers=(("Relay-Plan", "PLAN.md"),))

@@ -1,0 +1,104 @@
+"""The machine was restarted under an open leg: what was lost comes back, what was written since stays."""
+
+import subprocess
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.events import Noticed
+from relay.resume import Row
+from tests.resume.conftest import Killed
+
+BLOCK = """
+sessions:
+  - turns:
+      - tools: [{name: block, input: {reason: "lunch"}}]
+"""
+
+
+def restart(stage):
+    """Make the open leg one of another start of the machine."""
+    old = stage.git("cat-file", "commit", "refs/relay/leg/main")
+    lines = old.splitlines(keepends=True)
+    new = "".join("Relay-Boot: another\n" if line.startswith("Relay-Boot: ") else line for line in lines)
+    assert new != old
+    made = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--stdin"],
+        cwd=stage.root, input=new, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    stage.git("update-ref", "refs/relay/leg/main", made.stdout.strip())
+
+
+def told(stage):
+    return [event.text for event in stage.seen(Noticed)]
+
+
+def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, ask, finish):
+    """The torn files are in a snapshot by then, and it is not the one that the next run goes on from."""
+    cut_off()
+    restart(stage)
+    stage.write("hello.txt", "")
+
+    class Deadly(list[object]):
+        def append(self, event):
+            if isinstance(event, Noticed) and "put back" in event.text:
+                raise Killed
+            super().append(event)
+
+    stage.events = Deadly()
+    with pytest.raises(Killed):
+        stage.run(BLOCK, all_=False)
+    stage.events = []
+    stage.calm()
+    stage.write("hello.txt", "")  # as if it had died a moment earlier
+    assert ask()["row"] == Row.POWER_LOSS
+
+    finish()
+
+    assert any(words.startswith("1 file(s) put back") and "hello.txt" in words for words in told(stage))
+
+
+def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
+    """A new file, and a change of his own that the session never touched; what was lost comes back, with its name."""
+    stage.write("mine.txt", "one\n")
+    stage.commit("mine")
+    cut_off()
+    restart(stage)
+    stage.write("hello.txt", "")
+    stage.write("mine.txt", "one\ntwo\n")
+    stage.write("since.txt", "since then\n")
+
+    ended = stage.run(BLOCK, all_=False)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert (stage.root / "hello.txt").read_text() == "hel"
+    assert (stage.root / "mine.txt").read_text() == "one\ntwo\n"
+    assert (stage.root / "since.txt").read_text() == "since then\n"
+    words = next(words for words in told(stage) if "put back" in words)
+    assert words.startswith("1 file(s) put back to the last snapshot of session ")
+    found = words.partition("git show ")[2].replace("<file>", "hello.txt")
+    assert stage.git("show", found) == ""
+    assert any(words.startswith("left as found") and "mine.txt, since.txt" in words for words in told(stage))
+
+
+def test_what_git_ignores_is_not_written_over(stage, cut_off):
+    """Its bytes are in no snapshot: the user is told where the session's are, and the run goes on."""
+    cut_off()
+    restart(stage)
+    (stage.root / "hello.txt").unlink()
+    (stage.root / "notes/a.txt").unlink()
+    (stage.root / "notes").rmdir()
+    stage.write(".git/info/exclude", "/hello.txt\n/notes\n")
+    stage.write("hello.txt", "the user's, ignored\n")
+    stage.write("notes", "a file in the directory's place\n")
+
+    ended = stage.run(BLOCK, all_=False)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert (stage.root / "hello.txt").read_text() == "the user's, ignored\n"
+    assert (stage.root / "notes").read_text() == "a file in the directory's place\n"
+    words = next(words for words in told(stage) if words.startswith("not put back"))
+    assert "hello.txt, notes/a.txt" in words
+    place = words.partition("git show ")[2]
+    assert stage.git("show", place.replace("<file>", "hello.txt")) == "hel"
+    assert stage.git("show", place.replace("<file>", "notes/a.txt")) == "a\n"
