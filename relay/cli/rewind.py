@@ -28,6 +28,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
     """
     from relay.repo.finish import finish_pending
+    from relay.repo.intents import clear_stale_locks
     from relay.repo.lock import lock_worktree
     from relay.rewind import check_revert, find_rewind
 
@@ -37,6 +38,8 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     with lock_worktree(place.repo):
+        if locks := clear_stale_locks(place.repo):
+            raise RepoError("; ".join(locks))
         _say_left(finish_pending(place.repo))
         rewind = find_rewind(place.repo, place.plan_name, phase, caller=place.caller)
         if revert:

@@ -204,6 +204,22 @@ def test_a_revert_that_was_killed_is_finished_by_the_next_rewind_and_leaves_the_
     assert files(done)["PLAN.md"].count("- [x]") == 1
 
 
+def test_a_lock_that_a_killed_rewind_left_is_removed_by_the_next_one(done, relay):
+    """And one that is not relay's is named before anything is shown or done."""
+    lock = done.root / ".git/refs/heads/main.lock"
+    dead = relay("rewind", "2", "--revert", "--yes", dying="touch .git/refs/heads/main.lock")
+    assert (dead.returncode, lock.exists()) == (-signal.SIGKILL, True)
+
+    again = relay("rewind", "2", "--revert", "--yes")
+
+    assert (again.returncode, again.stderr, lock.exists()) == (0, "", False)
+    assert done.run("sessions:" + SECOND).exit_code == ExitCode.DONE
+    lock.touch()
+    refused = relay("rewind", "2", "--revert", "--yes")
+    assert (refused.returncode, refused.stdout) == (ExitCode.USER, "")
+    assert "main.lock exists" in refused.stderr
+
+
 def test_a_file_that_came_back_after_a_revert_stays(done, relay):
     """The revert was finished; what the user takes out of the history then, and stages, is his."""
     relay("rewind", "2", "--revert", "--yes")
