@@ -3,7 +3,8 @@
 Git never removes a lock it did not make, so one SIGKILL can block a repository (65 of 100 kill points of a plain
 `git commit` do). Under names that only relay uses a left lock is always stale while relay's own lock is held. Any
 other lock is removed only when relay had declared that it is about to take that very lock and never came back, the
-lock is from that moment, and no git process is at work here. Else it is somebody's, and relay says so.
+lock is from that moment, and no git process is at work here; for what all work trees of the repository share, in none
+of them. Else it is somebody's, and relay says so.
 """
 
 import contextlib
@@ -117,25 +118,47 @@ def _is_stale(lock: Path, declared: float) -> bool:
 
 
 def _is_git_at_work(repo: Repo, lock: Path) -> bool:
-    """Return whether a git process runs in this repository: a killed relay's last child may still be finishing."""
+    """Return whether a git runs that could hold the lock: a killed relay's last child may still be finishing."""
     processes = Path("/proc/self/cmdline")
     if not processes.exists():
         with contextlib.suppress(OSError):
             return time.time() - lock.stat().st_mtime < QUIET_S
         return False
-    return any(_is_git_here(repo, process) for process in Path("/proc").iterdir() if process.name.isdecimal())
+    places = _find_places(repo, lock)
+    return any(_is_git_at(places, process) for process in Path("/proc").iterdir() if process.name.isdecimal())
 
 
-def _is_git_here(repo: Repo, process: Path) -> bool:
+def _find_places(repo: Repo, lock: Path) -> tuple[Path, ...]:
+    """Return the directories from which a git takes the lock; all but the index's are taken from any work tree."""
+    here = (repo.root, repo.common_dir)
+    if lock == repo.git_dir / "index.lock":
+        return here
+    lines = repo.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
+    trees = (os.fsdecode(line.removeprefix(b"worktree ")) for line in lines if line.startswith(b"worktree "))
+    return (*here, *(Path(os.path.realpath(tree)) for tree in trees))
+
+
+def _is_git_at(places: tuple[Path, ...], process: Path) -> bool:
+    """Return whether a process is a git whose directory, arguments or environment lead to one of the places."""
     try:
         program = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
         if not program.startswith("git"):
             return False
-        command = (process / "cmdline").read_bytes()
-        place = (process / "cwd").readlink()
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        words += [word for word in (process / "environ").read_bytes().split(b"\0") if word.startswith(b"GIT_")]
+        cwd = (process / "cwd").readlink()
+    except PermissionError:
+        return True  # another user's: it may be anywhere
     except OSError:
-        return False
-    return os.fsencode(repo.common_dir) in command or place.is_relative_to(repo.root)
+        return False  # it has ended
+    return any(_leads_to(places, cwd, word) for word in (b".", *words))
+
+
+def _leads_to(places: tuple[Path, ...], cwd: Path, word: bytes) -> bool:
+    """Return whether a word, or what follows its ``=``, is or holds a path at or below one of the places."""
+    parts = (os.fsdecode(part) for part in (word, word.partition(b"=")[2]) if part)
+    paths = [Path(os.path.realpath(cwd / part)) for part in parts]
+    return any(os.fsencode(place) in word or any(p.is_relative_to(place) for p in paths) for place in places)
 
 
 def _find_foreign(repo: Repo) -> tuple[Path, ...]:

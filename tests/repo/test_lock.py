@@ -124,6 +124,34 @@ def test_an_announced_lock_stays_while_a_git_runs_here(box):
     assert clear_stale_locks(repo) == ()
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    ("place", "options", "env"),
+    [
+        ("side", (), {}),
+        (".", ("--git-dir=work/.git",), {}),
+        (".", ("-C", "side"), {}),
+        (".", (), {"GIT_DIR": "work/.git/worktrees/side"}),
+    ],
+)
+def test_a_lock_that_work_trees_share_stays_while_a_git_runs_for_any_of_them(box, place, options, env, shared):
+    """A git of another work tree cannot hold this one's index; what leads to the git directory itself could."""
+    box.git("worktree", "add", "-q", "-b", "side", "../side")
+    repo = box.open()
+    lock = box.write(".git/packed-refs.lock" if shared else ".git/index.lock", "")
+    repo.make_relay_dir()
+    (repo.relay_dir / "intent").write_text(json.dumps({"time": time.time(), "locks": [str(lock)]}))
+    with subprocess.Popen(
+        ["git", *options, "cat-file", "--batch"], cwd=box.root.parent / place, env={**os.environ, **env},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+    ) as running:  # fmt: skip
+        assert running.stdin
+        words = clear_stale_locks(repo)
+        running.stdin.close()
+    stays = shared or "side" not in {place, *options}
+    assert (len(words), lock.exists()) == (stays, stays)
+
+
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"time": "x", "locks": ["/etc/passwd"]}', b"\xff"])
 def test_a_torn_note_announces_nothing(box, torn):
     repo = box.open()
