@@ -242,8 +242,10 @@ def check_clean(request: RunRequest) -> None:
     if request.command != "run" or request.allow_dirty or read_leg(request.repo) is not None:
         return
     own = {request.plan_path, find_ledger_path(request.plan_path)}
-    dirty = [path for path in read_status(request.repo).changed if path not in own]
+    status = read_status(request.repo)
+    dirty = [path for path in status.changed if path not in own]
     if dirty:
+        dirty = [f"{path} (which git status was told to hide)" if path in status.hidden else path for path in dirty]
         shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")  # noqa: PLR2004
         raise RepoError(
             f"tracked files have uncommitted changes: {shown}",

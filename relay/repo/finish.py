@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from relay.plan_files import find_ledger_path
 from relay.repo import objects
 from relay.repo.files import fsync_paths, read_file, remove_file, replace_file
 from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
+from relay.repo.hidden import read_flagged, render_flagged
 from relay.repo.intents import declare_locks, write_note
 from relay.repo.names import parse_path
 from relay.repo.open import Repo
@@ -20,6 +22,8 @@ LOCK_PAUSE_S = 0.05
 """An editor that asks git for its status holds the index for a moment."""
 REWOUND = "rewound"
 """``Relay-Status`` of a revert commit."""
+_FLAGGED_AT_ONCE = 100
+"""Paths on one command line."""
 _PENDING = "pending"
 
 
@@ -205,13 +209,26 @@ def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange,
     behind = [change for change in changes if _follows(change, staged.get(change.path))]
     others = [c for c in changes if c not in behind and staged.get(c.path, ())[1:] not in {(), (c.object_id,)}]
     behind += _find_kept(repo, commit, others, staged)
-    entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in behind]
-    lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
     with declare_locks(repo, repo.git_dir / "index.lock"):
-        result = _update_index(repo, durable, lines)
+        result = _move_entries(repo, durable, behind)
         # Exit status 1 means that some file differs from the index, which is the user's right.
         durable.probe("update-index", "-q", "--refresh")
     return (f"the index was not brought up to date: {result.words}",) if result.code else ()
+
+
+def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
+    """Put the committed state of paths into the user's index; flags that hide a file from git's status stay on it."""
+    new = {change.path: change for change in changes if change.mode != ABSENT}
+    flagged = [entry for entry in read_flagged(repo, git) if entry.path in new]
+    flagged = [replace(e, mode=new[e.path].mode, object_id=new[e.path].object_id) for e in flagged]
+    kept = {entry.path for entry in flagged}
+    entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]
+    lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
+    result = _update_index(repo, git, "-z", "--index-info", stdin=lines)
+    for start in range(0, len(flagged), _FLAGGED_AT_ONCE):
+        if not result.code:
+            result = _update_index(repo, git, *render_flagged(flagged[start : start + _FLAGGED_AT_ONCE]))
+    return result
 
 
 def _find_kept(
@@ -225,14 +242,14 @@ def _find_kept(
     return [change for change in changes if staged[change.path][1] in found]
 
 
-def _update_index(repo: Repo, git: Git, lines: bytes) -> GitResult:
+def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitResult:
     """Write the user's index, waiting a moment for whoever holds its lock."""
-    result = git.probe("update-index", "-z", "--index-info", stdin=lines)
+    result = git.probe("update-index", *args, stdin=stdin)
     for _ in range(LOCK_ATTEMPTS):
         if not result.code or not (repo.git_dir / "index.lock").exists():
             break
         time.sleep(LOCK_PAUSE_S)
-        result = git.probe("update-index", "-z", "--index-info", stdin=lines)
+        result = git.probe("update-index", *args, stdin=stdin)
     return result
 
 

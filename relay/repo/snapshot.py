@@ -20,6 +20,7 @@ from relay.repo import objects
 from relay.repo.files import find_stat, read_file
 from relay.repo.git import Git, GitError
 from relay.repo.guard import Guarded, guard
+from relay.repo.hidden import find_hidden, read_flagged, read_mark, show_hidden
 from relay.repo.open import Repo
 from relay.repo.status import ABSENT, GITLINK, SYMLINK, Status, StatusEntry, read_guarded_status
 
@@ -108,16 +109,12 @@ def write_snapshot_tree(
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
     """Return whether the private index still holds the previous snapshot."""
     few = known.paths is not None and len(known.paths) <= MAX_KNOWN_PATHS
-    return few and bool(known.previous.mark) and known.previous.mark == _read_mark(repo)
+    return few and bool(known.previous.mark) and known.previous.mark == read_mark(repo.relay_dir / "index")
 
 
-def _read_mark(repo: Repo) -> str:
-    """Return what tells the private index from any other file that may come to stand there; empty without one."""
-    try:
-        found = (repo.relay_dir / "index").stat()
-    except FileNotFoundError:  # an empty tree leaves no index
-        return ""
-    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+def _is_flagged(repo: Repo, guarded: Guarded, paths: Collection[str]) -> bool:
+    """Return whether git's status on the user's index is blind to one of `paths`."""
+    return any(entry.path in paths for entry in read_flagged(repo, guarded.git))
 
 
 def _write_tree(
@@ -129,12 +126,13 @@ def _write_tree(
     settled: bool = True,
 ) -> TreeSnapshot:
     git = objects.private_git(guarded.git)
-    if known is not None and _is_current(repo, known):
+    if known is not None and _is_current(repo, known) and not _is_flagged(repo, guarded, known.paths or ()):
         index = str(repo.relay_dir / "index")
         plan = _plan_known(repo, guarded, known, replace)
         skipped = _join(known.previous.skipped, plan.skipped)
     else:
         index = objects.copy_index(repo, "index")
+        show_hidden(guarded.git, index, find_hidden(repo, guarded))
         status = read_guarded_status(guarded, index=index)
         plan = _plan_full(repo, guarded, status)
         skipped = plan.skipped
@@ -143,7 +141,9 @@ def _write_tree(
     entries += [(path, _find_mode(repo, path), blob) for path, blob in given.items()]
     objects.fill_index(git, index, sorted(entries, key=lambda entry: entry[1] != ABSENT))
     tree = objects.write_tree(git, index)
-    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, mark=_read_mark(repo))
+    return TreeSnapshot(
+        tree=tree, skipped=skipped, replaced=tuple(replace), given=given, mark=read_mark(repo.relay_dir / "index")
+    )
 
 
 def _store_given(repo: Repo, git: Git, given: Mapping[str, bytes], stored: Mapping[str, str]) -> dict[str, str]:

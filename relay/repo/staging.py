@@ -10,6 +10,7 @@ from relay.repo import objects
 from relay.repo.files import find_stat
 from relay.repo.git import Git
 from relay.repo.guard import Guarded, find_filters, find_own_filters
+from relay.repo.hidden import find_hidden, show_hidden
 from relay.repo.open import Repo
 from relay.repo.status import ABSENT
 
@@ -43,6 +44,8 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
     """
     git = objects.private_git(guarded.git)
     index = objects.copy_index(repo, INDEX)
+    own = frozenset(paths)
+    show_hidden(guarded.git, index, [entry for entry in find_hidden(repo, guarded) if entry.path in own])
     if head:
         # Index only: the files are allowed to be anything.
         git.run("read-tree", "--reset", "-i", head, env={"GIT_INDEX_FILE": index})

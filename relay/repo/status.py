@@ -1,12 +1,15 @@
 """How the work tree differs from HEAD, as git sees it now."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relay.repo.git import NULL_ENVIRONMENT
 from relay.repo.guard import Guarded, guard
+from relay.repo.hidden import find_hidden, show_hidden
 from relay.repo.open import Repo
 
 GITLINK = "160000"
@@ -71,6 +74,8 @@ class Status:
     entries: tuple[StatusEntry, ...] = ()
     nested: tuple[str, ...] = ()
     """Untracked directories that are repositories of their own, without the trailing slash."""
+    hidden: tuple[str, ...] = ()
+    """Those of `changed` that git status would not show the user: `relay.repo.hidden`."""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -103,11 +108,20 @@ def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
 
     The index is not written. Renames are shown as a deletion and an addition; submodules are not entered.
     """
-    return read_guarded_status(guard(repo), paths)
+    guarded = guard(repo)
+    hidden = find_hidden(repo, guarded)
+    if not hidden:
+        return read_guarded_status(guarded, paths)
+    with tempfile.TemporaryDirectory(dir=repo.make_relay_dir(), prefix="status-") as place:
+        index = shutil.copy2(repo.git_dir / "index", f"{place}/index")  # git needs its time
+        show_hidden(guarded.git, index, hidden)
+        found = read_guarded_status(guarded, paths, index=index)
+    names = {entry.path for entry in hidden}
+    return replace(found, hidden=tuple(path for path in found.changed if path in names))
 
 
 def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:
-    """Return the same for a given `index` file instead of the user's."""
+    """Return the same for a given `index` file, or for the user's as it stands, blind to what is hidden in it."""
     out = guarded.git.run(
         "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty",
         "--no-ahead-behind", "--", *paths,

@@ -1,0 +1,99 @@
+"""Index entries that keep git from looking at their files."""
+
+import pytest
+
+from relay.repo.commit import CommitEnd, CommitRequest, commit_paths
+from relay.repo.snapshot import KnownPaths, write_snapshot_tree
+from relay.repo.status import read_status
+from relay.repo.trailers import Message
+
+FLAGS = ("--assume-unchanged", "--skip-worktree")
+CASES = [FLAGS[:1], FLAGS[1:], FLAGS]
+
+
+def hide(box, path, flags):
+    for flag in flags:
+        box.git("update-index", flag, f"./{path}")
+
+
+@pytest.mark.parametrize("flags", CASES)
+def test_status_sees_them_and_says_so(box, flags):
+    """For the whole tree and for paths; the user's index is left as it is."""
+    hide(box, "src/app.py", flags)
+    hide(box, "src/old.py", flags)
+    box.write("src/app.py", "local\n")
+    index = (box.root / ".git/index").read_bytes()
+
+    for status in (read_status(box.open()), read_status(box.open(), ("src/app.py", "PLAN.md"))):
+        assert (status.changed, status.hidden) == (("src/app.py",), ("src/app.py",))
+    assert read_status(box.open(), ("PLAN.md",)).changed == ()
+    assert (box.root / ".git/index").read_bytes() == index
+    assert list((box.root / ".git/relay").iterdir()) == []
+
+
+@pytest.mark.parametrize("flags", CASES)
+@pytest.mark.parametrize("setting", ["core.splitIndex", "core.ignoreStat", "core.untrackedCache"])
+def test_a_snapshot_holds_them(box, flags, setting):
+    """Also the next one, made of known paths only."""
+    box.git("config", setting, "true")
+    hide(box, "src/app.py", flags)
+    box.write("src/app.py", "local\n")
+    repo = box.open()
+
+    first = write_snapshot_tree(repo)
+    box.write("src/app.py", "later\n")
+    second = write_snapshot_tree(repo, known=KnownPaths(previous=first, paths=("src/app.py",)))
+
+    assert box.tree(first.tree)["src/app.py"] == b"local\n"
+    assert box.tree(second.tree)["src/app.py"] == b"later\n"
+
+
+def test_a_flag_that_is_set_between_two_snapshots_is_seen(box):
+    """What git said is remembered for one state of the index, no longer."""
+    repo = box.open()
+    first = write_snapshot_tree(repo)
+    hide(box, "src/app.py", FLAGS[1:])
+    box.write("src/app.py", "local\n")
+
+    assert box.tree(write_snapshot_tree(repo).tree)["src/app.py"] == b"local\n"
+    known = KnownPaths(previous=first, paths=("src/app.py",))
+    assert box.tree(write_snapshot_tree(repo, known=known).tree)["src/app.py"] == b"local\n"
+
+
+def test_a_directory_in_its_place_is_no_file(box):
+    """To git the file is absent, and what the user hid and removed stays in the commits."""
+    hide(box, "src/app.py", FLAGS[1:])
+    hide(box, "run.sh", FLAGS[1:])
+    (box.root / "run.sh").unlink()
+    (box.root / "run.sh").mkdir()
+    (box.root / "src/app.py").unlink()
+
+    tree = box.tree(write_snapshot_tree(box.open()).tree)
+
+    assert (tree["src/app.py"], tree["run.sh"]) == (b"print(1)\n", b"#!/bin/sh\n")
+
+
+@pytest.mark.parametrize("name", ["-dash", ":(top)x", "with\nnewline", "a,b", "\udcff"])
+@pytest.mark.parametrize("flags", CASES)
+def test_a_commit_moves_the_index_and_keeps_the_flags(box, flags, name):
+    """Whatever the file is called, and beside one with the other flag."""
+    box.write(name, "one\n")
+    box.write("other", "one\n")
+    start = box.commit()
+    hide(box, name, flags)
+    hide(box, "other", FLAGS[1:])
+    before = box.git("ls-files", "-v", "-z")
+    box.write(name, "two\n")
+    box.write("other", "two\n")
+    box.write("src/app.py", "print(2)\n")
+    request = CommitRequest(
+        branch="main", head=start, message=Message(subject="s"), paths=(name, "other", "src/app.py")
+    )
+
+    outcome = commit_paths(box.open(), request)
+
+    assert (outcome.end, outcome.left) == (CommitEnd.COMMITTED, ())
+    tree = box.tree("HEAD")
+    assert (tree[name], tree["other"], tree["src/app.py"]) == (b"two\n", b"two\n", b"print(2)\n")
+    assert box.git("ls-files", "-v", "-z") == before
+    assert box.git("diff", "--cached", "--name-only") == b""
