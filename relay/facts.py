@@ -6,10 +6,11 @@ from relay.plan.model import Plan
 from relay.plan_files import find_ledger_path
 from relay.repo.files import find_stat
 from relay.repo.history import read_relay_commit
-from relay.repo.legs import OpenLeg, find_place_id, read_leg
+from relay.repo.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.repo.objects import diff_trees, read_blob
 from relay.repo.open import Repo
-from relay.repo.snapshot import write_snapshot_tree
+from relay.repo.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.repo.status import ChangeKind
 from relay.resume import Facts, LegFacts
 
 LANDED = frozenset({"done", "handoff"})
@@ -48,7 +49,8 @@ def read_standing(repo: Repo, plan: Plan, plan_path: str, *, boot_id: str) -> St
 
 def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
     """Compare the work tree with how the leg began and with its newest snapshot, but for the files relay drafts."""
-    now = write_snapshot_tree(repo).tree
+    snapshot = write_snapshot_tree(repo)
+    now = snapshot.tree
     saved = leg.last_wip.tree if leg.last_wip else leg.base_tree
     since_start = _differs(repo, leg.base_tree, now, own)
     return LegFacts(
@@ -61,7 +63,20 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         handed_over=bool(leg.baton),
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
+        discarded=_find_discarded(repo, leg, snapshot, own),
     )
+
+
+def _find_discarded(repo: Repo, leg: OpenLeg, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files of the leg's newest snapshot that the work tree has as before the leg, or not at all."""
+    if leg.last_wip is None:
+        return ()
+    since = {change.path: change.kind for change in diff_trees(repo, leg.last_wip.tree, now.tree)}
+    work = [c.path for c in find_leg_changes(repo, leg, leg.last_wip) if c.path in since and c.path not in own]
+    left_out = find_unheld(repo, leg.base_head, work, now.skipped, leg.last_wip.skipped) if work else ()
+    still = {change.path for change in diff_trees(repo, leg.base_tree, now.tree)} if work else set()
+    gone = (path for path in work if path not in still or since[path] is ChangeKind.DELETED)
+    return tuple(path for path in gone if path not in left_out)
 
 
 def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:

@@ -19,17 +19,17 @@ from relay.gate.model import CommandCheck, GateResult, Status
 from relay.landing import BATON_TITLE, find_owned_paths
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.check import find_obscurity
-from relay.plan.edit import tick_items
+from relay.plan.edit import tick_items, untick_items
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts import PhaseBriefing
 from relay.repo.history import read_plan_commits
 from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_snapshots, save_wip
-from relay.repo.names import list_paths, render_path
+from relay.repo.names import list_paths, parse_path, render_path
 from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.repo.restore import Restoration, plan_restoration, run_restoration
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.repo.trailers import BARREN, BASELINE, CLAIMED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
+from relay.repo.trailers import BARREN, BASELINE, CLAIMED, DISCARDED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
 from relay.run_context import RunContext
 from relay.staleness import find_stale
 from relay.usage import Spent
@@ -98,7 +98,9 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     ticked = len(leg.items) > _read_count(found.get(CLAIMED, ""), 0)
     barren = 0 if ticked else _read_count(found.get(BARREN, ""), 0) + counts
     baseline = _parse_baseline(found.get(BASELINE, ""))
-    interruption = "" if leg.baton else _describe_interruption(leg)
+    discarded = _describe_discarded(leg)
+    baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
+    interruption = "" if leg.baton else _describe_interruption(leg) + (f" {discarded}" if discarded else "")
     marks = (*_render_marks(number, barren), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
     marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
@@ -107,7 +109,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     plan_text = _read_text(ctx, tip, ctx.plan_path) or plan.text
     draft = Draft(plan_text=plan_text, ledger_text=_read_text(ctx, tip, ctx.ledger_path))
     return _make_handover(
-        ctx, leg, plan, draft, reason=reason, baton=leg.baton, baseline=baseline, interruption=interruption
+        ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline, interruption=interruption
     )
 
 
@@ -124,9 +126,24 @@ def find_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
     return commands
 
 
-def save_found(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
-    """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept."""
-    return save_wip(ctx.repo, leg, _make_record(ctx, leg))
+def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
+    """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept.
+
+    Args:
+        ctx: The collaborators.
+        leg: The open leg.
+        discarded: Files of the leg's that somebody took out of the work tree: then it claims nothing any more. Which
+            item a file belonged to nobody knows.
+    """
+    record = _make_record(ctx, leg)
+    if discarded:
+        files = dict(record.replace or {})
+        if plan := files.get(ctx.plan_path):
+            text = untick_items(plan.decode("utf-8", "surrogateescape"), leg.items)
+            files[ctx.plan_path] = text.encode("utf-8", "surrogateescape")
+        marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
+        record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
+    return save_wip(ctx.repo, leg, record)
 
 
 def _make_record(ctx: RunContext, leg: OpenLeg) -> WipRecord:
@@ -135,7 +152,7 @@ def _make_record(ctx: RunContext, leg: OpenLeg) -> WipRecord:
     if leg.last_wip is not None:
         paths = (ctx.plan_path, ctx.ledger_path)
         draft = {path: blob for path in paths if (blob := read_blob(ctx.repo, leg.last_wip.commit, path)) is not None}
-    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL})
+    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED})
     return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
 
@@ -177,13 +194,14 @@ def _describe_restoration(restoration: Restoration, kept: OpenLeg) -> Iterator[s
         yield f"{words}; as the snapshot has it: git show {commit}~2:<file>"
 
 
-def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
+def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
     """Put an open leg on the commit that HEAD is at now, with the work, the claims and the baton it had.
 
     What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
-    new start. Claims are taken over where the plan still has the item in the same words.
+    new start. Claims are taken over where the plan still has the item in the same words, and unless work of the leg's
+    was `discarded`, as `save_found` says.
     """
-    leg = save_found(ctx, leg)
+    leg = save_found(ctx, leg, discarded=discarded)
     head, last = ctx.repo.head(), leg.last_wip
     if head is None or last is None:
         return leg
@@ -197,7 +215,8 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg) -> OpenLeg:
     kept = tuple(i.id for phase in plan.phases for i in phase.items if texts.get(i.id) == i.text and not i.done)
     draft = Draft(plan_text=tick_items(plan.text, kept), ledger_text=_read_text(ctx, last.commit, ctx.ledger_path))
     files = draft.render_files(ctx.plan_path, ctx.ledger_path)
-    record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton)
+    marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
+    record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
     return save_wip(ctx.repo, replace(leg, base_head=head, base_tree=base), record)
 
 
@@ -327,6 +346,16 @@ def _describe_environment(ctx: RunContext, branch: str) -> tuple[str, ...]:
     return (
         f"Branch {branch}; your working directory is the repository's root.",
         f"Commands run in a sandbox ({ctx.sandbox.mechanism}), {network}, without a terminal and without input.",
+    )
+
+
+def _describe_discarded(leg: OpenLeg) -> str:
+    paths = [parse_path(value) for key, value in leg.wip_trailers if key == DISCARDED]
+    if not paths:
+        return ""
+    return (
+        f"Since then somebody took work of this phase out of the work tree: {list_paths(paths)}. Nothing that was "
+        "ticked counts any more: look at what is there, and tick again what holds."
     )
 
 

@@ -87,13 +87,15 @@ def _find_point(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
         return plan, None, point
     if point.row is Row.MOVED_ON and point.phase_id == leg.phase_id:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        return plan, carry_over(ctx, plan, leg), point
+        return plan, carry_over(ctx, plan, leg, discarded=facts.discarded), point
     if point.row is Row.MOVED_ON:
         _give_up(ctx, leg, point)
         return _find_point(ctx)
     if point.row is Row.POWER_LOSS:
         return plan, restore_saved(ctx, leg), point
-    return plan, leg if facts.saved or point.row is Row.UNTOUCHED else save_found(ctx, leg), point
+    if not facts.saved and point.row is not Row.UNTOUCHED:
+        leg = save_found(ctx, leg, discarded=facts.discarded)
+    return plan, leg, point
 
 
 def _finish_landed(ctx: RunContext) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relay.plan.model import Phase, Plan
+from relay.repo.names import list_paths
 
 
 class Row(StrEnum):
@@ -45,6 +46,8 @@ class LegFacts:
     """The work tree, or its newest snapshot, differs from how the leg began."""
     saved: bool
     """The work tree is as the newest snapshot has it."""
+    discarded: tuple[str, ...] = ()
+    """Files of its newest snapshot that the work tree has as before the leg, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +100,26 @@ def find_resume_point(facts: Facts) -> ResumePoint:
 
 
 def _resume_work(leg: LegFacts) -> ResumePoint:
-    claims = f" Claimed but not committed: {', '.join(leg.claims)}." if leg.claims else ""
+    claims = _describe_claims(leg)
     if leg.handed_over and leg.saved:
         why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
         return _go_on(leg, Row.MID_LEG, why, "starts a fresh session from its baton")
+    if leg.handed_over:
+        why = f"Session {leg.session_id} handed over, and files were changed since; the phase is not finished.{claims}"
+        then = "saves what is there under refs/relay/ and starts a fresh session from its baton"
+        return _go_on(leg, Row.MID_LEG, why, then)
     why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
     return _go_on(leg, Row.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
+
+
+def _describe_claims(leg: LegFacts) -> str:
+    """A claim whose work somebody took away is none any more."""
+    if not leg.claims:
+        return ""
+    if leg.discarded:
+        words = f"Not claimed any more: {', '.join(leg.claims)}, since work was taken out of the work tree"
+        return f" {words}: {list_paths(leg.discarded)}."
+    return f" Claimed but not committed: {', '.join(leg.claims)}."
 
 
 def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
@@ -111,7 +128,7 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
         return _begin(facts, Row.AFTER_COMMIT, why, "finishes what follows a commit, then ")
     why = (
         f"Phase {leg.phase_id} is open, and the branch has moved since it began ({(leg.base_head or 'unborn')[:10]} → "
-        f"{(facts.head or 'unborn')[:10]})."
+        f"{(facts.head or 'unborn')[:10]}).{_describe_claims(leg) if leg.discarded else ''}"
     )
     phase = facts.plan.find_phase(leg.phase_id)
     if phase is not None and not phase.done:

@@ -46,6 +46,14 @@ def tick_items(text: str, item_ids: Collection[str]) -> str:
     return ticked
 
 
+def untick_items(text: str, item_ids: Collection[str]) -> str:
+    """Take ticks back, one character each; an item that is open, or that the plan does not have, is passed over."""
+    items = (item for phase in parse_plan(text).phases for item in phase.items)
+    marks = sorted(item.mark for item in items if item.done and item.id in item_ids)
+    starts = (0, *(mark + 1 for mark in marks))
+    return " ".join(text[start:end] for start, end in zip(starts, (*marks, len(text)), strict=True))
+
+
 def append_note(text: str, phase_id: str, note: str) -> str:
     """Append ``- note`` to a phase's Notes, one level below its heading; they are made at its end when there are none.
 

@@ -50,6 +50,8 @@ ENDED = "Relay-Ended"
 """Of a session's last snapshot: its `SessionEnd`."""
 ERROR = "Relay-Error"
 """The item a session was at and the last error it saw and did not overcome."""
+DISCARDED = "Relay-Discarded"
+"""A file of the session's that somebody took out of the work tree before the next one."""
 WAIT_UNTIL = "Relay-Wait-Until"
 """UTC time at which a limit resets, and the model it is a limit of."""
 

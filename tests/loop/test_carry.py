@@ -1,7 +1,9 @@
 """Branches that move, plans that change and files that are not the session's: nothing is ticked without its code."""
 
+import pytest
+
 from relay.errors import ExitCode
-from relay.events import Committed, GateStarted, Noticed
+from relay.events import Committed, GateStarted, LegStarted, Noticed
 from relay.interrupts import Urgency
 from relay.planner import PlanTask
 
@@ -20,6 +22,16 @@ sessions:
       - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
       - {text: "Commit: Say hello", repeat: 5}
+"""
+OTHER_ITEM = """
+sessions:
+  - name: other
+    turns:
+      - expect: {first_message_contains: "took work of this phase out of the work tree: a.txt"}
+        tools: [{name: write, input: {path: b.txt, content: "b\\n"}}]
+      - tools: [{name: tick, input: {item: "1.2", evidence: "grep"}}]
+      - text: "Commit: B"
+      - tools: [{name: block, input: {reason: "1.1 is not done"}}]
 """
 FINISH = """
 sessions:
@@ -45,6 +57,25 @@ def test_an_open_leg_goes_with_the_branch(stage):
     assert ended.exit_code == ExitCode.DONE, ended
     assert names(stage) == ["PLAN.md", "hello.txt"]
     assert stage.commits()[0].items == ("1.1",)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_claims_do_not_outlive_their_work(stage, moved):
+    """The user puts the open phase's work away: what was ticked is open again, and the next session is told why."""
+    stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q b b.txt`\n- [ ] A — a.txt\n- [ ] B — b.txt\n")
+    stage.commit("plan")
+    stage.run(BLOCKED.replace("hello.txt", "a.txt"))
+    stage.git("stash", "-q", "-u")
+    if moved:
+        stage.git("commit", "-q", "--allow-empty", "-m", "something else")
+
+    ended = stage.run(OTHER_ITEM)
+
+    assert stage.server.errors == []
+    assert ended.exit_code == ExitCode.STOPPED, ended
+    assert "Not claimed any more: 1.1" in stage.seen(LegStarted)[0].reason
+    assert stage.commits() == ()
+    assert "[x]" not in stage.git("show", "HEAD:PLAN.md")
 
 
 def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
