@@ -5,7 +5,9 @@ in its history. Either way the old tip is also kept under ``refs/relay/rewound/<
 deleting the branch loses what came after.
 """
 
+import stat
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from relay.caller import AT_ROOT, Caller
 from relay.errors import PlanError, RepoError
@@ -152,9 +154,30 @@ def check_revert(repo: Repo, rewind: Rewind) -> None:
     changes = _find_changes(repo, rewind)
     if moved := [change.path for change in changes if change.is_submodule]:
         raise RepoError(f"a submodule moved since then: {', '.join(moved[:5])}", hint="relay rewind without --revert")
-    added = [c.path for c in changes if c.kind is ChangeKind.ADDED and find_stat(repo.root, c.path) is not None]
-    if added:
-        raise RepoError(f"untracked files are in the way: {', '.join(added[:5])}", hint="move them and run this again")
+    if found := _find_in_the_way(repo, changes):
+        raise RepoError(f"untracked files are in the way: {', '.join(found[:5])}", hint="move them and run this again")
+
+
+def _find_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+    """Return what stands where files come back, or where their directories do, and does not go away with the revert."""
+    gone = {change.path for change in changes if change.kind is ChangeKind.DELETED}
+    emptied = gone.union(*(_find_parents(path) for path in gone))
+    added = [change.path for change in changes if change.kind is ChangeKind.ADDED]
+    found = {place for path in added for place in _find_parents(path) if _is_there(repo, place, directory=False)}
+    found.update(path for path in added if _is_there(repo, path, directory=False))
+    for path in added:
+        if _is_there(repo, path, directory=True):
+            found.update((path, *(str(place.relative_to(repo.root)) for place in (repo.root / path).rglob("*"))))
+    return tuple(sorted(found - emptied))
+
+
+def _find_parents(path: str) -> list[str]:
+    return [str(parent) for parent in PurePosixPath(path).parents][:-1]
+
+
+def _is_there(repo: Repo, path: str, *, directory: bool) -> bool:
+    found = find_stat(repo.root, path)
+    return found is not None and stat.S_ISDIR(found.st_mode) is directory
 
 
 def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:

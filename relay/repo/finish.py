@@ -1,12 +1,14 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
+import errno
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from relay.plan_files import find_ledger_path
 from relay.repo import objects
-from relay.repo.files import fsync_paths, read_file, remove_file, replace_file
+from relay.repo.files import find_stat, fsync_paths, read_file, remove_file, replace_file
 from relay.repo.git import Git, GitResult
 from relay.repo.guard import guard
 from relay.repo.hidden import read_flagged, render_flagged
@@ -14,7 +16,7 @@ from relay.repo.intents import declare_locks, write_note
 from relay.repo.names import parse_path
 from relay.repo.open import Repo
 from relay.repo.staging import hash_cleaned
-from relay.repo.status import ABSENT, ChangeKind, PathChange
+from relay.repo.status import ABSENT, SYMLINK, ChangeKind, PathChange
 from relay.repo.trailers import PLAN, STATUS, CommitText, read_text
 
 LOCK_ATTEMPTS = 20
@@ -123,7 +125,7 @@ def _remove_files(repo: Repo, changes: list[PathChange]) -> tuple[str, ...]:
         data = read_file(repo.root, change.path)
         if data is None:
             continue
-        how = ("--no-filters",) if change.old_mode == "120000" else (f"--path={change.path}",)
+        how = ("--no-filters",) if change.old_mode == SYMLINK else (f"--path={change.path}",)
         if git.run("hash-object", *how, "--stdin", stdin=data).decode().strip() == change.old_object_id:
             remove_file(repo.root, change.path)
         else:
@@ -186,20 +188,40 @@ def _project(
     left = []
     for path, (mode, new) in after.items():
         found = read_file(repo.root, path)
-        old = before.get(path, ("", ""))[1]
+        old_mode, old = before.get(path, (mode, ""))
         now = "" if found is None else hash_cleaned(git, path, found, old)
-        if now == new:
+        if now == new and (mode == old_mode or _find_mode(repo, path) != old_mode):
             continue
         # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
         known = found is not None and (found == based_on.get(path) or objects.hash_bytes(git, found) == old)
-        if now == old or known:
-            data = replaced[path]
+        if now in {old, new} or known:
+            # Where only the mode moved, what cleans to the same bytes stays as it is.
+            data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]
             if data is None:
                 data = git.run("cat-file", "--filters", f"--path={path}", new)
-            replace_file(repo.root, path, data, mode)
-        else:
+            known = _put_file(repo, path, data, mode)
+        if not known:
             left.append(f"{path} was changed by somebody else and was left as it is")
     return left
+
+
+def _find_mode(repo: Repo, path: str) -> str:
+    """Return git's mode for what is at a path; empty for a directory and for nothing."""
+    found = find_stat(repo.root, path)
+    if found is None or stat.S_ISDIR(found.st_mode):
+        return ""
+    return SYMLINK if stat.S_ISLNK(found.st_mode) else "100755" if found.st_mode & stat.S_IXUSR else "100644"
+
+
+def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
+    """Write a file; return False when a directory is in its place, or something else in that of its directory."""
+    try:
+        replace_file(repo.root, path, data, mode)
+    except OSError as error:
+        if error.errno not in {errno.EISDIR, errno.ENOTDIR, errno.ELOOP}:
+            raise
+        return False
+    return True
 
 
 def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange, ...]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 from relay.errors import ExitCode, RepoError
 from relay.preflight import read_spent
+from relay.repo.finish import finish_pending, note_pending
 from relay.repo.open import open_repo
 from relay.rewind import check_revert, find_rewind, rewind_by_commit, rewind_to_branch
 from relay.usage import Spent
@@ -144,6 +145,68 @@ def test_a_dirty_tree_and_files_in_the_way_are_refused(done):
         rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
 
     assert files(done)["AGENTS.md"] == "an untracked file of the user\n"
+
+
+@pytest.fixture
+def turned(stage):
+    """Phase 1 made one file executable, a file a directory and a directory a file, and links of files."""
+    for path in ("run.sh", "file", "directory/a", "name"):
+        stage.write(path, f"{path}\n")
+    (stage.root / "link").symlink_to("name")
+    stage.commit()
+    (stage.root / "run.sh").chmod(0o755)
+    for path in ("file", "directory/a", "name", "link"):
+        (stage.root / path).unlink()
+    (stage.root / "directory").rmdir()
+    for path, text in {"file/b": "b\n", "directory": "file\n", "link": "name"}.items():
+        stage.write(path, text)
+    (stage.root / "name").symlink_to("link")
+    stage.git("add", "-A")
+    stage.git("commit", "-q", "-m", "turn", "-m", "Relay-Plan: PLAN.md\nRelay-Phase: 1\nRelay-Status: done")
+    return stage
+
+
+def test_a_revert_brings_modes_and_kinds_of_files_back(turned):
+    """A directory of the phase's own files is no untracked file; the executable bit comes back without the bytes."""
+    repo = open_repo(turned.root)
+
+    _, left = rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "1"))
+
+    assert left == ()
+    assert turned.git("status", "--porcelain") == ""
+    assert turned.git("diff", "HEAD~2", "HEAD") == ""
+    assert (turned.root / "link").readlink().name == "name"
+
+
+def test_what_is_in_the_way_of_a_directory_or_in_one_is_named(turned):
+    """Of a directory that a file takes the place of, the user's own files; of a directory, the file in its place."""
+    turned.write("file/mine.txt", "mine\n")
+    repo = open_repo(turned.root)
+    with pytest.raises(RepoError, match=r"are in the way: file/mine\.txt$"):
+        check_revert(repo, find_rewind(repo, "PLAN.md", "1"))
+    (turned.root / "file/mine.txt").unlink()
+    turned.git("rm", "-q", "directory")
+    turned.git("commit", "-q", "-m", "more", "-m", "Relay-Plan: PLAN.md\nRelay-Phase: 1\nRelay-Status: done")
+    turned.write("directory", "mine\n")
+
+    with pytest.raises(RepoError, match=r"are in the way: directory$"):
+        check_revert(repo, find_rewind(repo, "PLAN.md", "1"))
+
+
+def test_what_got_in_the_way_since_is_left_when_a_revert_is_finished(turned):
+    """The note of a revert that was killed is there, and so are a directory and a file of the user's by now."""
+    repo = open_repo(turned.root)
+    commit, _ = rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "1"))
+    note_pending(repo, commit, None)
+    (turned.root / "file").unlink()
+    turned.write("file/mine.txt", "mine\n")
+    shutil.rmtree(turned.root / "directory")
+    turned.write("directory", "mine\n")
+
+    left = finish_pending(repo)
+
+    assert sorted(words.split()[0] for words in left) == ["directory", "directory/a", "file"]
+    assert (turned.root / "file/mine.txt").read_text() == (turned.root / "directory").read_text() == "mine\n"
 
 
 @pytest.fixture
