@@ -12,6 +12,7 @@ from relay.disclosure import find_disclosures, render_refusal
 from relay.draft import Draft
 from relay.events import Committed, Noticed
 from relay.gate.model import GateResult, Status, Verdict
+from relay.left_out import Delivery, find_left_out, render_left_out
 from relay.plan.guard import check_transition
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.parse import parse_plan
@@ -21,7 +22,7 @@ from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_pa
 from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import list_paths, parse_path, render_path
 from relay.repo.objects import diff_trees
-from relay.repo.snapshot import Skipped, TreeSnapshot, find_unheld, make_filter, write_snapshot_tree
+from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.repo.status import PathChange, find_ignored
 from relay.repo.trailers import AMENDED, LEFTOVER, LEG, Message
 from relay.run_context import RunContext
@@ -142,7 +143,7 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
 def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
     claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
-    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, work)
+    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, claims, work)
     if refusal := refusal or _check_planted(ctx, work) or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
@@ -153,32 +154,24 @@ def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed 
     return Landed(commit=outcome.commit)
 
 
-def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
+def _check_left_out(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], work: _Work) -> Refused | None:
     """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
-    declared = {path for item in candidate.phase.items for path in item.paths}
-    wanted = candidate.touched | declared
-    mixed = [change.path for change in work.changes if change.path in work.user and change.path in wanted]
-    unseen = find_ignored(ctx.repo, sorted(wanted))
-    ignored = [path for path in unseen if path in declared]
-    names = {path.rstrip("/") for path in wanted}
-    lost = sorted(find_unheld(ctx.repo, candidate.leg.base_head, names, work.after.skipped))
-    if mixed:
-        why = f"had uncommitted changes of the user's before this phase, so relay cannot commit it: {list_paths(mixed)}"
-    elif ignored:
-        why = f"is ignored by git, so it would not be in the commit: {list_paths(ignored)}"
-    elif lost:
-        kinds = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped if _covers(entry, lost))
-        why = f"lies in what relay leaves out of commits, {kinds}: {list_paths(lost)}"
-    else:
-        for path in sorted(candidate.touched.intersection(unseen)):
-            ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
-        return None
-    words = f"what the phase needs {why}"
-    return Refused(for_user=words, for_model=f"{words}. Do the work in other files, or call block and say this.")
-
-
-def _covers(entry: Skipped, paths: list[str]) -> bool:
-    return any(map(make_filter((entry,)), paths))
+    drafted = parse_plan(candidate.draft.plan_text)
+    delivery = Delivery(
+        leg=candidate.leg,
+        items=tuple(filter(None, map(drafted.find_item, claims))),
+        touched=candidate.touched,
+        changed=frozenset(change.path for change in work.changes),
+        owned=work.owned,
+        user=work.user - {ctx.plan_path, ctx.ledger_path},
+        after=work.after,
+    )
+    if found := find_left_out(ctx.repo, delivery):
+        for_user, for_model = render_left_out(found, ctx.caller.find_typed)
+        return Refused(for_user=for_user, for_model=for_model)
+    for path in find_ignored(ctx.repo, sorted(candidate.touched)):
+        ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
+    return None
 
 
 def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ class Item:
     """0 for a top-level item, 1 for an item nested in it, and so on."""
     paths: tuple[str, ...]
     """Files and folders the item names: code spans that look like paths, and the tail after `` — ``."""
+    targets: tuple[str, ...] = ()
+    """Those of `paths` in the tail: what the item makes or changes. Others may be there to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,9 +90,11 @@ def _read_items(phase_id: str, boxes: Sequence[Box]) -> tuple[Item, ...]:
             line=box.line,
             mark=box.mark,
             depth=box.depth,
-            paths=find_paths(box.prose).named,
+            paths=found.named,
+            targets=found.targets,
         )
         for ordinal, box in enumerate(boxes, start=1)
+        for found in (find_paths(box.prose),)
     )
 
 

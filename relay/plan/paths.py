@@ -46,18 +46,21 @@ class NamedPaths:
     """The paths of one item, in the order they stand there."""
 
     named: tuple[str, ...]
+    targets: tuple[str, ...]
+    """Those of `named` that stand in the tail: what the item makes or changes. Others may be there to be read."""
     refused: tuple[str, ...]
     """Paths that are absolute or climb out with ``..``; relay works inside the repository only."""
 
 
-_NONE = NamedPaths(named=(), refused=())
+_NONE = NamedPaths(named=(), targets=(), refused=())
 
 
 def find_paths(prose: str) -> NamedPaths:
     """Return the paths named in an item's text (its lines joined)."""
     spans = find_code_spans(prose)
     found = [(span.start, span.content) for span in spans if _looks_like_path(span.content)]
-    found += _from_tail(prose)
+    tail = list(_from_tail(prose))
+    found += tail
     if "/" in prose:
         found += _from_words(prose, spans)
     if not found:
@@ -65,8 +68,11 @@ def find_paths(prose: str) -> NamedPaths:
     found.sort(key=itemgetter(0))
     words = dict.fromkeys([_clean(word) for _, word in found])
     leaving = [word for word in words if _leaves(word)]
+    named = tuple(word for word in words if not _leaves(word)) if leaving else tuple(words)
+    last = {_clean(word) for _, word in tail}
     return NamedPaths(
-        named=tuple(word for word in words if not _leaves(word)) if leaving else tuple(words),
+        named=named,
+        targets=tuple(word for word in named if word in last),
         refused=tuple(word for word in leaving if _is_surely_file(word)),
     )
 

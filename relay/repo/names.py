@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
 
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
@@ -35,6 +36,12 @@ def list_paths(paths: Sequence[str]) -> str:
     """Return the first ten of `paths` for a sentence, and how many more there are."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return ", ".join(map(render_path, paths[:_SHOWN])) + more
+
+
+def with_parents(paths: Iterable[str]) -> frozenset[str]:
+    """Return `paths`, without trailing slashes, and every directory above them but the root."""
+    pure = [PurePosixPath(path) for path in paths]
+    return frozenset(str(part) for path in pure for part in (path, *path.parents[:-1]))
 
 
 def parse_path(text: str) -> str:

@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import PurePosixPath
 
-from relay.repo.git import NULL_ENVIRONMENT
+from relay.repo.git import NULL_ENVIRONMENT, Git
 from relay.repo.guard import Guarded, guard
 from relay.repo.hidden import find_hidden, show_hidden
+from relay.repo.names import with_parents
 from relay.repo.open import Repo
 
 GITLINK = "160000"
@@ -155,10 +157,21 @@ def _parse_entry(record: bytes) -> StatusEntry:
 
 
 def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `paths` that exist, are not tracked and are ignored by git."""
-    there = [path for path in paths if (repo.root / path).is_file()]
+    """Return those of `paths` that exist, are not tracked and are ignored by git.
+
+    A directory counts when there are files in it and git ignores all of them.
+    """
+    there = [path for path in paths if os.path.lexists(repo.root / path)]
     if not there:
         return ()
+    git = guard(repo).git
     # check-ignore refuses literal pathspecs, which every call of relay's is made with.
-    out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *there)
-    return tuple(os.fsdecode(path) for path in out.split(b"\0")[:-1])
+    ignored = _list_files(git, "--others", "--ignored", "--exclude-standard", "--", *there)
+    found = [path for path in there if str(PurePosixPath(path)) in ignored]
+    seen = _list_files(git, "--cached", "--others", "--exclude-standard", "--", *found) if found else ()
+    return tuple(path for path in found if str(PurePosixPath(path)) not in seen)
+
+
+def _list_files(git: Git, *args: str) -> frozenset[str]:
+    """Return what ``git ls-files`` lists, and the directories above it."""
+    return with_parents(os.fsdecode(path) for path in git.run("ls-files", "-z", *args).split(b"\0")[:-1])

@@ -41,6 +41,20 @@ def test_paths_are_found_where_people_put_them(text, paths):
 
 
 @pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("Do what `notes.md` says — `src/a.py`, ./docs/", ("src/a.py", "docs/")),
+        ("`a/b.py` as before — a/b.py", ("a/b.py",)),
+        ("Do what `notes.md` says in src/x.py", ()),
+        ("Wire it — see `src/a.py`", ()),
+        ("x — /etc/app.toml, a.py", ("a.py",)),
+    ],
+)
+def test_what_an_item_makes_stands_in_its_tail(text, targets):
+    assert find_paths(text).targets == targets
+
+
+@pytest.mark.parametrize(
     ("text", "refused"),
     [
         ("x — /etc/app.toml", ("/etc/app.toml",)),
