@@ -4,7 +4,7 @@ The order is fixed: what does the leg own, do the checks pass, is the change to 
 code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from relay.checks import make_hooks, run_phase_gate
@@ -21,7 +21,7 @@ from relay.repo import legs, trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
 from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import list_paths, parse_path, render_path
-from relay.repo.objects import diff_trees
+from relay.repo.objects import diff_trees, read_entries
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.repo.status import PathChange, find_ignored
 from relay.repo.trailers import AMENDED, LEFTOVER, LEG, Message
@@ -144,7 +144,9 @@ def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed 
     """Commit what the gate has just passed, if nothing else speaks against it."""
     claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
     refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, claims, work)
-    if refusal := refusal or _check_planted(ctx, work) or _check_secrets(ctx, candidate, work.owned, work.after):
+    added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
+    refusal = refusal or _check_planted(ctx, added, "the session")
+    if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
     outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, claims, work.gate))
@@ -210,14 +212,13 @@ def _untick(text: str, items: tuple[str, ...]) -> str:
     return text
 
 
-def _check_planted(ctx: RunContext, work: _Work) -> Refused | None:
+def _check_planted(ctx: RunContext, added: Iterable[str], who: str) -> Refused | None:
     """Refuse new files that steer relay or another agent later: what does not exist, no sandbox can protect."""
-    names = {*ctx.protected, *(f"**/{name}" for name in PROTECTED_NAMES)}
-    added = {change.path for change in work.changes if change.old_object_id == ""}
-    planted = [path for path in work.owned if path in added and is_covered(path, tuple(names))]
+    names = (*ctx.protected, *(f"**/{name}" for name in PROTECTED_NAMES))
+    planted = [path for path in added if is_covered(path, names)]
     if not planted:
         return None
-    words = f"the session made files that only the user writes: {list_paths(planted)}"
+    words = f"{who} made files that only the user writes: {list_paths(planted)}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
 
 
@@ -262,7 +263,9 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     )
 
     def recheck(paths: tuple[str, ...]) -> str | None:
-        refused = _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo))
+        there = read_entries(ctx.repo, work.after.tree, paths)
+        refused = _check_planted(ctx, [path for path in paths if path not in there], "a commit hook")
+        refused = refused or _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo))
         if refused is not None:
             return refused.for_model
         _, verdict = _run_gate(ctx, candidate)
@@ -333,7 +336,8 @@ def _explain(outcome: CommitOutcome) -> Refused:
             return Refused(for_user=f"a commit hook refused: {_last_line(outcome.output)}", for_model=outcome.output)
         case CommitEnd.RECHECK_REFUSED:
             words = "a commit hook rewrote files and the checks do not pass with them"
-            return Refused(for_user=words, for_model=f"{words}:\n{outcome.output}")
+            first = (outcome.output.splitlines() or [""])[0]
+            return Refused(for_user=f"{words}: {first}", for_model=f"{words}:\n{outcome.output}")
         case CommitEnd.FILES_MOVED:
             return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}")
         case _:
