@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from relay.plan.model import Plan
 from relay.plan_files import find_ledger_path
 from relay.repo.files import find_stat
-from relay.repo.history import read_relay_commit
+from relay.repo.history import RelayCommit, read_relay_commits
 from relay.repo.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.repo.objects import diff_trees, read_blob
 from relay.repo.open import Repo
@@ -35,12 +35,10 @@ def read_standing(repo: Repo, plan: Plan, plan_path: str, *, boot_id: str) -> St
         boot_id: Of the running system.
     """
     head = repo.head()
-    commit = read_relay_commit(repo, head) if head else None
     leg = read_leg(repo)
     facts = Facts(
         plan=plan,
         head=head,
-        head_session=commit.session if commit and commit.status in LANDED else "",
         boot_id=boot_id,
         leg=_read_leg_facts(repo, leg, (plan_path, find_ledger_path(plan_path))) if leg else None,
     )
@@ -63,8 +61,17 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         handed_over=bool(leg.baton),
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
+        landed=find_landed(repo, leg) is not None,
         discarded=_find_discarded(repo, leg, snapshot, own),
     )
+
+
+def find_landed(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
+    """Return the commit that the leg's session has on the branch; others may be on top of it."""
+    if repo.head() == leg.base_head:
+        return None
+    since = read_relay_commits(repo, leg.plan_path, newer_than=leg.base_head or "")
+    return next((commit for commit in since if commit.session == leg.session_id and commit.status in LANDED), None)
 
 
 def _find_discarded(repo: Repo, leg: OpenLeg, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:

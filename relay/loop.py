@@ -11,7 +11,7 @@ from relay.caller import Caller
 from relay.endings import find_repeated_error, find_reset
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.events import Noticed, RetryScheduled, RunEnded
-from relay.facts import LANDED, is_of_another_plan, read_plan_bytes, read_standing
+from relay.facts import find_landed, is_of_another_plan, read_plan_bytes, read_standing
 from relay.handover import (
     Handover,
     begin_phase,
@@ -28,10 +28,12 @@ from relay.plan_commit import ensure_plan_committed, parse_committed
 from relay.plan_files import find_ledger_path
 from relay.preflight import RunRequest, read_spent
 from relay.repo.finish import finish_commit, finish_pending
-from relay.repo.history import read_relay_commit
+from relay.repo.history import RelayCommit
 from relay.repo.intents import clear_stale_locks
 from relay.repo.legs import OpenLeg, close_leg, find_leg_ref, read_leg
 from relay.repo.lock import lock_worktree
+from relay.repo.names import list_paths
+from relay.repo.objects import diff_trees
 from relay.repo.open import Repo
 from relay.repo.snapshot import write_snapshot_tree
 from relay.repo.status import read_status
@@ -100,17 +102,26 @@ def _find_point(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
 
 def _finish_landed(ctx: RunContext) -> None:
     """Do what follows a commit that an earlier process made and did not live to finish."""
-    leg, head = read_leg(ctx.repo), ctx.repo.head()
+    leg = read_leg(ctx.repo)
     if leg is None:
         return
-    commit = read_relay_commit(ctx.repo, head) if head and head != leg.base_head else None
-    if commit is None or commit.session != leg.session_id or commit.status not in LANDED:
+    commit = find_landed(ctx.repo, leg)
+    if commit is None:
         _check_plan(ctx, leg)
         return
-    for words in finish_commit(ctx.repo, commit.commit, {leg.plan_path: None, find_ledger_path(leg.plan_path): None}):
+    replaced = {leg.plan_path: None, find_ledger_path(leg.plan_path): None}
+    for words in finish_commit(ctx.repo, commit.commit, replaced) if _is_current(ctx.repo, commit) else ():
         ctx.observe(Noticed(text=words, warning=True))
     close_leg(ctx.repo, leg)
     ctx.meter.record()
+
+
+def _is_current(repo: Repo, commit: RelayCommit) -> bool:
+    """Say whether nobody has committed something else since to what a commit changed."""
+    head = repo.head() or repo.empty_tree
+    since = {change.path for change in diff_trees(repo, commit.commit, head)}
+    changed = diff_trees(repo, commit.parents[0] if commit.parents else repo.empty_tree, commit.commit)
+    return since.isdisjoint(change.path for change in changed)
 
 
 def _check_plan(ctx: RunContext, leg: OpenLeg) -> None:
@@ -136,16 +147,25 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
         RepoError: Its uncommitted work is still in the work tree.
     """
     kept = save_found(ctx, leg)
-    owned = find_owned_paths(ctx, kept, kept.last_wip) if kept.last_wip else ()
-    if owned:
-        shown = ", ".join(owned[:5]) + (" …" if len(owned) > 5 else "")  # noqa: PLR2004  # enough to see what it is
+    if owned := _find_uncommitted(ctx, kept):
+        shown = list_paths(owned)
         raise RepoError(
             f"phase {leg.phase_id} is not in the plan any more or done, and its uncommitted work is in {shown}",
-            hint=f"commit it or put it away, then `git update-ref -d {find_leg_ref(leg.branch)}`; all of it is kept "
-            f"under {leg.wip_ref}",
+            hint=f"commit it or put it away, then {ctx.caller.render('run')}; all of it is kept under {leg.wip_ref}. "
+            f"To leave it where it is: git update-ref -d {find_leg_ref(leg.branch)}",
         )
     ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
     close_leg(ctx.repo, kept)
+
+
+def _find_uncommitted(ctx: RunContext, leg: OpenLeg) -> list[str]:
+    """Return the leg's own files that are not as HEAD has them; its newest snapshot is of the work tree as it is."""
+    if leg.last_wip is None:
+        return []
+    open_paths = {
+        change.path for change in diff_trees(ctx.repo, ctx.repo.head() or ctx.repo.empty_tree, leg.last_wip.tree)
+    }
+    return [path for path in find_owned_paths(ctx, leg, leg.last_wip) if path in open_paths]
 
 
 def end_without_session(

@@ -46,6 +46,8 @@ class LegFacts:
     """The work tree, or its newest snapshot, differs from how the leg began."""
     saved: bool
     """The work tree is as the newest snapshot has it."""
+    landed: bool = False
+    """The commit of its session is on the branch, whatever was committed on top of it."""
     discarded: tuple[str, ...] = ()
     """Files of its newest snapshot that the work tree has as before the leg, or not at all."""
 
@@ -57,8 +59,6 @@ class Facts:
     plan: Plan
     """As the work tree has it."""
     head: str | None
-    head_session: str
-    """The session that HEAD's trailers name; empty for a commit that is not relay's."""
     boot_id: str
     leg: LegFacts | None
 
@@ -123,7 +123,7 @@ def _describe_claims(leg: LegFacts) -> str:
 
 
 def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
-    if facts.head_session and facts.head_session == leg.session_id:
+    if leg.landed:
         why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
         return _begin(facts, Row.AFTER_COMMIT, why, "finishes what follows a commit, then ")
     why = (

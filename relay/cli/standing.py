@@ -146,7 +146,7 @@ def _find_point(place: Place, repo: "Repo", *, is_open: bool, undoes: str) -> tu
     """
     shown = _read_committed(place, repo) if undoes else load_plan(place)
     if not is_open:
-        facts = Facts(plan=shown, head=None, head_session="", boot_id="", leg=None)
+        facts = Facts(plan=shown, head=None, boot_id="", leg=None)
         return shown, find_resume_point(facts), ""
     from relay.repo.lock import lock_worktree
 

@@ -23,8 +23,8 @@ LEG = LegFacts(
 )
 
 
-def point(leg=None, *, plan=OPEN, head="a" * 40, session="", boot="boot"):
-    return find_resume_point(Facts(plan=parse_plan(plan), head=head, head_session=session, boot_id=boot, leg=leg))
+def point(leg=None, *, plan=OPEN, head="a" * 40, boot="boot"):
+    return find_resume_point(Facts(plan=parse_plan(plan), head=head, boot_id=boot, leg=leg))
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,16 @@ def test_an_open_leg_at_its_base(changes, facts, row, why, then):
 
 
 def test_after_the_commit_point():
-    """HEAD carries the leg's session: only tidying up is left."""
-    found = point(LEG, head="b" * 40, session=LEG.session_id, plan=DONE)
+    """The branch has the leg's commit: only tidying up is left."""
+    found = point(replace(LEG, landed=True), head="b" * 40, plan=DONE)
 
     assert (found.row, found.phase_id) == (Row.AFTER_COMMIT, "")
     assert found.then == "finishes what follows a commit, then ends"
 
 
-@pytest.mark.parametrize("session", ["", "another1"])
-def test_the_user_moved_on(session):
+def test_the_user_moved_on():
     """HEAD is elsewhere and not by this session; the words name both ends."""
-    found = point(LEG, head="b" * 40, session=session)
+    found = point(LEG, head="b" * 40)
 
     assert (found.row, found.phase_id) == (Row.MOVED_ON, "2")
     assert "aaaaaaaaaa → bbbbbbbbbb" in found.why

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.errors import ExitCode, RepoError
 from relay.events import LegStarted, Noticed
 from relay.interrupts import Urgency
 from relay.resume import Row
@@ -168,15 +168,19 @@ def test_the_branch_moved_under_an_open_leg(stage, cut_off, ask, finish, how):
     assert stage.git("status", "--porcelain") == ""
 
 
-def test_after_the_commit_point(stage, ask):
-    """The commit is made, the leg's ref, the plan's file and the index are not: a run only tidies up."""
-    script = """
+HELLO = """
 sessions:
   - turns:
       - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
       - text: "Commit: Say hello"
 """
+LUNCH = "sessions: [{turns: [{tools: [{name: block, input: {reason: lunch}}]}]}]"
+
+
+@pytest.fixture
+def landed(stage):
+    """Phase 1 as it is in the instant after the branch has moved: leg's ref, index and plan's file are behind."""
     kept = {}
 
     def keep():
@@ -185,12 +189,18 @@ sessions:
         kept["plan"] = (stage.root / "PLAN.md").read_text()
 
     stage.on_tool = keep
-    assert stage.run(script, all_=False).exit_code == ExitCode.DONE
+    ended = stage.run(HELLO, all_=False)
+    assert ended.exit_code == ExitCode.DONE
     stage.calm()
-    # As it was in the instant after the branch had moved.
     stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
     (stage.root / ".git/index").write_bytes(kept["index"])
     stage.write("PLAN.md", kept["plan"])
+    return ended
+
+
+@pytest.mark.usefixtures("landed")
+def test_after_the_commit_point(stage, ask):
+    """The commit is made, the leg's ref, the plan's file and the index are not: a run only tidies up."""
     assert ask()["row"] == Row.AFTER_COMMIT
     head = stage.git("rev-parse", "HEAD")
 
@@ -200,3 +210,45 @@ sessions:
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""
     assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+
+
+@pytest.mark.usefixtures("landed")
+def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
+    """The session's commit is found below the user's, and what follows a commit is done."""
+    stage.write("other.txt", "the user's\n")
+    stage.git("add", "-N", "other.txt")
+    stage.git("commit", "-q", "-m", "the user's", "--", "other.txt")
+    assert ask()["row"] == Row.AFTER_COMMIT
+
+    ended = stage.run(LUNCH)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
+    """He committed the session's work and his own, with the tick: nothing of it is uncommitted."""
+    cut_off()
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [ ] Say hello", "- [x] Say hello"))
+    stage.write("other.txt", "the user's\n")
+    stage.commit("by hand")
+
+    ended = stage.run(LUNCH)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+
+
+def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
+    """A part was committed with the tick: only the rest is in the way."""
+    cut_off()
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [ ] Say hello", "- [x] Say hello"))
+    stage.git("add", "PLAN.md", "hello.txt")
+    stage.git("commit", "-q", "-m", "a part")
+
+    with pytest.raises(RepoError, match=r"its uncommitted work is in notes/a\.txt$") as refused:
+        stage.run(LUNCH)
+
+    assert "commit it or put it away, then relay run" in str(refused.value.hint)
