@@ -19,6 +19,7 @@ from relay.caller import AT_ROOT, Caller
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RepoError
 from relay.events import Event, Noticed, Observe, RunStarted
+from relay.facts import find_landed
 from relay.interrupts import Interrupts
 from relay.meter import Meter
 from relay.plan_files import STATE_DIR, find_ledger_path, find_protected
@@ -314,7 +315,7 @@ def find_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) 
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:
-    """Return a meter that knows what the plan has cost: its commits and its open leg."""
+    """Return a meter that knows what the plan has cost: its commits, and its open leg where no commit records that."""
     budget = Budget(
         run_cap_usd=settings.max_cost_usd,
         phase_cap_usd=settings.max_phase_cost_usd,
@@ -322,7 +323,7 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
     )
     meter = Meter(budget, price=price, before=read_spent(repo, plan_path))
     leg = read_leg(repo)
-    if leg is not None:
+    if leg is not None and find_landed(repo, leg) is None:
         meter.restore(leg.spend)
     return meter
 

@@ -70,7 +70,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
     leg = _read_leg(repo) if waiting else None
     obstacle = _find_obstacle(repo, branch)
     other = leg if leg is not None and _is_of_another_plan(repo, leg, place.plan_name) else None
-    leg = leg if other is None else None
+    leg = _settle(repo, leg) if leg is not None and other is None else None
     undoes = _find_cut_off(repo, place.plan_name) if waiting else ""
     plan, point, running = _find_point(place, repo, is_open=leg is not None and not obstacle, undoes=undoes)
     if other is not None and not plan.done:
@@ -113,6 +113,13 @@ def _is_of_another_plan(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
     from relay.facts import is_of_another_plan
 
     return is_of_another_plan(repo, leg, plan_name)
+
+
+def _settle(repo: "Repo", leg: "OpenLeg") -> "OpenLeg":
+    """Take what a leg has spent out of it where its commit is on the branch, and records that."""
+    from relay.facts import find_landed
+
+    return leg if find_landed(repo, leg) is None else replace(leg, spend=Spent())
 
 
 def _read_leg(repo: "Repo") -> "OpenLeg | None":

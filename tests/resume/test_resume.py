@@ -1,11 +1,14 @@
 """A run that was cut off goes on from git alone, wherever git is; `relay status` says before what a run does."""
 
+import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from relay.errors import ExitCode, RepoError
-from relay.events import LegStarted, Noticed
+from relay.events import LegStarted, Noticed, RunStarted
 from relay.interrupts import Urgency
 from relay.resume import Row
 
@@ -196,6 +199,18 @@ def landed(stage):
     (stage.root / ".git/index").write_bytes(kept["index"])
     stage.write("PLAN.md", kept["plan"])
     return ended
+
+
+def test_what_a_commit_records_is_not_counted_twice(stage, landed):
+    """The leg's snapshots say what its commit says: neither the cap nor `relay status` takes both."""
+    command = [sys.executable, "-m", "relay", "status", "--json"]
+    done = subprocess.run(command, cwd=stage.root, capture_output=True, check=True)
+    said = json.loads(done.stdout)
+    assert said["spent"]["usd"] == said["phases"][0]["spent"]["usd"] == pytest.approx(landed.spent_usd, abs=1e-6)
+
+    stage.run(LUNCH)
+
+    assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(landed.spent_usd, abs=1e-6)
 
 
 @pytest.mark.usefixtures("landed")
