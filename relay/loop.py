@@ -150,7 +150,7 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     if owned := _find_uncommitted(ctx, kept):
         shown = list_paths(owned)
         raise RepoError(
-            f"phase {leg.phase_id} is not in the plan any more or done, and its uncommitted work is in {shown}",
+            f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
             hint=f"commit it or put it away, then {ctx.caller.render('run')}; all of it is kept under {leg.wip_ref}. "
             f"To leave it where it is: git update-ref -d {find_leg_ref(leg.branch)}",
         )

@@ -131,9 +131,13 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
         f"{(facts.head or 'unborn')[:10]}).{_describe_claims(leg) if leg.discarded else ''}"
     )
     phase = facts.plan.find_phase(leg.phase_id)
-    if phase is not None and not phase.done:
+    waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
+    if phase is not None and not phase.done and not waits:
         return _go_on(leg, Row.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
-    return _begin(facts, Row.MOVED_ON, why, "keeps the old work under refs/relay/, then ")
+    if waits:
+        why = f"{why} It comes after {', '.join(waits)}, which is not done any more."
+    then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "
+    return _begin(facts, Row.MOVED_ON, why, then)
 
 
 def _go_on(leg: LegFacts, row: Row, why: str, then: str) -> ResumePoint:

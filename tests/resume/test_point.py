@@ -90,6 +90,15 @@ def test_the_user_moved_on():
     assert "aaaaaaaaaa → bbbbbbbbbb" in found.why
 
 
+def test_the_user_went_back_behind_what_the_phase_comes_after():
+    """The open phase is given up for the one before it."""
+    found = point(LEG, head="b" * 40, plan=OPEN.replace("[x]", "[ ]"))
+
+    assert (found.row, found.phase_id) == (Row.MOVED_ON, "1")
+    assert "It comes after 1, which is not done any more. Phase 1 is next." in found.why
+    assert found.then.startswith("keeps the old work under refs/relay/")
+
+
 def test_an_unborn_branch_that_got_a_commit_has_moved():
     """None is a place like any other."""
     assert point(replace(LEG, base_head=None)).row is Row.MOVED_ON
