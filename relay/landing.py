@@ -19,6 +19,7 @@ from relay.plan.parse import parse_plan
 from relay.plan_files import find_ledger_path
 from relay.repo import legs, trailers
 from relay.repo.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
+from relay.repo.earlier import find_earlier_paths
 from relay.repo.legs import OpenLeg, close_leg
 from relay.repo.names import list_paths, parse_path, render_path
 from relay.repo.objects import diff_trees, read_entries
@@ -89,7 +90,7 @@ class _Work:
     owned: tuple[str, ...]
     """What is going to be committed."""
     user: frozenset[str]
-    """What differed from HEAD when the leg began."""
+    """What differed from HEAD when the leg began, and what git ignored then and does not any more."""
     changes: tuple[PathChange, ...]
     """From the leg's start to after the gate."""
     before: TreeSnapshot
@@ -101,7 +102,8 @@ class _Work:
 def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
     """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
     changes = legs.find_leg_changes(ctx.repo, leg, now)
-    return _select_owned(ctx, leg, find_user_paths(ctx, leg), changes)
+    user = find_user_paths(ctx, leg) | find_earlier_paths(ctx.repo, leg, changes)
+    return _select_owned(ctx, leg, user, changes)
 
 
 def _select_owned(
@@ -125,6 +127,7 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
     for _ in range(MAX_GATE_RUNS):
         before = write_snapshot_tree(ctx.repo)
         changes = legs.find_leg_changes(ctx.repo, leg, before)
+        user |= find_earlier_paths(ctx.repo, leg, changes)
         owned = _select_owned(ctx, leg, user, changes)
         gate, verdict = _run_gate(ctx, candidate)
         if not verdict.green:
@@ -244,7 +247,7 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
     mixed = [change.path for change in work.changes if change.path in work.user]
     if mixed:
-        words = f"changed while the session ran, but the user's before it, so not committed: {list_paths(mixed)}"
+        words = f"not committed, because the user had it before the session began: {list_paths(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
     if work.after.skipped:
         words = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped[:10])

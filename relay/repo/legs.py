@@ -23,10 +23,12 @@ from relay.repo.names import parse_path, render_path, render_ref_part
 from relay.repo.open import Repo
 from relay.repo.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.repo.status import PathChange
-from relay.repo.trailers import BASE, BOOT, PLACE, REPLACED, SKIPPED, WIP, CommitText, Message
+from relay.repo.trailers import BASE, BOOT, OPENED, PLACE, REPLACED, SKIPPED, WIP, CommitText, Message
 from relay.usage import Spent, Usage
 
 _UNBORN = "none"
+_LONGEST_MOMENT = 20
+"""Digits that no time in nanoseconds has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class OpenLeg:
     place: str
     """Of the work tree in which it began, as `find_place_id` says it; empty for a leg of an older relay."""
     wip_ref: str
+    opened_ns: int = 0
+    """When it was first opened, to be compared with the change times of files in the same place; 0 when not known."""
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
     spend: Spent = field(default_factory=Spent)
@@ -127,11 +131,23 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
     kept = _render_start(start, head, find_place_id(repo), wip_ref, base.skipped)
+    kept += ((OPENED, _find_moment(repo)),)
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
     if not objects.move_ref(repo, find_leg_ref(branch), commit, None):
         raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
     return _parse_leg(branch, trailers.read_text(repo.git, commit))
+
+
+def _find_moment(repo: Repo) -> str:
+    """Return the change time of the index that the snapshot was just made with; empty when an empty tree left none.
+
+    The file system's own clock: it may be another machine's, and the system's is ahead of it by a few milliseconds.
+    """
+    try:
+        return str((repo.relay_dir / "index").stat().st_ctime_ns)
+    except FileNotFoundError:
+        return ""
 
 
 def _render_start(
@@ -162,7 +178,7 @@ def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
 
 
 def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
-    base = text.get(BASE)
+    base, opened = text.get(BASE), text.get(OPENED)
     return OpenLeg(
         branch=branch,
         commit=text.commit,
@@ -174,6 +190,7 @@ def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
         boot_id=text.get(BOOT),
         place=text.get(PLACE),
         wip_ref=text.get(WIP),
+        opened_ns=int(opened) if opened.isdecimal() and len(opened) < _LONGEST_MOMENT else 0,
         spend=Spent(),
         skipped=_parse_skipped(text),
         trailers=text.found,
@@ -211,7 +228,10 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     Raises:
         RepoError: Somebody else opened or closed the branch's leg meanwhile.
     """
-    kept = _render_start(start, leg.base_head, find_place_id(repo), leg.wip_ref, leg.skipped)
+    place = find_place_id(repo)
+    kept = _render_start(start, leg.base_head, place, leg.wip_ref, leg.skipped)
+    if leg.opened_ns and leg.place == place:  # elsewhere files are of another time, restored ones too
+        kept += ((OPENED, str(leg.opened_ns)),)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
     parents = (leg.base_head,) if leg.base_head else ()
     commit = objects.write_commit(repo, leg.base_tree, parents, message)

@@ -55,6 +55,12 @@ def read_entries(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[
     return found
 
 
+def read_blob_ids(repo: Repo, rev: str) -> frozenset[str]:
+    """Return the ids of all files in the tree of `rev`."""
+    records = repo.git.run("ls-tree", "-r", "-z", "--full-tree", rev).split(b"\0")[:-1]
+    return frozenset(record.partition(b"\t")[0].decode().split(" ")[2] for record in records)
+
+
 def _batches(paths: Sequence[str], limit_bytes: int = 100_000) -> Iterable[list[str]]:
     """Cut `paths` into pieces that fit on a command line."""
     batch: list[str] = []
@@ -92,7 +98,7 @@ def _parse_change(head: str, path: str) -> PathChange:
     )
 
 
-def hash_files(git: Git, paths: Sequence[str], *, write: bool) -> tuple[str, ...]:
+def hash_files(git: Git, paths: Sequence[str], *, write: bool, clean: bool = False) -> tuple[str, ...]:
     """Return the blob ids of the raw bytes of regular files, in order; no filter runs.
 
     Git follows a link that took a file's place meanwhile: only while no command runs, or when nothing is stored.
@@ -101,6 +107,7 @@ def hash_files(git: Git, paths: Sequence[str], *, write: bool) -> tuple[str, ...
         git: Bound to the work tree.
         paths: Repository-relative paths of regular files.
         write: Store the blobs too.
+        clean: Of what `git add` would make of the bytes; `git` is a guarded one then, since filters do run.
 
     Raises:
         GitError: A file is gone or cannot be read.
@@ -109,8 +116,8 @@ def hash_files(git: Git, paths: Sequence[str], *, write: bool) -> tuple[str, ...
         return ()
     # Quoted, since an unquoted newline ends a name and a carriage return at its end is dropped.
     stdin = b"".join(os.fsencode(_render_stdin_path(path)) + b"\n" for path in paths)
-    args = ("-w",) if write else ()
-    return tuple(git.run("hash-object", *args, "--no-filters", "--stdin-paths", stdin=stdin).decode().split())
+    args = (*(("-w",) if write else ()), *(() if clean else ("--no-filters",)))
+    return tuple(git.run("hash-object", *args, "--stdin-paths", stdin=stdin).decode().split())
 
 
 def store_files(git: Git, paths: Sequence[str]) -> dict[str, str]:

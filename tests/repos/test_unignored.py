@@ -1,0 +1,93 @@
+"""A session that takes a line out of .gitignore: what it hid was there before, and is the user's."""
+
+import json
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.events import Noticed
+from relay.repo.legs import LegStart, close_leg, continue_leg, open_leg, read_leg
+from relay.repo.open import open_repo
+
+
+def script(*commands):
+    turns = [{"tools": [{"name": "bash", "input": {"command": command}}]} for command in commands]
+    tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "seen"}}]}
+    return json.dumps({"sessions": [{"name": "s", "turns": [*turns, tick, {"text": "Commit: Do it", "repeat": 6}]}]})
+
+
+OPEN_UP = "printf '*.tmp\\n' > .gitignore"
+HELLO = "echo hello > hello.txt"
+
+
+@pytest.fixture
+def diary(stage):
+    """A stage with a private file below an ignored directory."""
+    stage.write(".gitignore", "local/\n*.tmp\n")
+    stage.commit("ignore")
+    stage.write("local/diary.txt", "private notes\n")
+    return stage
+
+
+def test_a_file_that_was_ignored_when_the_phase_began_is_not_committed(diary, finish):
+    """It is named; what the session itself wrote beside it is committed."""
+    assert finish(script(OPEN_UP, "echo own > local/own.txt", HELLO)) == [
+        ".gitignore",
+        "PLAN.md",
+        "hello.txt",
+        "local/own.txt",
+    ]
+    assert any("local/diary.txt" in notice.text for notice in diary.seen(Noticed))
+    assert (diary.root / "local/diary.txt").read_text() == "private notes\n"
+    assert diary.git("status", "--porcelain").split() == ["??", "local/diary.txt"]
+
+
+def test_it_does_not_help_to_move_its_directory(diary, finish):
+    """The file keeps its time under another name."""
+    assert finish(script("mv local notes", HELLO)) == ["PLAN.md", "hello.txt"]
+    assert any("notes/diary.txt" in notice.text for notice in diary.seen(Noticed))
+
+
+def test_a_phase_that_needs_it_is_refused(diary):
+    """No box is ticked without its code."""
+    diary.write("PLAN.md", "## Phase 1 — Notes\nVerify: `true`\n- [ ] Commit the notes — local/diary.txt\n")
+    diary.git("commit", "-qam", "plan")
+
+    ended = diary.run(script(OPEN_UP))
+
+    assert (ended.exit_code, "local/diary.txt" in ended.reason) == (ExitCode.STOPPED, True)
+    assert "- [ ]" in diary.git("show", "HEAD:PLAN.md")
+
+
+@pytest.mark.parametrize("autocrlf", ["false", "true"])
+def test_a_renamed_directory_is_the_sessions_work(stage, finish, autocrlf):
+    """Its files are as old as they were, and were there under another name: committed."""
+    stage.write("src/a.txt", "one\n")
+    stage.write("src/deep/b.bin", "\0two\n")
+    stage.git("config", "core.autocrlf", autocrlf)
+    stage.commit("src")
+    for path in ("src/a.txt", "src/deep/b.bin"):
+        (stage.root / path).unlink()
+    stage.git("checkout", "-q", "--", ".")
+    assert (b"\r" in (stage.root / "src/a.txt").read_bytes()) == (autocrlf == "true")
+
+    assert finish(script("mv src lib", HELLO)) == ["PLAN.md", "hello.txt", "lib/a.txt", "lib/deep/b.bin"]
+    assert stage.git("ls-tree", "HEAD", "src") == ""
+
+
+def test_the_moment_survives_other_sessions_and_is_forgotten_elsewhere(diary, tmp_path):
+    """In another work tree the times of files say nothing."""
+    repo = open_repo(diary.root)
+    start = LegStart(session_id="a", phase_id="1", plan_path="PLAN.md")
+    first = open_leg(repo, start)
+    again = continue_leg(repo, first, start)
+    diary.git("worktree", "add", "-q", "--detach", str(tmp_path / "other"))
+    other = open_repo(tmp_path / "other")
+
+    elsewhere = continue_leg(other, again, start)
+    back = continue_leg(repo, elsewhere, start)
+
+    assert first.opened_ns > (diary.root / "local/diary.txt").stat().st_ctime_ns
+    assert (again.opened_ns, elsewhere.opened_ns, back.opened_ns) == (first.opened_ns, 0, 0)
+    assert read_leg(repo) == back
+    assert close_leg(repo, back)
