@@ -24,9 +24,18 @@ from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts import PhaseBriefing
 from relay.repo.history import read_plan_commits
-from relay.repo.legs import LegStart, OpenLeg, WipRecord, continue_leg, open_leg, save_snapshots, save_wip
+from relay.repo.legs import (
+    LegStart,
+    OpenLeg,
+    WipRecord,
+    continue_leg,
+    keep_snapshot,
+    open_leg,
+    save_snapshots,
+    save_wip,
+)
 from relay.repo.names import list_paths, parse_path, render_path
-from relay.repo.objects import diff_trees, read_blob, read_entries, write_paths_tree
+from relay.repo.objects import diff_trees, drop_ref, read_blob, read_entries, write_paths_tree
 from relay.repo.restore import Restoration, plan_restoration, run_restoration
 from relay.repo.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.repo.trailers import BARREN, BASELINE, CLAIMED, DISCARDED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
@@ -68,25 +77,40 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     """Open a leg on a phase that has none; None when a stop was asked for during the baseline.
 
     The gate runs first, so that what it leaves behind is not the leg's. It is not the user's either: a session may
-    change such a file and have it committed.
+    change such a file and have it committed. What had changes of the user's before stays the user's, and is kept.
     """
-    before = write_snapshot_tree(ctx.repo)
+    head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
     number, baton = _read_earlier_sessions(ctx, phase.id)
     commands = find_commands(ctx.settings, phase)
+    dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
+    kept = (
+        keep_snapshot(ctx.repo, before, f"relay: before the gate of phase {phase.id}") if dirty and commands else None
+    )
     baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
     if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
         return None
-    head = ctx.repo.head()
     ledger = _read_text(ctx, head, ctx.ledger_path)
     _parse_ledger(ctx, ledger)  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
-    left = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
+    changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
+    left = [path for path in changed if path not in dirty]
+    if kept is not None:
+        _settle_kept(ctx, *kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (BASELINE, _render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
     start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
     leg = open_leg(ctx.repo, start, base=base)
     draft = Draft(plan_text=plan.text, ledger_text=ledger)
     return _make_handover(ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline)
+
+
+def _settle_kept(ctx: RunContext, ref: str, commit: str, rewritten: list[str]) -> None:
+    """Say where the user's bytes are that the verify commands wrote over; without any, nothing has to be kept."""
+    if not rewritten:
+        drop_ref(ctx.repo, ref, commit)
+        return
+    words = f"the verify commands rewrote what you had not committed: {list_paths(rewritten)}"
+    ctx.observe(Noticed(text=f"{words}; as it was before, it is kept under {ref}", warning=True))
 
 
 def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:

@@ -248,6 +248,24 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     )
 
 
+def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:
+    """Keep a snapshot that belongs to no leg beside those that do.
+
+    Returns:
+        The ref and the commit.
+
+    Raises:
+        RepoError: HEAD is detached, or somebody else made the ref meanwhile.
+    """
+    branch, head = get_branch(repo), repo.head()
+    ref = next_ref(repo, "wip", branch)
+    message = Message(subject=subject, trailers=_render_skipped(found.skipped))
+    commit = objects.write_commit(repo, found.tree, (head,) if head else (), message)
+    if not objects.move_ref(repo, ref, commit, None):
+        raise RepoError(f"{ref} was made by somebody else", hint="is another relay at work on this branch?")
+    return ref, commit
+
+
 def close_leg(repo: Repo, leg: OpenLeg) -> bool:
     """Drop the open leg's ref; its snapshots stay.
 

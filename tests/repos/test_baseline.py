@@ -1,0 +1,59 @@
+"""Verify commands that rewrite files, run before a phase in a work tree with the user's unfinished edits."""
+
+import json
+
+from relay.errors import ExitCode
+from relay.events import Noticed
+
+PLAN = """\
+## Phase 1 — Hello
+Verify: `sed -i s/bad/good/ app.txt other.txt && grep -q hello hello.txt app.txt`
+- [ ] Say hello — {path}
+"""
+
+
+def script(command):
+    turns = [
+        {"tools": [{"name": "bash", "input": {"command": command}}]},
+        {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "seen"}}]},
+        {"text": "Commit: Say hello", "repeat": 6},
+    ]
+    return json.dumps({"sessions": [{"name": "s", "turns": turns}]})
+
+
+def prepare(stage, path):
+    stage.write("PLAN.md", PLAN.replace("{path}", path))
+    stage.write("app.txt", "start\n")
+    stage.write("other.txt", "start\n")
+    stage.commit("files")
+
+
+def find_kept(stage):
+    return stage.git("for-each-ref", "--format=%(refname)", "refs/relay/wip").split()
+
+
+def test_the_users_edit_stays_the_users_and_is_kept_as_it_was(stage):
+    """The session's change is on top of it, so that it cannot be committed; the notice names the ref."""
+    prepare(stage, "app.txt")
+    stage.write("app.txt", "start\nan unfinished bad edit\n")
+
+    ended = stage.run(script("echo hello | tee -a app.txt > hello.txt"), dirty=True)
+
+    assert (ended.exit_code, "app.txt" in ended.reason) == (ExitCode.STOPPED, True)
+    assert stage.git("show", "HEAD:app.txt") == "start\n"
+    kept = find_kept(stage)[0]
+    assert stage.git("show", f"{kept}:app.txt") == "start\nan unfinished bad edit\n"
+    assert any("app.txt" in n.text and kept in n.text for n in stage.seen(Noticed))
+
+
+def test_a_file_that_only_the_gate_rewrote_is_free_for_the_session(stage, finish):
+    """It was as in HEAD before; the user's other edit needs no ref of its own."""
+    prepare(stage, "app.txt")
+    stage.write("app.txt", "start bad\n")
+    stage.commit("bad")
+    stage.write("notes.txt", "the user's\n")
+
+    assert finish(script("echo hello | tee -a app.txt > hello.txt")) == ["PLAN.md", "app.txt", "hello.txt"]
+    assert stage.git("show", "HEAD:app.txt") == "start good\nhello\n"
+    assert len(find_kept(stage)) == 1
+    assert not any("rewrote" in n.text for n in stage.seen(Noticed))
