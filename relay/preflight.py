@@ -37,6 +37,7 @@ from relay.repo.planning import read_plan_usage
 from relay.repo.signing import check_signing
 from relay.repo.state import check_state
 from relay.repo.status import find_ignored, read_status
+from relay.repo.strays import describe_strays
 from relay.rules import Rules, load_rules
 from relay.run_context import RunContext
 from relay.runners.api import check_key, open_api
@@ -81,7 +82,8 @@ def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iter
         run_id = new_id()
         ctx, left = _open(stack, request, run_id, view, interrupts)
         ctx.observe(_describe_start(ctx, request.command, run_id))
-        for words in (*left, *_describe_experiment(request.settings), *ctx.rules.warnings, *ctx.sandbox.gaps):
+        strays = describe_strays(request.repo)
+        for words in (*left, *strays, *_describe_experiment(request.settings), *ctx.rules.warnings, *ctx.sandbox.gaps):
             ctx.observe(Noticed(text=words, warning=True))
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx

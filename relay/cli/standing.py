@@ -55,6 +55,8 @@ class Standing:
     """Who is at work here; empty when nobody is."""
     obstacle: str = ""
     """What has to be ended before a run can start, and how; empty when nothing has."""
+    strays: tuple[str, ...] = ()
+    """Phases that are open on branches that are gone, in words."""
 
 
 def gather_standing(place: Place, repo: "Repo") -> Standing:
@@ -64,6 +66,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         PlanError: There is no plan, or it cannot be used.
     """
     from relay.repo.history import read_plan_commits, read_rewound_commits
+    from relay.repo.strays import describe_strays
 
     branch = repo.branch
     waiting = branch is not None and _has_refs(repo, branch)
@@ -91,6 +94,7 @@ def gather_standing(place: Place, repo: "Repo") -> Standing:
         leg=leg,
         running=running,
         obstacle=obstacle,
+        strays=describe_strays(repo),
     )
 
 

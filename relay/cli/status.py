@@ -50,6 +50,8 @@ def show_standing(standing: Standing, *, why: bool) -> None:
     _show_limit(standing)
     if standing.rewound != Spent():
         say(f"       {render_usd(standing.rewound.cost_usd)} of it on work that was rewound")
+    for words in standing.strays:
+        say(f"stray  {words}", style="yellow")
     if standing.obstacle:
         say(f"now    {standing.obstacle}", style="bold")
         say(f"next   {standing.caller.render('run')}, after that", style="bold")

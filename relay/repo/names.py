@@ -66,3 +66,8 @@ def render_ref_part(branch: str) -> str:
     a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
     """
     return branch.replace("%", "%25").replace("/", "%2F")
+
+
+def parse_ref_part(part: str) -> str:
+    """Undo `render_ref_part`."""
+    return part.replace("%2F", "/").replace("%25", "%")

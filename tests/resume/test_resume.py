@@ -288,3 +288,19 @@ def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
     assert ended.exit_code == ExitCode.DONE
     assert [commit.phase for commit in stage.commits()] == ["1"]
     assert stage.git("log", "--format=%h", "--glob=refs/relay/wip", "--", "world.txt") != ""
+
+
+def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish):
+    """`relay status` and a run say so, with the command that takes it along; after that it goes on."""
+    cut_off()
+    stage.git("branch", "-m", "team/trunk;$HOME")
+    command = [sys.executable, "-m", "relay", "status"]
+    said = subprocess.run(command, cwd=stage.root, capture_output=True, check=True, text=True).stdout
+    assert "a phase is open on main, a branch that does not exist any more" in " ".join(said.split())
+    with stage._open("run", LUNCH, dirty=False, flags={}):
+        told = next(notice.text for notice in stage.seen(Noticed) if "is open on main" in notice.text)
+
+    subprocess.run(told.partition("now: ")[2].partition(". To")[0], shell=True, cwd=stage.root, check=True)
+
+    assert ask()["row"] == Row.MID_LEG
+    finish()
