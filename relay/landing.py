@@ -148,7 +148,7 @@ def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed 
     claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
     refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, claims, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
-    refusal = refusal or _check_planted(ctx, added, "the session")
+    refusal = refusal or _check_planted(ctx, added, "the session (or a commit hook)")
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
