@@ -10,7 +10,7 @@ from relay.repo import objects
 from relay.repo.files import find_stat, remove_file, replace_file
 from relay.repo.guard import Guarded, guard
 from relay.repo.open import Repo
-from relay.repo.snapshot import TreeSnapshot, make_filter
+from relay.repo.snapshot import TreeSnapshot, find_unheld
 from relay.repo.status import ABSENT, SYMLINK, ChangeKind, PathChange
 
 
@@ -40,13 +40,10 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
         wanted: What to restore; taken over the same HEAD.
         base: Tree that `wanted` was made from: what the two have in common is nobody's work.
     """
-    is_left_out = make_filter(found.skipped, wanted.skipped)
-    given = {*found.replaced, *wanted.replaced}
-    differing = [
-        change
-        for change in objects.diff_trees(repo, found.tree, wanted.tree)
-        if not (change.is_submodule or change.path in given or is_left_out(change.path))
-    ]
+    between = objects.diff_trees(repo, found.tree, wanted.tree)
+    others = {*found.replaced, *wanted.replaced}
+    others |= find_unheld(repo, repo.head(), [change.path for change in between], found.skipped, wanted.skipped)
+    differing = [change for change in between if not (change.is_submodule or change.path in others)]
     at_base = {change.path: change for change in objects.diff_trees(repo, base, found.tree)}
     lost = [change for change in differing if _is_lost(repo, change, since_base=at_base.get(change.path))]
     removed = {change.path for change in lost if change.kind == ChangeKind.DELETED}

@@ -321,6 +321,21 @@ def test_nothing_is_restored_over_what_no_snapshot_holds(box):
     assert snap(repo).tree == restoration.tree
 
 
+def test_a_tracked_file_among_very_many_untracked_ones_is_put_back(box):
+    """Snapshots hold it, though not its neighbours."""
+    repo = box.open()
+    crowd = (Skipped(path="src", reason="6,210 untracked files"),)
+    base = snap(repo)
+    box.write("src/app.py", "work\n")
+    wanted = replace(snap(repo), skipped=crowd)
+    box.write("src/app.py", "")
+    found = replace(snap(repo), skipped=crowd)
+    restoration = plan_restoration(repo, found=found, wanted=wanted, base=base.tree)
+    run_restoration(repo, restoration, head=repo.head())
+    assert [change.path for change in restoration.changes] == ["src/app.py"]
+    assert (box.root / "src/app.py").read_text() == "work\n"
+
+
 def test_files_that_come_and_go_all_the_time_stop_no_snapshot(box):
     """A watcher in the background of a session makes and removes files as fast as it can."""
     box.write("src/app.py", "edited\n")
