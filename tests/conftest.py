@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +58,9 @@ Verify: `grep -q world world.txt`
 
 def pytest_configure(config: pytest.Config) -> None:
     """Point everything that reads the user's environment at an empty directory, before any test is collected."""
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job ignores it, and so would children
     home = Path(tempfile.mkdtemp(prefix="relay-tests-home-"))
     config.add_cleanup(lambda: _remove(home))
     (home / ".gitconfig").write_text(GIT_CONFIG)
