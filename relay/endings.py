@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from relay.repo import trailers
 from relay.repo.legs import OpenLeg
 from relay.repo.open import Repo
-from relay.repo.trailers import ENDED, ERROR, WAIT_UNTIL
+from relay.repo.trailers import ENDED, ERROR, SESSION, WAIT_UNTIL
 from relay.session import SessionEnd
 
 _NOT_ITS_FAULT = frozenset({
@@ -89,5 +89,6 @@ def _read_errors(repo: Repo, leg: OpenLeg) -> list[str]:
         return []
     revs = [leg.last_wip.commit, *([f"^{leg.base_head}"] if leg.base_head else [])]
     texts = trailers.read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")
-    ended = [text for text in texts if text.get(ENDED)]
-    return [text.get(ERROR) for text in ended if text.get(ENDED) not in _NOT_ITS_FAULT]
+    # What is found later is stored with the words of the session that ended: each session counts once.
+    ended = {text.get(SESSION): text for text in reversed(texts) if text.get(ENDED)}
+    return [text.get(ERROR) for text in reversed(ended.values()) if text.get(ENDED) not in _NOT_ITS_FAULT]

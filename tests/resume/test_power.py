@@ -102,3 +102,19 @@ def test_what_git_ignores_is_not_written_over(stage, cut_off):
     place = words.partition("git show ")[2]
     assert stage.git("show", place.replace("<file>", "hello.txt")) == "hel"
     assert stage.git("show", place.replace("<file>", "notes/a.txt")) == "a\n"
+
+
+def test_a_session_that_ended_with_an_error_counts_once(stage):
+    """What is found after the restart is stored with that session's words; it is not another session in a row."""
+    stuck = """
+sessions:
+  - turns:
+      - tools: [{name: bash, input: {command: "echo hel > hello.txt; echo no such table >&2; exit 3"}}]
+      - text: I give up.
+      - text: I give up.
+"""
+    assert "stuck" not in stage.run(stuck).reason
+    restart(stage)
+    stage.write("hello.txt", "")
+    assert "stuck" not in stage.run(stuck).reason
+    assert "3 sessions in a row" in stage.run(stuck).reason
