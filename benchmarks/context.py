@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from relay.config import load_settings
-from relay.events import Event, LegStarted, Noticed, ResponseReceived
+from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
-from relay.loop import Selection, run
-from relay.preflight import RunRequest, open_run
-from relay.pricing import cost_usd, find_price
+from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.repo.open import open_repo
-from relay.usage import Usage
+from relay.run.loop import Selection, run
+from relay.session.events import Event, LegStarted, Noticed, ResponseReceived
+from relay.session.usage import Usage
+from relay.setup.open import RunRequest, open_run
 
 STRATEGIES = ("reset", "none", "compact", "prune")
 COLOURS = {"reset": "#0b7a75", "none": "#b23a48", "compact": "#7a5195", "prune": "#d98e04"}

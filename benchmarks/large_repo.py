@@ -22,18 +22,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relay.facts import read_standing
+from relay.git.message import Message
+from relay.git.repository import Repo, open_repo
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.repo import snapshot
-from relay.repo.commit import CommitRequest, commit_paths
-from relay.repo.legs import LegStart, OpenLeg, WipRecord, close_leg, find_boot_id, open_leg, save_wip
-from relay.repo.lock import lock_worktree
-from relay.repo.open import Repo, open_repo
-from relay.repo.snapshot import write_snapshot_tree
-from relay.repo.trailers import Message
-from relay.resume import find_resume_point
-from relay.usage import Spent
+from relay.session.usage import Spent
+from relay.state.facts import read_standing
+from relay.state.resume import find_resume_point
+from relay.store import snapshot
+from relay.store.commit import CommitRequest, commit_paths
+from relay.store.legs import LegStart, OpenLeg, WipRecord, close_leg, find_boot_id, open_leg, save_wip
+from relay.store.lock import lock_worktree
+from relay.store.snapshot import write_snapshot_tree
 
 PHASES = 40
 FILES_IN_A_FOLDER = 100

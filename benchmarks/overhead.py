@@ -22,17 +22,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relay.gauge import estimate_tokens
-from relay.prompts import render_planner_system, render_runner_system
+from relay.git.repository import open_repo
+from relay.meters.gauge import estimate_tokens
+from relay.prompts.texts import render_planner_system, render_runner_system
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.repo.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip
-from relay.repo.open import open_repo
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
-from relay.session import ToolSpec
+from relay.session.usage import Spent
+from relay.session.values import ToolSpec
+from relay.store.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
-from relay.usage import Spent
 
 HERE = Path(__file__).resolve().parent
 MODEL = "claude-opus-5-5"

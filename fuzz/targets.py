@@ -14,32 +14,21 @@ from pathlib import Path
 
 from relay.config.load import load_settings
 from relay.errors import ConfigError, PlanError, RelayError
-from relay.events import Noticed, parse_event, render_event
+from relay.git.message import Message, make_line, parse_message, render_message
 from relay.ledger import Claim, Source, append_claim, parse_ledger, render_snapshot
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note, tick_items
 from relay.plan.front_matter import parse_front_matter
-from relay.plan.guard import check_transition
 from relay.plan.lines import Lines
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.repo.trailers import (
-    ITEMS,
-    PLAN,
-    STATUS,
-    Message,
-    make_line,
-    parse_cost,
-    parse_message,
-    parse_usage,
-    render_cost,
-    render_message,
-    render_usage,
-)
-from relay.runners.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.invariants import check_messages, make_sendable
-from relay.runners.sse import parse_events
-from relay.telemetry import read_events
+from relay.plan.transitions import check_transition
+from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.messages.invariants import check_messages, make_sendable
+from relay.runners.messages.sse import parse_events
+from relay.session.events import Noticed, parse_event, render_event
+from relay.store.trailers import ITEMS, PLAN, STATUS, parse_cost, parse_usage, render_cost, render_usage
+from relay.telemetry.log import read_events
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
 _BY_LINE = re.compile(r"line (\d+): .+", re.DOTALL)

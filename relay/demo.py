@@ -16,19 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import ExitCode, RelayError, SandboxError
+from relay.git.command import find_git
+from relay.git.identity import find_identity
+from relay.git.message import read_texts
+from relay.git.objects import read_blob
+from relay.git.repository import Repo, open_repo
 from relay.plan.parse import parse_plan
+from relay.prompts.shipped import find_shipped
 from relay.rehearsal.faults import FaultKind
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.repo import trailers
-from relay.repo.git import find_git
-from relay.repo.history import RelayCommit, read_relay_commits
-from relay.repo.identity import find_identity
-from relay.repo.objects import read_blob
-from relay.repo.open import Repo, open_repo
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
-from relay.shipped import find_shipped
+from relay.store import trailers
+from relay.store.history import RelayCommit, read_relay_commits
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"
@@ -306,7 +307,7 @@ def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[st
 
 def _find_sessions(repo: Repo, phase_id: str) -> Iterator[str]:
     """Yield the sessions that left snapshots of a phase, also those that were cut off."""
-    for text in trailers.read_texts(repo.git, "--glob=refs/relay/wip", "--not", "HEAD", "--"):
+    for text in read_texts(repo.git, "--glob=refs/relay/wip", "--not", "HEAD", "--"):
         if text.get(trailers.PHASE) == phase_id:
             yield text.get(trailers.SESSION)
 

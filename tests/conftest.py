@@ -17,17 +17,17 @@ from hypothesis import settings as hypothesis
 
 from relay.config import load_settings
 from relay.errors import PlanError
-from relay.events import Event, GateStarted, RunEnded, ToolFinished
+from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
-from relay.loop import Selection, run
 from relay.plan.parse import parse_plan
-from relay.planner import PlanTask, plan_feature
-from relay.preflight import RunRequest, open_run
+from relay.planning.planner import PlanTask, plan_feature
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.repo.history import RelayCommit, read_relay_commits
-from relay.repo.open import open_repo
-from relay.run_context import RunContext
+from relay.run.loop import Selection, run
+from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
+from relay.setup.context import RunContext
+from relay.setup.open import RunRequest, open_run
+from relay.store.history import RelayCommit, read_relay_commits
 
 hypothesis.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.load_profile("relay")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from relay.gauge import estimate_tokens
-from relay.prompts import render_planner_system, render_runner_system
-from relay.session import ToolSpec
+from relay.meters.gauge import estimate_tokens
+from relay.prompts.texts import render_planner_system, render_runner_system
+from relay.session.values import ToolSpec
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
 
 LIMIT_TOKENS = 1_700

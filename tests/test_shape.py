@@ -57,7 +57,7 @@ def test_names_say_what_a_thing_is():
 
 
 def test_git_is_run_in_one_place():
-    """Only repo/git.py starts git; the demo starts it for the person who watches."""
+    """Only git/command.py starts git; the demo starts it for the person who watches."""
     starts = re.compile(r"\[\s*[\"']git[\"']")
     allowed = {"relay/demo.py", "relay/sandbox/probe.py"}  # shown to a person; a name of an act, not a command
 
@@ -72,7 +72,7 @@ def test_relay_never_asks_git_to_destroy():
     found = [
         f"{name_of(path)}:{n}"
         for path in SOURCES
-        if path.is_relative_to(ROOT / "relay" / "repo")
+        if path.relative_to(ROOT).parts[1] in {"git", "store"}
         for n, line in enumerate(path.read_text().splitlines(), 1)
         if forbidden.search(line) and "git" in line
     ]
@@ -107,7 +107,8 @@ def test_status_does_not_import_the_sdk(tmp_path):
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'yaml', 'json', 'shutil', 'socket', 'tempfile'}\n"
-        "left_out |= {'relay.session', 'relay.config', 'relay.events', 'relay.repo.commit', 'relay.repo.legs'}\n"
+        "left_out |= {'relay.session.values', 'relay.session.events', 'relay.config'}\n"
+        "left_out |= {'relay.store.commit', 'relay.store.legs'}\n"
         "print(sorted(left_out & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay import events
 from relay.interrupts import Urgency
+from relay.session import events
 
 SAID_LINES = 12
 """How many lines of the model's words are kept; more than any screen shows."""

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay import secrets
+from relay.secrets import patterns as secrets
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
 _SECRET_TEXT = re.compile(

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.caller import Caller
-from relay.cli.place import Place, find_place, find_settings, load_plan
 from relay.cli.screen import say, say_json
 from relay.cli.words import count, render_tokens, render_usd
 from relay.errors import ConfigError, ExitCode, PlanError
+from relay.hints import Caller
+from relay.setup.place import Place, find_place, find_settings, load_plan
 
 if TYPE_CHECKING:
     from relay.config import Settings
+    from relay.meters.prices import Price
     from relay.plan.model import Phase, Plan, Violation
-    from relay.pricing import Price
-    from relay.sizing import PhaseSize
+    from relay.planning.sizes import PhaseSize
 
 ASSUMED_WINDOW_TOKENS = 200_000
 """For a model that neither the settings nor the table know: the smallest window of any of them."""
@@ -56,7 +56,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
     """Say what is wrong with a plan, and roughly what each phase will take.
 
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
-    sizes are estimates: see `relay/sizing.py` for the formula.
+    sizes are estimates: see `relay/planning/sizes.py` for the formula.
     """
     checked = check_file(find_place(plan=plan, environ=os.environ, needs_repo=False), os.environ)
     if as_json:
@@ -104,8 +104,8 @@ def _from_error(message: str, name: str) -> "Violation":
 
 
 def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", settings: "Settings") -> Checked:
-    from relay.measure import measure_phases
-    from relay.pricing import find_price
+    from relay.meters.prices import find_price
+    from relay.planning.measurement import measure_phases
 
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
@@ -117,8 +117,8 @@ def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", setti
 
 def find_line_tokens(settings: "Settings") -> int:
     """Return the reset line of the configured model without asking an endpoint."""
-    from relay.gauge import open_gauge
-    from relay.pricing import find_limits
+    from relay.meters.gauge import open_gauge
+    from relay.meters.prices import find_limits
 
     limits = find_limits(settings.model)
     known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
@@ -128,7 +128,7 @@ def find_line_tokens(settings: "Settings") -> int:
 
 def _count_rules(root: Path) -> int:
     """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
-    from relay.measure import iter_sizes
+    from relay.planning.measurement import iter_sizes
 
     return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 
@@ -186,8 +186,8 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
 
 
 def _render_size(checked: Checked, size: "PhaseSize") -> str:
-    from relay.pricing import cost_usd
-    from relay.sizing import suggest_parts
+    from relay.meters.prices import cost_usd
+    from relay.planning.sizes import suggest_parts
 
     if not size.turns:
         return "done"

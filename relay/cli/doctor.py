@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from relay.cli.findings import Finding, Report, State
 from relay.cli.screen import say, say_json
 from relay.errors import ExitCode
+from relay.setup.doctor import Finding, Report, State
 
 _MARKS = {State.OK: "ok", State.MISSING: "MISSING", State.WARNING: "warning", State.INFO: "-"}
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}
@@ -22,7 +22,7 @@ def command(*, as_json: bool) -> int:
     The sandbox is judged by what it really refuses: every act listed has just been tried. The key itself is never
     shown. Exit status 1 when something that `relay run` needs is missing.
     """
-    from relay.cli.findings import examine
+    from relay.setup.doctor import examine
 
     report = examine(Path.cwd(), os.environ)
     if as_json:

@@ -22,8 +22,8 @@ from relay.cli.words import (
     render_tokens,
     render_usd,
 )
-from relay.events import RunStarted
-from relay.gauge import Band
+from relay.meters.gauge import Band
+from relay.session.events import RunStarted
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",

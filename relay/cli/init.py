@@ -29,7 +29,7 @@ def command() -> None:
 
 def _find_root(cwd: Path) -> tuple[Path, str]:
     """Return the repository's root; outside of one the current directory, and what to do about that."""
-    from relay.repo.open import open_repo
+    from relay.git.repository import open_repo
 
     try:
         return open_repo(cwd).root, ""
@@ -43,7 +43,7 @@ def write_template(root: Path, name: str) -> bool:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.shipped import find_shipped
+    from relay.prompts.shipped import find_shipped
 
     content = (find_shipped("templates") / name).read_bytes()
     try:

@@ -14,12 +14,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from relay import events
 from relay.cli.board import Board
 from relay.cli.draw import draw
 from relay.cli.narrate import Line, Narrator, Tone
 from relay.cli.text import clean_line, clip, clip_raw
 from relay.interrupts import Urgency
+from relay.session import events
 
 FRAME_S = 0.125
 """Shortest time between two frames."""

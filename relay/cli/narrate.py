@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from relay import events
 from relay.cli.bands import find_band, render_band
 from relay.cli.words import count_plan, render_duration, render_usd
 from relay.interrupts import Urgency
+from relay.session import events
 
 STOPPING = {
     Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",

@@ -11,8 +11,8 @@ from relay.cli.sessions import make_request, run_sessions
 from relay.errors import ExitCode
 
 if TYPE_CHECKING:
-    from relay.cli.place import Place
-    from relay.planner import PlanTask
+    from relay.planning.planner import PlanTask
+    from relay.setup.place import Place
 
 
 @click.command("plan", short_help="Have PLAN.md written by a session that can only read.")
@@ -28,7 +28,7 @@ def command(  # one parameter for each option of its own
 
     The plan is checked, written and shown, not committed: read it, change it, then `relay run`.
     """
-    from relay.planner import plan_feature, read_existing
+    from relay.planning.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request("plan", options)
@@ -45,7 +45,7 @@ def make_task(feature: str | None, *, revise: str | None, split: str | None, for
     Raises:
         click.UsageError: Nothing or more than one thing was asked for.
     """
-    from relay.planner import PlanTask
+    from relay.planning.planner import PlanTask
 
     asked = [text for text in (feature, revise, split) if text is not None]
     if len(asked) != 1 or not asked[0].strip():

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.place import find_place
 from relay.cli.screen import say
 from relay.errors import ConfigError, RepoError
+from relay.setup.place import find_place
 
 if TYPE_CHECKING:
-    from relay.repo.open import Repo
-    from relay.rewind import Rewind
+    from relay.git.repository import Repo
+    from relay.run.rewind import Rewind
 
 
 @click.command("rewind", short_help="Go back to the green tree before a phase; nothing is lost.")
@@ -27,10 +27,10 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     A new branch is made there and this one stays; --revert commits that tree on top of this branch instead, with the
     boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
     """
-    from relay.repo.finish import finish_pending
-    from relay.repo.intents import clear_stale_locks
-    from relay.repo.lock import lock_worktree
-    from relay.rewind import check_revert, find_rewind
+    from relay.git.lock_journal import clear_stale_locks
+    from relay.run.rewind import check_revert, find_rewind
+    from relay.store.completion import finish_pending
+    from relay.store.lock import lock_worktree
 
     place = find_place(plan=plan, environ=os.environ)
     if place.repo is None:
@@ -59,7 +59,7 @@ def _show(rewind: "Rewind", *, revert: bool) -> None:
 
 
 def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
-    from relay.rewind import rewind_by_commit, rewind_to_branch
+    from relay.run.rewind import rewind_by_commit, rewind_to_branch
 
     if revert:
         commit, left = rewind_by_commit(repo, rewind)

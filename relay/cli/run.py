@@ -10,9 +10,9 @@ from relay.cli.sessions import make_request, run_sessions, show_end
 from relay.errors import ExitCode
 
 if TYPE_CHECKING:
-    from relay.cli.standing import Standing
-    from relay.loop import Selection
-    from relay.preflight import RunRequest
+    from relay.run.loop import Selection
+    from relay.setup.open import RunRequest
+    from relay.state.standing import Standing
 
 
 @click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")
@@ -30,12 +30,13 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
     over and stops; a second one stops at once. Nothing is lost either way.
     """
-    from relay.cli.standing import gather_standing
-    from relay.loop import end_without_session, run
+    from relay.run.loop import end_without_session, run
+    from relay.setup.place import find_source
+    from relay.state.standing import gather_standing
 
     request, place = make_request("run", options)
     selection = find_selection(phase)
-    standing = gather_standing(place, request.repo)
+    standing = gather_standing(find_source(place), request.repo)
     if dry_run:
         return show_dry_run(request, standing, selection)
     if standing.point is not None:
@@ -47,7 +48,7 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
 
 def find_selection(phase: str) -> "Selection":
     """Read ``next``, ``all`` or the id of a phase."""
-    from relay.loop import Selection
+    from relay.run.loop import Selection
 
     if phase in {"next", "all"}:
         return Selection(all=phase == "all")
@@ -61,10 +62,10 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
         RelayError: A run could not start: unfinished merge, uncommitted changes, no such phase, or not its turn.
     """
     from relay.cli.status import show_standing
-    from relay.handover import find_commands
-    from relay.loop import choose_phase
-    from relay.preflight import check_clean, check_plan_file, check_repository
-    from relay.repo.finish import find_pending_revert
+    from relay.run.loop import choose_phase
+    from relay.run.start import find_commands
+    from relay.setup.open import check_clean, check_plan_file, check_repository
+    from relay.store.completion import find_pending_revert
 
     check_repository(request.repo)
     check_plan_file(request.repo, request.plan_path, request.caller)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import find_flags
-from relay.cli.place import Place, find_place, find_settings, load_plan
 from relay.errors import ConfigError, PlanError, RepoError
+from relay.setup.place import Place, find_place, find_settings, load_plan
 
 if TYPE_CHECKING:
-    from relay.events import RunEnded
-    from relay.preflight import RunRequest
-    from relay.run_context import RunContext
+    from relay.session.events import RunEnded
+    from relay.setup.context import RunContext
+    from relay.setup.open import RunRequest
 
 
 def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest", Place]:
@@ -26,7 +26,7 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
         RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
         click.UsageError: A value that was typed is not allowed.
     """
-    from relay.preflight import RunRequest
+    from relay.setup.open import RunRequest
 
     place = find_place(plan=options["plan"], environ=os.environ)
     if place.repo is None:
@@ -76,8 +76,8 @@ def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]",
     """Open everything, act, tell how it ended, close everything."""
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
-    from relay.preflight import open_run
     from relay.sandbox.harden import prepare_process
+    from relay.setup.open import open_run
 
     gc.enable()
     prepare_process()

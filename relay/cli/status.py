@@ -6,14 +6,14 @@ from dataclasses import asdict
 
 import click
 
-from relay.cli.place import find_place
 from relay.cli.screen import say, say_json
-from relay.cli.standing import PhaseStanding, Standing, gather_standing
 from relay.cli.words import BOXES, count_plan, render_tokens, render_usd
 from relay.errors import RepoError
 from relay.plan.model import Item, Phase
-from relay.resume import ResumePoint, Row
-from relay.usage import Spent
+from relay.session.usage import Spent
+from relay.setup.place import find_place, find_source
+from relay.state.resume import ResumePoint, Row
+from relay.state.standing import PhaseStanding, Standing, gather_standing
 
 _TITLE_CHARS = 56
 
@@ -30,7 +30,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     place = find_place(plan=plan, environ=os.environ)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
-    standing = gather_standing(place, place.repo)
+    standing = gather_standing(find_source(place), place.repo)
     if as_json:
         say_json(render_json(standing))
     else:
@@ -70,7 +70,7 @@ def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that the open leg met resets, and its model; None without one, or when it is past."""
     if standing.leg is None:
         return None
-    from relay.endings import find_wait_until
+    from relay.state.session_ends import find_wait_until
 
     found = find_wait_until(standing.leg)
     return found if found is not None and found[0] > now else None
@@ -79,7 +79,7 @@ def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
 def _show_limit(standing: Standing) -> None:
     now = time.time()
     if found := _find_limit(standing, now):
-        from relay.runners.waiting import render_moment, render_span
+        from relay.runners.messages.waiting import render_moment, render_span
 
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"

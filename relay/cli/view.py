@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
-from relay import events
 from relay.cli.narrate import STOPPING, Line, Narrator
 from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, clip_raw, escape_json
 from relay.interrupts import Urgency
+from relay.session import events
 
 LONGEST_LINE_CHARS = 2_000
 """Where a plain line is cut; the full text is in the session's event log."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.config.model import CONTEXTS, FEATURES, ModelSettings
-from relay.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
-from relay.pricing import Price, parse_prices
+from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
+from relay.meters.prices import Price, parse_prices
 
 _DAY_S = 86_400
 _Read = Callable[[Any], Any]

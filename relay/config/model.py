@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relay.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
-from relay.plan_files import DEFAULT_PLAN
-from relay.pricing import Price, normalize_model
+from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
+from relay.meters.prices import Price, normalize_model
+from relay.plan.files import DEFAULT_PLAN
 
 CONTEXTS = ("reset", "none", "compact", "prune")
-"""Strategies; `relay.runners.strategies` says what each does."""
+"""Strategies; `relay.runners.messages.strategies` says what each does."""
 FEATURES = ("reset", "rules", "ledger", "cache", "spill")
 """What can be switched off, one by one:
 

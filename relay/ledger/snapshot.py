@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from relay.ledger.model import Claim, Conflict, Ledger, Status
 
-_BYTES_PER_TOKEN = 4  # the estimate of relay.gauge, which stands on the same layer
+_BYTES_PER_TOKEN = 4  # the estimate of relay.meters.gauge, which stands on the same layer
 _HEADER = "Ledger of earlier sessions' claims:\n"
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200

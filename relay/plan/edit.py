@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 
 from relay.errors import PlanError
-from relay.plan.guard import check_transition
 from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents, read_outline
 from relay.plan.parse import build_plan, parse_plan
+from relay.plan.transitions import check_transition
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay.gauge import ResetAt
-from relay.pricing import Price
-from relay.session import SessionOutcome, ToolCall, ToolResult, ToolSpec
+from relay.meters.gauge import ResetAt
+from relay.meters.prices import Price
+from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

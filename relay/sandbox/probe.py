@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import SandboxError
+from relay.files.temporary import make_temporary_name
 from relay.sandbox.bwrap import open_bwrap
 from relay.sandbox.confined import run_confined
 from relay.sandbox.confinement import Confinement
@@ -24,7 +25,6 @@ from relay.sandbox.landlock import open_landlock
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.seatbelt import open_seatbelt
-from relay.temporary import make_temporary_name
 
 OPENERS: Mapping[Mechanism, Callable[[Policy, Level, PrivateDir], Confinement | None]] = {
     Mechanism.BWRAP: open_bwrap,

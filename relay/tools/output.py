@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from relay.session import ToolResult
+from relay.session.values import ToolResult
 from relay.tools.confine import locate
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, RefusedError, Workspace
 

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from relay.temporary import make_temporary_name
+from relay.files.temporary import make_temporary_name
 from relay.tools.confine import Place
 from relay.tools.workspace import RefusedError
 

@@ -6,7 +6,7 @@ Every byte here is paid for on every request (and breaks the prompt cache when i
 
 from typing import Any
 
-from relay.session import ToolSpec
+from relay.session.values import ToolSpec
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "string"}}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from relay.session import ToolCall, ToolResult, ToolSpec
+from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims, specs
 from relay.tools.background import Background
 from relay.tools.edit import run_edit, run_write

@@ -8,7 +8,7 @@ nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from relay.session import ToolSpec
+from relay.session.values import ToolSpec
 
 
 def check_input(spec: ToolSpec, given: Mapping[str, Any]) -> str | None:

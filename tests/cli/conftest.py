@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.events import Event, parse_event
+from relay.session.events import Event, parse_event
 
 ROOT = Path(__file__).parents[2]
 

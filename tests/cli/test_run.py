@@ -310,9 +310,9 @@ def test_status_outside_a_repository_and_without_a_plan(relay, tmp_path):
 
 def test_status_while_a_run_is_at_work(relay, planned, environ):
     """The lock's holder is named; nothing is guessed about the resume point."""
-    from relay.repo.legs import LegStart, open_leg
-    from relay.repo.lock import lock_worktree
-    from relay.repo.open import open_repo
+    from relay.git.repository import open_repo
+    from relay.store.legs import LegStart, open_leg
+    from relay.store.lock import lock_worktree
 
     repo = open_repo(planned, environ)
     open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
@@ -432,10 +432,10 @@ def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, environ,
 
 def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ):
     """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
-    from relay.repo.legs import LegStart, WipRecord, open_leg, save_wip
-    from relay.repo.lock import lock_worktree
-    from relay.repo.open import open_repo
-    from relay.usage import Spent
+    from relay.git.repository import open_repo
+    from relay.session.usage import Spent
+    from relay.store.legs import LegStart, WipRecord, open_leg, save_wip
+    from relay.store.lock import lock_worktree
 
     (planned / "docs").mkdir()
     (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))

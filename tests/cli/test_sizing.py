@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relay.plan.parse import parse_plan
-from relay.sizing import READ_BYTES, size_phase, suggest_parts
+from relay.planning.sizes import READ_BYTES, size_phase, suggest_parts
 
 
 def make_phase(n, done=0):

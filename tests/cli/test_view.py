@@ -14,15 +14,15 @@ import typing
 
 import pytest
 
-from relay import events
 from relay.cli.board import Board
 from relay.cli.draw import draw
 from relay.cli.narrate import STOPPING, Narrator
 from relay.cli.view import make_view
-from relay.events import Noticed, PlanShown, TextShown, ToolStarted, parse_event
 from relay.interrupts import Urgency
-from relay.session import SessionEnd
-from relay.usage import Usage
+from relay.session import events
+from relay.session.events import Noticed, PlanShown, TextShown, ToolStarted, parse_event
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
 
@@ -257,7 +257,7 @@ def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
 PLAY = """
 import sys, time
 from relay.cli.view import make_view
-from relay.events import *
+from relay.session.events import *
 with make_view(json=False, stream=sys.stdout) as view:
     view.observe(RunStarted(run_id="r", command="run", model="m", plan_path="PLAN.md", branch="main", sandbox="bwrap",
                             cap_usd=1.0, spent_usd=None, rehearsed=True))

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from relay.events import Event
-from relay.gauge import parse_reset_at
 from relay.interrupts import Interrupts
-from relay.pricing import find_price
-from relay.prompts import render_runner_system, render_soft_notice
+from relay.meters.gauge import parse_reset_at
+from relay.meters.prices import find_price
+from relay.prompts.texts import render_runner_system, render_soft_notice
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.rehearsal.state import Recorded
-from relay.runners.api import open_api
 from relay.runners.base import SessionSpec
-from relay.runners.conversation import ApiRunner, Conversation
-from relay.runners.exchange import Line
-from relay.session import SessionOutcome, ToolCall, ToolResult
+from relay.runners.messages.api import open_api
+from relay.runners.messages.conversation import ApiRunner, Conversation
+from relay.runners.messages.exchange import Line
+from relay.session.events import Event
+from relay.session.values import SessionOutcome, ToolCall, ToolResult
 from relay.tools.specs import RUNNER_SPECS
 
 

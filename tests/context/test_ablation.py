@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import Noticed, RunStarted, ToolFinished
+from relay.session.events import Noticed, RunStarted, ToolFinished
 
 LONG = "x" * 79 + "\n"
 SCRIPT = json.dumps({

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from relay.events import CacheBroken, GateFinished
-from relay.loop import Selection, run
-from relay.session import ToolSpec
+from relay.run.loop import Selection, run
+from relay.session.events import CacheBroken, GateFinished
+from relay.session.values import ToolSpec
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 

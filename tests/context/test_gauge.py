@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from relay.events import GaugeCrossed, ResponseReceived, ToolFinished
-from relay.gauge import parse_reset_at
-from relay.session import SessionEnd
+from relay.meters.gauge import parse_reset_at
+from relay.session.events import GaugeCrossed, ResponseReceived, ToolFinished
+from relay.session.values import SessionEnd
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 

@@ -3,8 +3,8 @@
 import json
 
 from relay.errors import ExitCode
-from relay.events import GaugeCrossed, LegEnded, LegStarted
-from relay.session import SessionEnd
+from relay.session.events import GaugeCrossed, LegEnded, LegStarted
+from relay.session.values import SessionEnd
 
 BIG = "".join(f"{n:04d} something that a session reads and the next one must not be charged with\n" for n in range(380))
 READ = {"tools": [{"name": "read", "input": {"path": "big.txt"}}]}

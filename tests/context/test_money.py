@@ -5,9 +5,9 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import LegEnded, ResponseReceived, RunStarted
-from relay.repo.open import open_repo
-from relay.session import SessionEnd
+from relay.git.repository import open_repo
+from relay.session.events import LegEnded, ResponseReceived, RunStarted
+from relay.session.values import SessionEnd
 
 
 def write(name, text):

@@ -5,11 +5,11 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gauge import estimate_tokens
-from relay.runners.history import History
-from relay.runners.invariants import check_messages
-from relay.runners.strategies import CLEARED, clear_results, compact
-from relay.session import ToolResult
+from relay.meters.gauge import estimate_tokens
+from relay.runners.messages.history import History
+from relay.runners.messages.invariants import check_messages
+from relay.runners.messages.strategies import CLEARED, clear_results, compact
+from relay.session.values import ToolResult
 
 SMALL = estimate_tokens(CLEARED)
 """A result of this size or less is not worth clearing."""

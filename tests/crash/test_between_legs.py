@@ -11,12 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from relay.config import load_settings
 from relay.errors import RelayError
+from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
-from relay.loop import Selection, run
-from relay.preflight import RunRequest, open_run
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.repo.open import open_repo
+from relay.run.loop import Selection, run
+from relay.setup.open import RunRequest, open_run
 from tests.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
 from tests.crash.scenario import git, make_environ
 

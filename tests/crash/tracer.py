@@ -158,7 +158,14 @@ class Starter:
 
 
 def _serve(pipe: Connection, library: Path) -> None:
-    for name in ("anthropic", "relay.cli.run", "relay.cli.view", "relay.cli.boundary", "relay.loop", "relay.preflight"):
+    for name in (
+        "anthropic",
+        "relay.cli.run",
+        "relay.cli.view",
+        "relay.cli.boundary",
+        "relay.run.loop",
+        "relay.setup.open",
+    ):
         importlib.import_module(name)
     native = ctypes.CDLL(str(library))
     native.killat_trace.argtypes = (

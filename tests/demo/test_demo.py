@@ -15,12 +15,21 @@ import pytest
 
 from relay.demo import run_demo
 from relay.errors import RelayError
-from relay.events import Committed, Event, GateFinished, GaugeCrossed, LegEnded, LegStarted, RunStarted, ToolFinished
 from relay.plan.parse import parse_plan
-from relay.repo.trailers import parse_usage
-from relay.session import SessionEnd
-from relay.shipped import find_shipped
-from relay.telemetry import read_events
+from relay.prompts.shipped import find_shipped
+from relay.session.events import (
+    Committed,
+    Event,
+    GateFinished,
+    GaugeCrossed,
+    LegEnded,
+    LegStarted,
+    RunStarted,
+    ToolFinished,
+)
+from relay.session.values import SessionEnd
+from relay.store.trailers import parse_usage
+from relay.telemetry.log import read_events
 
 PHASES = ("1", "2", "3")
 PATIENCE_S = 240

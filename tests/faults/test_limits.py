@@ -12,16 +12,16 @@ import time
 
 import pytest
 
-from relay.endings import find_repeated_error, render_end, render_wait
 from relay.errors import ExitCode, RunnerError
-from relay.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled, TextShown
+from relay.git.repository import open_repo
 from relay.interrupts import Interrupts, Urgency
-from relay.planner import PlanTask
-from relay.repo.legs import WipRecord, read_leg, save_wip
-from relay.repo.open import open_repo
-from relay.repo.trailers import WAIT_UNTIL
-from relay.session import SessionEnd
-from relay.usage import Usage
+from relay.planning.planner import PlanTask
+from relay.session.events import LegEnded, LegStarted, Noticed, ResponseReceived, RetryScheduled, TextShown
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
+from relay.state.session_ends import find_repeated_error, render_end, render_wait
+from relay.store.legs import WipRecord, read_leg, save_wip
+from relay.store.trailers import WAIT_UNTIL
 
 PLAN = """\
 # Log

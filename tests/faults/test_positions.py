@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
-from relay.planner import PlanTask
+from relay.git.repository import open_repo
+from relay.planning.planner import PlanTask
 from relay.rehearsal.faults import FaultKind
-from relay.repo.legs import read_leg
-from relay.repo.open import open_repo
-from relay.repo.planning import read_plan_usage
-from relay.repo.trailers import WAIT_UNTIL
-from relay.runners.invariants import check_messages
-from relay.session import SessionEnd
-from relay.usage import Usage
+from relay.runners.messages.invariants import check_messages
+from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
+from relay.store.legs import read_leg
+from relay.store.planning_cost import read_plan_usage
+from relay.store.trailers import WAIT_UNTIL
 
 PLAN = """\
 # Log

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gauge import (
+from relay.meters.gauge import (
     DEFAULT_RESET_AT,
     Band,
     Gauge,
@@ -14,7 +14,7 @@ from relay.gauge import (
     pad_tokens,
     parse_reset_at,
 )
-from relay.usage import Usage
+from relay.session.usage import Usage
 
 DEFAULT = parse_reset_at(DEFAULT_RESET_AT)
 SIZES = st.integers(0, 2_000_000)

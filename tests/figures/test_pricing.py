@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.pricing import (
+from relay.meters.prices import (
     MODEL_LIMITS,
     PRICES,
     PRICES_SEEN,
@@ -18,7 +18,7 @@ from relay.pricing import (
     parse_prices,
     worst_cost_usd,
 )
-from relay.usage import Usage
+from relay.session.usage import Usage
 
 TODAY = date(2026, 11, 21)
 TOKENS = st.integers(0, 3_000_000)

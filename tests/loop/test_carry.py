@@ -3,9 +3,9 @@
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import Committed, GateStarted, LegStarted, Noticed
 from relay.interrupts import Urgency
-from relay.planner import PlanTask
+from relay.planning.planner import PlanTask
+from relay.session.events import Committed, GateStarted, LegStarted, Noticed
 
 BLOCKED = """
 sessions:

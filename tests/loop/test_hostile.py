@@ -3,9 +3,9 @@
 import pytest
 
 from relay.errors import ExitCode, PlanError, RelayError, RepoError
-from relay.events import Committed, LegEnded, Noticed, PlanRestored
 from relay.interrupts import Urgency
-from relay.session import SessionEnd
+from relay.session.events import Committed, LegEnded, Noticed, PlanRestored
+from relay.session.values import SessionEnd
 
 HELLO = """
 sessions:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.caller import AT_ROOT, Caller
 from relay.cli.plan import command, make_task
 from relay.errors import ExitCode
-from relay.planner import MAX_SUBMISSIONS, PlanTask, render_command
+from relay.hints import AT_ROOT, Caller
+from relay.planning.planner import MAX_SUBMISSIONS, PlanTask, render_command
 
 PLAN = """\
 # Work

@@ -3,8 +3,8 @@
 import time
 
 from relay.errors import ExitCode
-from relay.events import Committed, GateFinished, LegEnded, LegStarted
-from relay.session import SessionEnd
+from relay.session.events import Committed, GateFinished, LegEnded, LegStarted
+from relay.session.values import SessionEnd
 
 HELLO = """
   - name: hello

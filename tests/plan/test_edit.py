@@ -4,8 +4,8 @@ import pytest
 
 from relay.errors import PlanError
 from relay.plan.edit import append_items, append_note, replace_phase, tick_items
-from relay.plan.guard import check_transition
 from relay.plan.parse import parse_plan
+from relay.plan.transitions import check_transition
 
 PLAN = """# Plan
 

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.errors import PlanError
-from relay.plan.guard import check_transition
+from relay.plan.transitions import check_transition
 
 PLAN = """---
 relay: {verify: [t]}

@@ -11,10 +11,10 @@ from markdown_it import MarkdownIt
 from relay.errors import PlanError
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note, replace_phase, tick_items
-from relay.plan.guard import check_transition
 from relay.plan.model import Plan
 from relay.plan.outline import read_outline
 from relay.plan.parse import parse_plan
+from relay.plan.transitions import check_transition
 
 WORDS = st.text(st.sampled_from("abc xyz`_*/.—\u2028\x0bé\U0001f600\udc80\0[]()#>-"), min_size=0, max_size=12)
 TEXTS = st.builds("{}{}{}".format, st.sampled_from("abcdefgh"), WORDS, st.sampled_from("uvw"))

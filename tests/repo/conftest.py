@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.repo.open import Repo, open_repo
+from relay.git.repository import Repo, open_repo
 
 CONFIG = """\
 [user]

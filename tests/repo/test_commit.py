@@ -7,15 +7,15 @@ import subprocess
 import pytest
 
 from relay.errors import RepoError
-from relay.repo.commit import CommitEnd, CommitRequest, commit_paths
-from relay.repo.finish import finish_commit, finish_pending, note_pending, withdraw_pending
-from relay.repo.history import read_relay_commits
-from relay.repo.identity import find_identity
-from relay.repo.legs import LegStart, find_leg_changes, open_leg
-from relay.repo.objects import move_ref
-from relay.repo.signing import check_signing
-from relay.repo.snapshot import write_snapshot_tree
-from relay.repo.trailers import Message
+from relay.git.identity import find_identity
+from relay.git.message import Message
+from relay.git.objects import move_ref
+from relay.git.signing import check_signing
+from relay.store.commit import CommitEnd, CommitRequest, commit_paths
+from relay.store.completion import finish_commit, finish_pending, note_pending, withdraw_pending
+from relay.store.history import read_relay_commits
+from relay.store.legs import LegStart, find_leg_changes, open_leg
+from relay.store.snapshot import write_snapshot_tree
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"), ("Relay-Status", "done"), ("Relay-Cost", "0.10 USD"))
 TICKED = b"# Plan\n\n## Phase 1 \xe2\x80\x94 One\n- [x] Do it\n"

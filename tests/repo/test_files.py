@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from relay.errors import RepoError
-from relay.repo.files import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.files.safe import find_stat, fsync_paths, read_file, remove_file, replace_file
 
 
 def test_a_new_file_gets_its_directories(tmp_path):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.repo.fingerprint import compare, take_fingerprint
+from relay.store.fingerprint import compare, take_fingerprint
 
 
 def test_reading_changes_nothing_not_even_objects(box):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from relay.repo.commit import CommitEnd, CommitRequest, commit_paths
-from relay.repo.snapshot import KnownPaths, write_snapshot_tree
-from relay.repo.status import read_status
-from relay.repo.trailers import Message
+from relay.git.message import Message
+from relay.git.status import read_status
+from relay.store.commit import CommitEnd, CommitRequest, commit_paths
+from relay.store.snapshot import KnownPaths, write_snapshot_tree
 
 FLAGS = ("--assume-unchanged", "--skip-worktree")
 CASES = [FLAGS[:1], FLAGS[1:], FLAGS]

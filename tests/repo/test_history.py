@@ -2,8 +2,8 @@
 
 import subprocess
 
-from relay.repo.history import read_relay_commit, read_relay_commits
-from relay.usage import Spent, Usage
+from relay.session.usage import Spent, Usage
+from relay.store.history import read_relay_commit, read_relay_commits
 
 
 def record(box, plan="PLAN.md", phase="1", status="done", extra="Relay-Items: 1.1 1.2\nRelay-Gate: pass abc\n"):

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from relay.errors import RepoError
-from relay.repo import snapshot
-from relay.repo.legs import (
+from relay.git.message import read_trailers
+from relay.session.usage import Spent, Usage
+from relay.store import snapshot
+from relay.store.legs import (
     LegStart,
     WipRecord,
     close_leg,
@@ -17,16 +19,14 @@ from relay.repo.legs import (
     read_leg,
     save_wip,
 )
-from relay.repo.planning import (
+from relay.store.planning_cost import (
     PlanningRecord,
     drop_plan_usage,
     read_plan_usage,
     save_plan_usage,
     save_rejected_plan,
 )
-from relay.repo.snapshot import Skipped, write_snapshot_tree
-from relay.repo.trailers import read_trailers
-from relay.usage import Spent, Usage
+from relay.store.snapshot import Skipped, write_snapshot_tree
 
 
 def given(value):

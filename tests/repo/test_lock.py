@@ -10,16 +10,16 @@ import time
 import pytest
 
 from relay.errors import RepoError
-from relay.repo.intents import clear_stale_locks, declare_locks
-from relay.repo.legs import LegStart, open_leg
-from relay.repo.lock import lock_worktree
-from relay.repo.open import open_repo
+from relay.git.lock_journal import clear_stale_locks, declare_locks
+from relay.git.repository import open_repo
+from relay.store.legs import LegStart, open_leg
+from relay.store.lock import lock_worktree
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from relay.repo.lock import lock_worktree
-from relay.repo.open import open_repo
+from relay.store.lock import lock_worktree
+from relay.git.repository import open_repo
 import subprocess
 with lock_worktree(open_repo(Path(sys.argv[1]))):
     child = subprocess.Popen(["sleep", "5"])

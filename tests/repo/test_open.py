@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from relay.errors import RepoError
-from relay.repo.open import open_repo
-from relay.repo.status import read_status
+from relay.git.repository import open_repo
+from relay.git.status import read_status
 
 
 def test_a_subdirectory_leads_to_the_root(box):

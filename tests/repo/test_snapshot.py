@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from relay.repo import snapshot
-from relay.repo.objects import diff_trees, find_blob_id, read_blob, store_files, write_commit
-from relay.repo.restore import plan_restoration, run_restoration
-from relay.repo.snapshot import KnownPaths, Skipped, find_crowded, write_snapshot_tree
-from relay.repo.status import ChangeKind
-from relay.repo.trailers import Message
+from relay.git.message import Message
+from relay.git.objects import diff_trees, find_blob_id, read_blob, store_files, write_commit
+from relay.git.status import ChangeKind
+from relay.store import snapshot
+from relay.store.restore import plan_restoration, run_restoration
+from relay.store.snapshot import KnownPaths, Skipped, find_crowded, write_snapshot_tree
 
 STRANGE = [
     "with\nnewline",

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.repo.status import read_status
+from relay.git.status import read_status
 
 STRANGE = [
     "with\nnewline",

@@ -6,20 +6,11 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from relay.repo.names import parse_path, render_path, render_ref_part
-from relay.repo.objects import write_commit
-from relay.repo.trailers import (
-    Message,
-    make_line,
-    parse_cost,
-    parse_message,
-    parse_usage,
-    read_text,
-    read_trailers,
-    render_cost,
-    render_usage,
-)
-from relay.usage import Usage
+from relay.git.message import Message, make_line, parse_message, read_text, read_trailers
+from relay.git.names import parse_path, render_path, render_ref_part
+from relay.git.objects import write_commit
+from relay.session.usage import Usage
+from relay.store.trailers import parse_cost, parse_usage, render_cost, render_usage
 
 KEYS = st.sampled_from(["Relay-Plan", "Relay-Phase", "Relay-Items", "Relay-Gate", "X-Other"])
 COUNTS = st.integers(min_value=0, max_value=10**12)

@@ -9,20 +9,20 @@ import contextlib
 import pytest
 
 from relay.errors import RepoError
-from relay.repo.commit import CommitRequest, commit_paths
-from relay.repo.fingerprint import take_fingerprint
-from relay.repo.finish import finish_commit
-from relay.repo.history import read_relay_commits
-from relay.repo.identity import find_identity
-from relay.repo.legs import LegStart, WipRecord, close_leg, open_leg, read_leg, save_wip
-from relay.repo.objects import diff_trees, read_blob
-from relay.repo.restore import plan_restoration, run_restoration
-from relay.repo.signing import check_signing
-from relay.repo.snapshot import write_snapshot_tree
-from relay.repo.state import check_state
-from relay.repo.status import read_status
-from relay.repo.trailers import Message
-from relay.usage import Spent
+from relay.git.identity import find_identity
+from relay.git.message import Message
+from relay.git.objects import diff_trees, read_blob
+from relay.git.operations import check_state
+from relay.git.signing import check_signing
+from relay.git.status import read_status
+from relay.session.usage import Spent
+from relay.store.commit import CommitRequest, commit_paths
+from relay.store.completion import finish_commit
+from relay.store.fingerprint import take_fingerprint
+from relay.store.history import read_relay_commits
+from relay.store.legs import LegStart, WipRecord, close_leg, open_leg, read_leg, save_wip
+from relay.store.restore import plan_restoration, run_restoration
+from relay.store.snapshot import write_snapshot_tree
 
 HOOKS = (
     "pre-commit",

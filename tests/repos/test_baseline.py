@@ -3,7 +3,7 @@
 import json
 
 from relay.errors import ExitCode
-from relay.events import Noticed
+from relay.session.events import Noticed
 
 PLAN = """\
 ## Phase 1 — Hello

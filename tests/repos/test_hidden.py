@@ -3,7 +3,7 @@
 import pytest
 
 from relay.errors import ExitCode, RepoError
-from relay.events import Noticed
+from relay.session.events import Noticed
 
 FLAGS = ["--assume-unchanged", "--skip-worktree"]
 PLAN = """\

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.repo.snapshot import MAX_UNTRACKED_BYTES
+from relay.store.snapshot import MAX_UNTRACKED_BYTES
 
 
 def script(*tools, repeat=6):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from relay.errors import ConfigError, ExitCode, RepoError
-from relay.events import LegStarted, RunStarted
+from relay.git.repository import open_repo
 from relay.interrupts import Urgency
-from relay.repo.lock import lock_worktree
-from relay.repo.open import open_repo
+from relay.session.events import LegStarted, RunStarted
+from relay.store.lock import lock_worktree
 
 HELLO = """
 sessions:

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from relay.errors import ExitCode, RepoError
-from relay.events import Noticed
-from relay.repo.legs import LegStart, open_leg
-from relay.repo.open import open_repo
+from relay.git.repository import open_repo
+from relay.session.events import Noticed
+from relay.store.legs import LegStart, open_leg
 
 HELLO = """
   - turns:

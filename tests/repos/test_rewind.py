@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from relay.errors import ExitCode, RepoError
-from relay.preflight import read_spent
-from relay.repo.finish import finish_pending, note_pending
-from relay.repo.open import open_repo
-from relay.rewind import check_revert, find_rewind, rewind_by_commit, rewind_to_branch
-from relay.usage import Spent
+from relay.git.repository import open_repo
+from relay.run.rewind import check_revert, find_rewind, rewind_by_commit, rewind_to_branch
+from relay.session.usage import Spent
+from relay.setup.open import read_spent
+from relay.store.completion import finish_pending, note_pending
 
 BOTH = """
 sessions:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from relay.errors import PlanError, RepoError
-from relay.events import Noticed
-from relay.repo.git import GitError
+from relay.git.command import GitError
+from relay.session.events import Noticed
 
 BASH = """
 sessions:

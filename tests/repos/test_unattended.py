@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import Noticed
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from relay.session.events import Noticed
 from tests.repos.conftest import SCRIPT
 
 LEAVES = """\

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import Noticed
-from relay.repo.legs import LegStart, close_leg, continue_leg, open_leg, read_leg
-from relay.repo.open import open_repo
+from relay.git.repository import open_repo
+from relay.session.events import Noticed
+from relay.store.legs import LegStart, close_leg, continue_leg, open_leg, read_leg
 
 
 def script(*commands):

@@ -10,7 +10,7 @@ import pytest
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.resume import Row
+from relay.state.resume import Row
 from tests.resume.test_signals import Running
 
 BEGIN = """

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from relay.errors import RepoError
-from relay.resume import Row
+from relay.state.resume import Row
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from relay.errors import ExitCode
-from relay.events import Noticed
-from relay.resume import Row
+from relay.session.events import Noticed
+from relay.state.resume import Row
 from tests.resume.conftest import Killed
 
 BLOCK = """

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from relay.errors import ExitCode, RepoError
-from relay.events import LegStarted, Noticed, RunStarted
 from relay.interrupts import Urgency
-from relay.resume import Row
+from relay.session.events import LegStarted, Noticed, RunStarted
+from relay.state.resume import Row
 
 HAND_OFF = """
 sessions:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.answers import AnswerBuilder, StreamBrokenError, parse_usage
-from relay.session import ToolCall
-from relay.usage import Usage
+from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError, parse_usage
+from relay.session.usage import Usage
+from relay.session.values import ToolCall
 
 
 def stream(*blocks, stop_reason="tool_use"):

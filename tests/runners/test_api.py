@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from relay.errors import RunnerError
 from relay.interrupts import Interrupts
-from relay.runners.answers import Answer
-from relay.runners.api import MessagesApi, check_key
 from relay.runners.base import ModelInfo
-from relay.runners.exchange import Line, get_model
-from relay.runners.faults import Fault, FaultKind
-from relay.runners.watchdog import LEAST_ANSWER_S
+from relay.runners.messages.answers import Answer
+from relay.runners.messages.api import MessagesApi, check_key
+from relay.runners.messages.exchange import Line, get_model
+from relay.runners.messages.faults import Fault, FaultKind
+from relay.runners.messages.watchdog import LEAST_ANSWER_S
 
 REQUEST: dict[str, Any] = {
     "model": "claude-opus-5-5",

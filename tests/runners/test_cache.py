@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from relay.events import GateFinished, ResponseReceived, ToolFinished
-from relay.runners.cache import CacheWatch, Pace
-from relay.usage import Usage
+from relay.runners.messages.cache import CacheWatch, Pace
+from relay.session.events import GateFinished, ResponseReceived, ToolFinished
+from relay.session.usage import Usage
 
 TOOL = {"name": "read", "description": "d", "input_schema": {}}
 HELLO = {"role": "user", "content": [{"type": "text", "text": "hello"}]}

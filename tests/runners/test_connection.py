@@ -12,8 +12,8 @@ import pytest
 from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.answers import Answer
-from relay.runners.api import MessagesApi, open_api
+from relay.runners.messages.answers import Answer
+from relay.runners.messages.api import MessagesApi, open_api
 
 SCRIPT = json.dumps({"sessions": [{"repeat": True, "turns": [{"text": "Hello."}]}]})
 

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.history import LOOK_BACK_BLOCKS, History
-from relay.session import ToolResult
+from relay.runners.messages.history import LOOK_BACK_BLOCKS, History
+from relay.session.values import ToolResult
 
 
 def answer(calls):

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.gauge import parse_reset_at
 from relay.interrupts import Interrupts
-from relay.runners.answers import Answer, AnswerBuilder
+from relay.meters.gauge import parse_reset_at
 from relay.runners.base import ModelInfo, SessionSpec
-from relay.runners.conversation import Conversation
-from relay.runners.exchange import Line
-from relay.runners.faults import Fault, FaultKind
-from relay.runners.invariants import check_messages, make_sendable
-from relay.session import SessionEnd, ToolCall, ToolResult
-from relay.usage import Usage
+from relay.runners.messages.answers import Answer, AnswerBuilder
+from relay.runners.messages.conversation import Conversation
+from relay.runners.messages.exchange import Line
+from relay.runners.messages.faults import Fault, FaultKind
+from relay.runners.messages.invariants import check_messages, make_sendable
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd, ToolCall, ToolResult
 
 
 def user(*blocks):

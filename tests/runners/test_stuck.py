@@ -1,7 +1,7 @@
 """Circles are recognised, work is not mistaken for one."""
 
-from relay.runners.stuck import LoopDetector
-from relay.session import ToolCall, ToolResult
+from relay.runners.messages.stuck import LoopDetector
+from relay.session.values import ToolCall, ToolResult
 
 
 def turn(command, output, changed=()):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.faults import Fault, FaultKind
-from relay.runners.waiting import Patience, Wait, describe_reset, render_moment, render_span
-from relay.session import SessionEnd, SessionOutcome
+from relay.runners.messages.faults import Fault, FaultKind
+from relay.runners.messages.waiting import Patience, Wait, describe_reset, render_moment, render_span
+from relay.session.values import SessionEnd, SessionOutcome
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from relay.errors import SandboxError
+from relay.files.temporary import is_temporary
 from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.policy import Level, Mechanism
 from relay.sandbox.probe import holds, probe, prove
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.scan import scan_repository
-from relay.temporary import is_temporary
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.secrets import REDACTED, Finding, find_secret_values, find_secrets, redact
+from relay.secrets.patterns import REDACTED, Finding, find_secret_values, find_secrets, redact
 
 WORD = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.rules import RuleFile, load_rules
+from relay.setup.rules import RuleFile, load_rules
 
 
 def make(base: Path, files: dict[str, str | bytes]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import RelayError
-from relay.shipped import find_shipped
+from relay.prompts.shipped import find_shipped
 
 
 @pytest.fixture

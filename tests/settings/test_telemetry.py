@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.events import Noticed, RequestStarted, RunStarted, TextShown, parse_event, render_event
-from relay.telemetry import (
+from relay.session.events import Noticed, RequestStarted, RunStarted, TextShown, parse_event, render_event
+from relay.telemetry.log import (
     open_log,
     read_events,
     sweep_outputs,
@@ -154,8 +154,8 @@ def test_a_planted_pipe_does_not_block(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from relay.events import TextShown
-from relay.telemetry import open_log
+from relay.session.events import TextShown
+from relay.telemetry.log import open_log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = open_log(Path(sys.argv[1]), "s1", clock=lambda: 1.0)
 assert log.append(TextShown(text="fits")) is None

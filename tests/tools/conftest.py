@@ -12,7 +12,7 @@ import pytest
 from relay.plan.parse import parse_plan
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
-from relay.session import ToolCall, ToolResult
+from relay.session.values import ToolCall, ToolResult
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox, build_planner_tools, build_runner_tools
 from relay.tools.workspace import Workspace

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.session import ToolCall
+from relay.session.values import ToolCall
 from relay.tools.confine import fold_name, is_covered, locate
 from relay.tools.workspace import RefusedError
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from relay.session import ToolCall
+from relay.session.values import ToolCall
 from relay.tools.confine import locate
 from relay.tools.replace import replace_file
 from relay.tools.workspace import RefusedError

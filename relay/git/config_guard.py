@@ -1,0 +1,131 @@
+"""Switching off by name what no fixed flag switches off: filter drivers and configured hooks.
+
+A clean filter runs whenever git compares a file whose time changed, so even ``git status`` executes
+``filter.<name>.clean``. Drivers from the user's own configuration (system, global) stay: LFS lives there. Drivers
+from the repository's configuration, or from a file inside the work tree that any configuration includes, are
+overruled by the user's value for the same key, else by nothing.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.git.command import Git
+from relay.git.repository import Repo
+
+_FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
+_HOOK = re.compile(r"hook\.(?P<name>.*)\.[a-z]+", re.DOTALL)
+_FILTER_KEYS = ("clean", "smudge", "process", "required")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One line of the effective configuration, in the order in which later ones win."""
+
+    key: str
+    """Section and variable in lower case, the part between as written."""
+    value: str
+    trusted: bool
+    """Whether it comes from the user's own files, outside the repository."""
+
+
+def read_config(repo: Repo) -> tuple[Setting, ...]:
+    """Return the configuration as it stands now, without relay's own overrides."""
+    parts = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin").split(b"\0")
+    return tuple(
+        _parse_setting(repo.root, *entry)
+        for entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
+        if entry[0] != b"command"
+    )
+
+
+def _parse_setting(root: Path, scope: bytes, origin: bytes, entry: bytes) -> Setting:
+    key, _, value = os.fsdecode(entry).partition("\n")
+    file = os.path.realpath(root / os.fsdecode(origin).removeprefix("file:"))
+    trusted = scope in {b"system", b"global"} and not Path(file).is_relative_to(root)
+    trusted = trusted and (not _FILTER.fullmatch(key) or _runs_outside(value, root))
+    return Setting(key=key, value=value, trusted=trusted)
+
+
+def _runs_outside(command: str, root: Path) -> bool:
+    """Return whether a command starts a program that no session can write: found on PATH, or absolute and outside."""
+    program = (command.split() or [""])[0].strip("\"'")
+    if "/" not in program:
+        return True
+    place = os.path.realpath(os.path.expanduser(program))  # noqa: PTH111  # never raises
+    return program.startswith(("/", "~")) and not Path(place).is_relative_to(root)
+
+
+def find_value(config: tuple[Setting, ...], key: str, *, trusted_only: bool = False) -> str | None:
+    """Return the value that wins for `key` (section and variable in lower case); None when it is not set."""
+    values = [s.value for s in config if s.key == key and (s.trusted or not trusted_only)]
+    return values[-1] if values else None
+
+
+def is_true(value: str | None, *, default: bool) -> bool:
+    """Read a boolean setting as git does; a key without a value arrives as an empty string and is true."""
+    return default if value is None else value.lower() in {"", "true", "yes", "on", "1"}
+
+
+def find_own_filters(config: tuple[Setting, ...]) -> frozenset[str]:
+    """Return the names of filter drivers that the repository itself defines, other than the user defines them."""
+    drivers: dict[str, None] = {}
+    for setting in config:
+        match = _FILTER.fullmatch(setting.key)
+        if match and not setting.trusted:
+            drivers[match["name"]] = None
+    return frozenset(name for name in drivers if _differs(config, name))
+
+
+def _differs(config: tuple[Setting, ...], name: str) -> bool:
+    keys = [f"filter.{name}.{key}" for key in ("clean", "process")]
+    return any(find_value(config, key) != find_value(config, key, trusted_only=True) for key in keys)
+
+
+def overrule(config: tuple[Setting, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the settings that take a repository's filter drivers and all configured hooks out of action."""
+    pairs: dict[str, str] = {}
+    for setting in config:
+        driver = _FILTER.fullmatch(setting.key)
+        if driver and not setting.trusted:
+            pairs |= _disarm(config, f"filter.{driver['name']}")
+        hook = _HOOK.fullmatch(setting.key)
+        if hook:
+            pairs[f"hook.{hook['name']}.enabled"] = "false"
+    return tuple(pairs.items())
+
+
+def _disarm(config: tuple[Setting, ...], driver: str) -> dict[str, str]:
+    found = {key: find_value(config, f"{driver}.{key}", trusted_only=True) for key in _FILTER_KEYS}
+    return {f"{driver}.{key}": found[key] or ("false" if key == "required" else "") for key in _FILTER_KEYS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """Git for commands that may run filters or hooks, and the configuration it was made from."""
+
+    git: Git
+    config: tuple[Setting, ...]
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return a boolean setting."""
+        return is_true(find_value(self.config, key), default=default)
+
+
+def guard(repo: Repo) -> Guarded:
+    """Read the configuration now and return git with everything it names switched off.
+
+    Done once per operation and never kept: a config may include a file of the work tree, which a session can write.
+    """
+    config = read_config(repo)
+    return Guarded(git=repo.git.overruled(overrule(config)), config=config)
+
+
+def find_filters(guarded: Guarded, paths: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the filter driver's name for each of `paths` that has one, by the attributes in force."""
+    stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    parts = guarded.git.run("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
+    triples = zip(parts[0::3], parts[2::3], strict=False)
+    return {os.fsdecode(p): os.fsdecode(v) for p, v in triples if v not in {b"unspecified", b"unset", b"set"}}

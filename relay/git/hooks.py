@@ -1,0 +1,99 @@
+"""The user's commit hooks: which there are, and how the caller is to run one in its sandbox.
+
+A hook gets a copy of the index and an object store of its own that borrows from the repository's, so that a hook that
+stages files works while the git directory is read-only. What it puts there is not used: relay takes the files in.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.git.command import render_settings
+from relay.git.config_guard import Setting, find_value, is_true
+from relay.git.names import quote_path
+from relay.git.objects import CONFIGURED_HOOKS
+from relay.git.repository import Repo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRun:
+    """One hook, ready to be run."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """To be added to the sandbox's environment."""
+    cwd: Path
+    scratch: Path
+    """Must be writable for the hook; holds the index copy, the object store and the message file."""
+    hooks_dir: Path
+    """Must be readable for the hook; may be outside the repository."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookResult:
+    """How a hook ended."""
+
+    ok: bool
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """How hooks are run for a commit; supplied by the caller, who owns the sandbox."""
+
+    run: Callable[[HookRun], HookResult]
+    scratch: Path
+    """A directory for this commit that hooks may write."""
+    recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
+    """Called with the paths that a hook rewrote, after they were taken in: words when the phase is not green now."""
+
+
+def find_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
+    """Return where git looks for hook programs: ``core.hooksPath``, else the repository's own place."""
+    value = find_value(config, "core.hookspath")
+    return repo.root / os.path.expanduser(value) if value else repo.common_dir / "hooks"  # noqa: PTH111  # git's rule
+
+
+def has_hook(repo: Repo, config: tuple[Setting, ...], name: str) -> bool:
+    """Return whether git would run anything for the hook `name`."""
+    program = find_hooks_dir(repo, config) / name
+    return (program.is_file() and os.access(program, os.X_OK)) or bool(_find_configured(repo, config, name))
+
+
+def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tuple[Setting, ...]:
+    """Return the settings of hooks that the configuration names for this event."""
+    if repo.git_version < CONFIGURED_HOOKS:
+        return ()
+    prefixes = [
+        setting.key.removesuffix("event")
+        for setting in config
+        if setting.key.startswith("hook.") and setting.key.endswith(".event") and setting.value == name
+    ]
+    wanted = [p for p in prefixes if is_true(find_value(config, f"{p}enabled"), default=True)]
+    return tuple(setting for setting in config if any(setting.key.startswith(prefix) for prefix in wanted))
+
+
+def make_hook_run(repo: Repo, config: tuple[Setting, ...], name: str, args: tuple[str, ...], *, index: Path) -> HookRun:
+    """Return how to run the hook `name`; `index` is the copy it may change, in its scratch directory."""
+    hooks_dir = find_hooks_dir(repo, config)
+    objects = index.parent / "objects"
+    objects.mkdir(exist_ok=True)
+    env = {
+        "GIT_INDEX_FILE": str(index),
+        "GIT_OBJECT_DIRECTORY": str(objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_path(str(repo.common_dir / "objects")),
+        "GIT_EDITOR": ":",
+    }
+    # The sandbox hides the home directory, and with it the configuration that names these.
+    settings = [(s.key, s.value) for s in _find_configured(repo, config, name)]
+    env |= render_settings(settings)
+    return HookRun(
+        name=name,
+        argv=(repo.git.program, "-c", f"core.hooksPath={hooks_dir}", "hook", "run", name, "--", *args),
+        env=env,
+        cwd=repo.root,
+        scratch=index.parent,
+        hooks_dir=hooks_dir,
+    )

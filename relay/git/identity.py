@@ -1,0 +1,61 @@
+"""Who the user is to git, and whether their signing works unattended."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay.errors import RepoError
+from relay.git.repository import Repo
+
+_IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
+_VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A name and an address, as in a commit."""
+
+    name: str
+    email: str
+
+    def __str__(self) -> str:
+        return f"{self.name} <{self.email}>"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make git use it as author and committer."""
+        return {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in self._parts()}
+
+    def _parts(self) -> tuple[tuple[str, str], ...]:
+        return ("NAME", self.name), ("EMAIL", self.email)
+
+
+def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Identity | None:
+    """Return whom git would name as author, by configuration or by ``GIT_AUTHOR_*``; None when nothing says it.
+
+    Git would make an address up from the host's name; that is not an identity.
+    """
+    environ = os.environ if environ is None else environ
+    given = {name: environ[name] for name in _VARIABLES if name in environ}
+    git = repo.git.overruled((("user.useConfigOnly", "true"),))
+    result = git.probe("var", "GIT_AUTHOR_IDENT", env=given)
+    match = _IDENT.fullmatch(result.out.decode(errors="surrogateescape"))
+    if result.code or match is None or not match["name"] or not match["email"]:
+        return None
+    return Identity(name=match["name"], email=match["email"])
+
+
+def get_identity(repo: Repo) -> Identity:
+    """Return whom git would name as author.
+
+    Raises:
+        RepoError: Nothing says who the user is.
+    """
+    found = find_identity(repo)
+    if found is None:
+        raise RepoError(
+            "git does not know who you are, so relay cannot commit",
+            hint='git config --global user.name "Your Name" && git config --global user.email you@example.org',
+        )
+    return found

@@ -1,0 +1,135 @@
+"""The text of commits: subject, body and trailers as text, and how they are read back.
+
+Trailers are built and parsed as text. ``git interpret-trailers`` and ``git commit --trailer`` execute commands that a
+repository's config names. ``%(trailers)`` executes nothing, but ``trailer.*`` and ``core.commentChar`` in a
+repository's config make it drop or rename trailers, and with them the state of the run (tested); so it is not
+used either. What is written here is what ``%(trailers)`` shows in a repository without such settings.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from relay.git.command import Git
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
+_CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
+_TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A commit message in its three parts."""
+
+    subject: str
+    body: str = ""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Keys may repeat; the order is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitText:
+    """A commit as it is stored."""
+
+    commit: str
+    tree: str
+    parents: tuple[str, ...]
+    time: int
+    """Committer date in seconds since the epoch."""
+    message: Message
+    found: tuple[tuple[str, str], ...] = field(default=())
+    """All trailers in order."""
+
+    def get(self, key: str) -> str:
+        """Return the last value of a trailer; empty when there is none."""
+        return next((value for name, value in reversed(self.found) if name == key), "")
+
+    def get_all(self, key: str) -> tuple[str, ...]:
+        """Return all values of a trailer in order."""
+        return tuple(value for name, value in self.found if name == key)
+
+
+def make_line(text: str) -> str:
+    """Return `text` as one line that git reads back unchanged: no control characters, no outer blanks."""
+    return _CONTROL.sub(" ", text.encode(errors="replace").decode()).strip()
+
+
+def render_trailers(trailers: Iterable[tuple[str, str]]) -> str:
+    """Return one ``Key: value`` line for each pair with a value; a value can never start another trailer."""
+    lines = [f"{key}: {make_line(value)}" for key, value in trailers if make_line(value)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def render_message(message: Message) -> bytes:
+    """Return the bytes of a commit message; text from a session is made harmless, not refused."""
+    body = message.body.replace("\r\n", "\n").encode(errors="replace").decode()
+    body = _CONTROL_BUT_LINES.sub(" ", body).strip("\n")
+    parts = [make_line(message.subject) or "relay", body, render_trailers(message.trailers).rstrip("\n")]
+    return ("\n\n".join(part for part in parts if part) + "\n").encode()
+
+
+_FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
+_FIELDS = 5
+
+
+def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ...]:
+    """Return the commits that ``git log`` lists for `args`, in its order, in one call.
+
+    NUL stands between fields and after each commit: a commit's text cannot contain it.
+    """
+    out = git.run("log", "-z", "--no-show-signature", "--no-color", "--no-notes", _FORMAT, *args, stdin=stdin)
+    parts = out.decode(errors="surrogateescape").split("\0")
+    return tuple(_parse_text(parts[n : n + _FIELDS]) for n in range(0, len(parts) - _FIELDS + 1, _FIELDS))
+
+
+def read_text(git: Git, commit: str) -> CommitText:
+    """Return one commit.
+
+    Raises:
+        GitError: There is no such commit.
+    """
+    return read_texts(git, "--no-walk", "--end-of-options", commit, "--")[0]
+
+
+def read_trailers(git: Git, commit: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailers of one commit in order."""
+    return read_text(git, commit).found
+
+
+def _parse_text(fields: list[str]) -> CommitText:
+    commit, tree, parents, time, text = fields
+    message = parse_message(text)
+    return CommitText(
+        commit=commit,
+        tree=tree,
+        parents=tuple(parents.split()),
+        time=int(time or 0),
+        message=message,
+        found=message.trailers,
+    )
+
+
+def parse_message(text: str) -> Message:
+    """Take a commit message apart.
+
+    Trailers are the last paragraph, if it is not the first one as well, and if each of its lines is ``Key: value``,
+    the indented continuation of one, or git's note of a cherry-pick.
+    """
+    lines = text.rstrip().split("\n")
+    start = next((n for n in range(len(lines), 0, -1) if not lines[n - 1].strip()), 0)
+    trailers = _parse_block(lines[start:]) if start else ()
+    body = lines[1:start] if trailers else lines[1:]
+    return Message(subject=lines[0], body="\n".join(body).strip("\n"), trailers=trailers)
+
+
+def _parse_block(lines: list[str]) -> tuple[tuple[str, str], ...]:
+    pairs: list[tuple[str, str]] = []
+    for line in lines:
+        match = _TRAILER.fullmatch(line)
+        if match:
+            pairs.append((match["key"], match["value"].strip()))
+        elif pairs and line.startswith((" ", "\t")):
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {line.strip()}".strip())
+        elif not line.startswith("(cherry picked from commit "):
+            return ()
+    return tuple((key, value) for key, value in pairs if value)

@@ -1,0 +1,377 @@
+"""Reading and writing git objects and refs with plumbing."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from relay.files.safe import open_file, sync_directory
+from relay.git.command import NULL_ENVIRONMENT, Git, GitError, GitResult
+from relay.git.config_guard import guard
+from relay.git.lock_journal import declare_locks, find_ref_locks
+from relay.git.message import Message, render_message
+from relay.git.names import quote_path
+from relay.git.repository import Repo
+from relay.git.status import ChangeKind, PathChange
+
+CONFIGURED_HOOKS = (2, 54)
+"""Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
+
+RELAY_IDENTITY: Mapping[str, str] = {
+    "GIT_AUTHOR_NAME": "relay",
+    "GIT_AUTHOR_EMAIL": "relay@localhost",
+    "GIT_COMMITTER_NAME": "relay",
+    "GIT_COMMITTER_EMAIL": "relay@localhost",
+}
+"""Author of everything under ``refs/relay/``; never of a commit on a branch."""
+
+_MOST_OPEN = 128
+"""Files open at once; macOS lets a process have 256."""
+_DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
+
+_KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELETED, "T": ChangeKind.TYPE_CHANGED}
+
+
+def read_blob(repo: Repo, rev: str, path: str) -> bytes | None:
+    """Return the bytes of a file as stored in the tree of `rev`; None when it has no such file."""
+    entry = read_entries(repo, rev, (path,)).get(path)
+    return repo.git.run("cat-file", "blob", entry[1]) if entry and entry[0] != "160000" else None
+
+
+def read_entries(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return ``path: (mode, object id)`` for those of `paths` that are files in the tree of `rev`."""
+    found: dict[str, tuple[str, str]] = {}
+    for batch in _batches(paths):
+        # A pathspec naming a directory lists what is in it with -r, so directories are left out by not recursing.
+        for record in repo.git.run("ls-tree", "-z", "--full-tree", rev, "--", *batch).split(b"\0")[:-1]:
+            head, _, name = record.partition(b"\t")
+            mode, kind, object_id = head.decode().split(" ")
+            if kind != "tree":
+                found[os.fsdecode(name)] = (mode, object_id)
+    return found
+
+
+def read_blob_ids(repo: Repo, rev: str) -> frozenset[str]:
+    """Return the ids of all files in the tree of `rev`."""
+    records = repo.git.run("ls-tree", "-r", "-z", "--full-tree", rev).split(b"\0")[:-1]
+    return frozenset(record.partition(b"\t")[0].decode().split(" ")[2] for record in records)
+
+
+def _batches(paths: Sequence[str], limit_bytes: int = 100_000) -> Iterable[list[str]]:
+    """Cut `paths` into pieces that fit on a command line."""
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        length = len(os.fsencode(path)) + 1
+        if batch and size + length > limit_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(path)
+        size += length
+    if batch:
+        yield batch
+
+
+def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
+    """Return the paths in which the trees (or commits) `a` and `b` differ, sorted by name."""
+    if a == b:
+        return ()
+    parts = repo.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", a, b, "--")
+    fields = parts.split(b"\0")
+    return tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
+
+
+def _parse_change(head: str, path: str) -> PathChange:
+    # ``:old_mode new_mode old_id new_id letter``
+    old_mode, mode, old_id, new_id, letter = head.removeprefix(":").split(" ")
+    return PathChange(
+        path=path,
+        kind=_KINDS[letter[0]],
+        mode=mode,
+        old_mode=old_mode,
+        object_id="" if letter == "D" else new_id,
+        old_object_id="" if letter == "A" else old_id,
+    )
+
+
+def hash_files(git: Git, paths: Sequence[str], *, write: bool, clean: bool = False) -> tuple[str, ...]:
+    """Return the blob ids of the raw bytes of regular files, in order; no filter runs.
+
+    Git follows a link that took a file's place meanwhile: only while no command runs, or when nothing is stored.
+
+    Args:
+        git: Bound to the work tree.
+        paths: Repository-relative paths of regular files.
+        write: Store the blobs too.
+        clean: Of what `git add` would make of the bytes; `git` is a guarded one then, since filters do run.
+
+    Raises:
+        GitError: A file is gone or cannot be read.
+    """
+    if not paths:
+        return ()
+    # Quoted, since an unquoted newline ends a name and a carriage return at its end is dropped.
+    stdin = b"".join(os.fsencode(_render_stdin_path(path)) + b"\n" for path in paths)
+    args = (*(("-w",) if write else ()), *(() if clean else ("--no-filters",)))
+    return tuple(git.run("hash-object", *args, "--stdin-paths", stdin=stdin).decode().split())
+
+
+def store_files(git: Git, paths: Sequence[str]) -> dict[str, str]:
+    """Store the raw bytes of regular files; return ``path: blob id`` of those that are still there.
+
+    Git gets open descriptors, no names. It follows links, and a command in the background may put one that leads to
+    the user's keys in a file's place at any moment: their bytes would be in the repository, for any command to read.
+
+    Args:
+        git: Bound to the work tree.
+        paths: Repository-relative.
+
+    Raises:
+        GitError: Something cannot be stored, or became shorter while it was read.
+        RepoError: A file cannot be read.
+    """
+    found: dict[str, str] = {}
+    for start in range(0, len(paths), _MOST_OPEN):
+        with contextlib.ExitStack() as stack:
+            opened: dict[str, int] = {}
+            for path in paths[start : start + _MOST_OPEN]:
+                if (fd := open_file(git.cwd, path)) is not None:
+                    stack.callback(os.close, fd)
+                    opened[path] = fd
+            stdin = b"".join(b"%s/%d\n" % (_DESCRIPTORS, fd) for fd in opened.values())
+            fds = tuple(opened.values())
+            out = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin, pass_fds=fds)
+            found |= dict(zip(opened, out.decode().split(), strict=True))
+    return found
+
+
+def _render_stdin_path(path: str) -> str:
+    return path if path.isprintable() and not path.startswith('"') else quote_path(path)
+
+
+def hash_bytes(git: Git, data: bytes, *, filter_as: str | None = None) -> str:
+    """Store `data` as a blob and return its id; with `filter_as`, cleaned as the file at that path would be."""
+    how = ("--no-filters",) if filter_as is None else (f"--path={filter_as}",)
+    return git.run("hash-object", "-w", *how, "--stdin", stdin=data).decode().strip()
+
+
+def find_blob_id(repo: Repo, data: bytes) -> str:
+    """Return the id that `data` has as a blob; nothing is stored."""
+    return hashlib.new(repo.object_format, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def hash_many(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
+    """Store many small blobs as they are, in one call, and return their ids in order."""
+    if not contents:
+        return ()
+    with tempfile.TemporaryDirectory(dir=repo.make_relay_dir(), prefix="blobs-") as place:
+        files = [Path(place, str(number)) for number in range(len(contents))]
+        for file, content in zip(files, contents, strict=True):
+            file.write_bytes(content)
+        return hash_files(repo.git, [str(file) for file in files], write=True)
+
+
+def write_commit(
+    repo: Repo,
+    tree: str,
+    parents: Iterable[str],
+    message: Message | bytes,
+    *,
+    identity: Mapping[str, str] = RELAY_IDENTITY,
+) -> str:
+    """Store an unsigned commit object; nothing points to it yet."""
+    text = render_message(message) if isinstance(message, Message) else message
+    args = [part for parent in parents for part in ("-p", parent)]
+    return repo.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
+
+
+def move_ref(
+    repo: Repo,
+    ref: str,
+    new: str,
+    old: str | None,
+    *,
+    identity: Mapping[str, str] = RELAY_IDENTITY,
+    reason: str = "relay",
+) -> bool:
+    """Point `ref` at `new` if it still is at `old` (None: does not exist), durably.
+
+    Args:
+        repo: The repository.
+        ref: The full name.
+        new: The commit it shall hold.
+        old: The commit it must hold now.
+        identity: Who the reflog names.
+        reason: What the reflog says.
+
+    Returns:
+        False when the ref was somewhere else; nothing has changed then. True also when it held `new` already,
+        unless it had to be made.
+
+    Raises:
+        GitError: The ref is where it should be, but git could not write it.
+    """
+    # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
+    git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
+    command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
+    return _change_ref(repo, ref, old, new, lambda: git.probe(*command, env=identity))
+
+
+def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
+    """Take a ref from one value to another (None: to none) by `change`, and go by what the ref holds then.
+
+    Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
+    """
+    # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
+    shared = (repo.common_dir / "reftable").is_dir()
+    own = ref.startswith("refs/relay/") and new is not None and not shared
+    is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
+    with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
+        result = change()
+        if result.code and find_ref(repo, ref) == old:
+            result = change()
+        found = find_ref(repo, ref) if result.code else new
+    if result.code and found == old:
+        raise GitError(f"git update-ref failed: {result.words}")
+    # A name that had to be made and is taken, or had to go and is gone: somebody else's doing, whatever it holds.
+    if result.code and (found != new or old is None or new is None):
+        return False
+    sync_ref(repo, ref, is_new_place=is_new_place)
+    return True
+
+
+def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
+    """Make the names of a commit's new objects survive a power cut.
+
+    Git syncs what is in an object's file, not the directory that names it. ext4 brings that along with the ref; other
+    file systems promise nothing.
+    """
+    out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
+    places = {line[:2] for line in out.decode().split()}
+    for place in (*sorted(places), "."):
+        sync_directory(repo.common_dir / "objects" / place)
+
+
+def drop_ref(repo: Repo, ref: str, old: str) -> bool:
+    """Remove `ref` if it still is at `old`.
+
+    Returns:
+        False when the ref was somewhere else or gone; nothing has changed then.
+
+    Raises:
+        GitError: The ref is where it should be, but git could not remove it.
+    """
+    git = guard(repo).git
+    # Git looks for the ref in packed-refs too, and locks that file: not one that only relay uses.
+    command = ("update-ref", "--no-deref", "-d", ref, old)
+    return _change_ref(repo, ref, old, None, lambda: git.probe(*command, env=RELAY_IDENTITY))
+
+
+def find_ref(repo: Repo, ref: str) -> str | None:
+    """Return the object id that `ref` (a full name) holds; None when it does not exist."""
+    result = repo.git.probe("rev-parse", "-q", "--verify", "--end-of-options", ref)
+    return result.out.decode().strip() or None
+
+
+def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:
+    """Make a ref's new value survive a power cut: git syncs the file but not the directory that names it.
+
+    Args:
+        repo: The repository.
+        ref: The full name.
+        is_new_place: The directory itself may be new, and so may be those above it.
+    """
+    place = (repo.common_dir / ref).parent
+    while place != repo.common_dir and place.is_relative_to(repo.common_dir):
+        sync_directory(place)
+        if not is_new_place:
+            break
+        place = place.parent
+    sync_directory(repo.common_dir / "reftable")
+
+
+def fill_index(git: Git, index: str, entries: Iterable[tuple[str, str, str]]) -> None:
+    """Put ``(path, mode, object id)`` into an index file; mode ``000000`` takes the path out."""
+    lines = [render_entry(*entry) + b"\0" for entry in entries]
+    if lines:
+        stdin = b"".join(lines)
+        git.run("update-index", "-z", "--index-info", stdin=stdin, env={"GIT_INDEX_FILE": index})
+
+
+def render_entry(path: str, mode: str, object_id: str) -> bytes:
+    """Return one line for ``update-index --index-info``, without its end."""
+    return os.fsencode(f"{mode} {object_id}\t{path}")
+
+
+def write_tree(git: Git, index: str) -> str:
+    """Store the trees of an index file and return the root's id."""
+    return git.run("write-tree", env={"GIT_INDEX_FILE": index}).decode().strip()
+
+
+def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
+    """Store a tree of ``(path, mode, object id)``, on top of the tree `start` or alone, and return its id."""
+    index = repo.make_relay_dir() / "paths-index"
+    remove_private(index)
+    git = private_git(guard(repo).git)
+    if start is not None:
+        git.run("read-tree", start, env={"GIT_INDEX_FILE": str(index)})
+    fill_index(git, str(index), entries)
+    tree = write_tree(git, str(index))
+    remove_private(index)
+    return tree
+
+
+def read_index(git: Git, paths: Sequence[str], *, index: str | None = None) -> dict[str, tuple[str, str]]:
+    """Return ``path: (mode, object id)`` of those of `paths` that an index (the user's by default) holds, merged."""
+    found: dict[str, tuple[str, str]] = {}
+    for batch in _batches(paths):
+        env = {"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT
+        for record in git.run("ls-files", "-z", "--stage", "--", *batch, env=env).split(b"\0")[:-1]:
+            head, _, name = record.partition(b"\t")
+            mode, object_id, stage = head.decode().split(" ")
+            if stage == "0":
+                found[os.fsdecode(name)] = (mode, object_id)
+    return {path: found[path] for path in paths if path in found}
+
+
+def copy_index(repo: Repo, name: str) -> str:
+    """Copy the user's index to a private one under relay's directory and return its path.
+
+    The copy keeps the modification time: git compares it with the files' times to tell which entries it must not
+    trust, and a newer index would hide a change made in the same instant as the last `git add`.
+    """
+    target = repo.make_relay_dir() / name
+    try:
+        source = (repo.git_dir / "index").open("rb")
+    except FileNotFoundError:
+        remove_private(target)
+        return str(target)
+    _remove_lock(target)
+    new = target.with_name(f"{name}.new")
+    with source, new.open("wb") as copy:
+        found = os.fstat(source.fileno())
+        shutil.copyfileobj(source, copy, 1 << 20)
+    os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
+    new.replace(target)
+    return str(target)
+
+
+def remove_private(index: Path) -> None:
+    """Remove a private index, and the lock that a killed git left beside it."""
+    index.unlink(missing_ok=True)
+    _remove_lock(index)
+
+
+def _remove_lock(index: Path) -> None:
+    lock = index.with_name(f"{index.name}.lock")
+    if lock.exists():
+        lock.unlink()
+
+
+def private_git(git: Git) -> Git:
+    """Return git for writing private indexes: whole ones, since a shared part would land in the git directory."""
+    return git.overruled((("core.splitIndex", "false"), ("core.untrackedCache", "keep")))

@@ -1,0 +1,153 @@
+"""Finding the repository that relay works in."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from relay.errors import RepoError
+from relay.git.command import Git, find_git
+
+MINIMUM_GIT = (2, 36)
+"""``git hook run`` and ``core.fsync`` came with 2.36 (April 2022)."""
+
+_DISCOVERY = re.compile(
+    rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
+    re.DOTALL,
+)
+"""Fixed words between the paths, so that a newline in a path does not matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repo:
+    """One work tree of a git repository; paths are absolute and without symlinks."""
+
+    root: Path
+    git_dir: Path
+    """Of this work tree: differs from `common_dir` in a linked work tree."""
+    common_dir: Path
+    object_format: str
+    """``sha1`` or ``sha256``."""
+    git: Git
+    read_version: Callable[[], tuple[int, int]] = field(compare=False)
+    """Asks git once; see `git_version`."""
+
+    @property
+    def git_version(self) -> tuple[int, int]:
+        """Of git, asked for when it first matters.
+
+        Raises:
+            RepoError: It is too old.
+        """
+        return self.read_version()
+
+    @property
+    def relay_dir(self) -> Path:
+        """Where relay keeps its lock and private indexes, per work tree; no state that matters."""
+        return self.git_dir / "relay"
+
+    def make_relay_dir(self) -> Path:
+        """Return `relay_dir`, made if it was missing."""
+        if not self.relay_dir.is_dir():
+            self.relay_dir.mkdir(exist_ok=True)
+        return self.relay_dir
+
+    @property
+    def zero_id(self) -> str:
+        """The object id that means "does not exist" in a compare-and-swap."""
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+    @property
+    def empty_tree(self) -> str:
+        """The id of the tree without entries, which git knows without having it."""
+        if self.object_format == "sha256":
+            return "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
+        return "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that HEAD names, asked anew each time; None when HEAD is detached."""
+        result = self.git.probe("symbolic-ref", "-q", "HEAD")
+        name = os.fsdecode(result.out.removesuffix(b"\n"))
+        return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
+
+    def head(self) -> str | None:
+        """Return the commit that HEAD names now; None on an unborn branch."""
+        return self.find_commit("HEAD")
+
+    def find_commit(self, rev: str) -> str | None:
+        """Return the id of the commit that `rev` names; None when there is none."""
+        result = self.git.probe("rev-parse", "-q", "--verify", "--end-of-options", f"{rev}^{{commit}}")
+        return result.out.decode().strip() or None
+
+
+def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
+    """Find the repository around `cwd`: a plain one, a linked work tree or a submodule.
+
+    The root is the nearest directory with a ``.git`` in it; git must agree, so that a ``core.worktree`` in a hostile
+    config cannot point relay at other files.
+
+    Raises:
+        RepoError: No work tree, a bare repository, another user's repository, one whose root is the home directory
+            or ``/``, or a git that is missing, or too old to say so.
+    """
+    environ = os.environ if environ is None else environ
+    here = Path(os.path.realpath(cwd))
+    root = next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
+    git = find_git(environ, here, root)
+    read_version = cache(lambda: _get_version(git))
+    result = git.probe(
+        "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
+        "--is-inside-work-tree", "--git-common-dir", "--show-object-format", "--show-toplevel",
+    )  # fmt: skip
+    found = _DISCOVERY.match(result.out)
+    if found is None or found["inside"] == b"false":
+        read_version()  # what an old git does not know is no reason to speak of the directory
+        raise _explain(here, result.out, result.words)
+    if root is None or os.path.realpath(os.fsdecode(found["top"])) != str(root):
+        raise RepoError(
+            f"the repository's config says that its work tree is {os.fsdecode(found['top'])!r}, not here",
+            hint="git config --unset core.worktree",
+        )
+    _check_root(root, environ)
+    git_dir = os.path.realpath(os.fsdecode(found["git_dir"]))
+    return Repo(
+        root=root,
+        git_dir=Path(git_dir),
+        common_dir=Path(os.path.realpath(os.fsdecode(found["common"]))),
+        object_format=found["format"].decode(),
+        git=replace(git, cwd=root, place=(f"--git-dir={git_dir}", f"--work-tree={root}")),
+        read_version=read_version,
+    )
+
+
+def _explain(here: Path, out: bytes, words: str) -> RepoError:
+    if out.startswith(b"true\n"):
+        return RepoError("this is a bare repository; relay works in a work tree", hint="git worktree add <directory>")
+    if out.startswith(b"false\n"):
+        return RepoError("this directory is inside the git directory", hint="change to the work tree")
+    if "dubious ownership" in words or "safe.directory" in words:
+        return RepoError(f"git does not trust this repository: {words}", hint="see git help config, safe.directory")
+    return RepoError(f"{here} is not inside a git repository", hint="git init")
+
+
+def _check_root(root: Path, environ: Mapping[str, str]) -> None:
+    home = environ.get("HOME")
+    if root == Path(root.anchor) or (home and root == Path(os.path.realpath(home))):
+        raise RepoError(
+            f"the git repository here is {root} itself; relay would snapshot everything below it",
+            hint="run relay in the project's own repository",
+        )
+
+
+def _get_version(git: Git) -> tuple[int, int]:
+    found = re.search(rb"(\d+)\.(\d+)", git.run("version"))
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if version < MINIMUM_GIT:
+        raise RepoError(
+            f"git {version[0]}.{version[1]} is too old; relay needs {MINIMUM_GIT[0]}.{MINIMUM_GIT[1]} or newer",
+            hint="install a newer git",
+        )
+    return version

@@ -1,0 +1,86 @@
+"""Signing a commit without anybody to type a passphrase."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay.errors import RepoError
+from relay.git.command import Git
+from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.identity import get_identity
+from relay.git.repository import Repo
+
+TIMEOUT_S = 30.0
+"""Longer than any key needs; a program that waits for a person is killed then."""
+
+_DEFAULT_PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
+_QUIET = {"openpgp": "--batch --no-tty --pinentry-mode=error", "x509": "--batch --no-tty --pinentry-mode=error"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A commit before it is stored."""
+
+    tree: str
+    parents: tuple[str, ...]
+    message: bytes
+    identity: Mapping[str, str]
+    """Environment that names author and committer."""
+
+
+def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: float = TIMEOUT_S) -> str:
+    """Store a commit object as the user, signed when ``commit.gpgSign`` says so.
+
+    Raises:
+        RepoError: Signing is asked for but does not work without a prompt.
+    """
+    args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
+    if not guarded.flag("commit.gpgsign", default=False):
+        return guarded.git.run(*args, stdin=draft.message, env=draft.identity).decode().strip()
+    git = _make_signing_git(repo, guarded)
+    result = git.probe(*args, "-S", stdin=draft.message, env=draft.identity, timeout_s=timeout_s)
+    if result.code:
+        raise RepoError(
+            f"commit.gpgSign is on, but the commit cannot be signed without a prompt: {result.words}",
+            hint="unlock the key for the run, or: git config commit.gpgSign false",
+        )
+    return result.out.decode().strip()
+
+
+def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
+    """Return why commits cannot be signed as the configuration asks; None when they can, or need not be.
+
+    Signs a commit that nothing points to, so that a run does not find out after its first phase.
+    """
+    guarded = guard(repo)
+    if not guarded.flag("commit.gpgsign", default=False):
+        return None
+    message = b"relay: can commits be signed?\n"
+    try:
+        identity = get_identity(repo).environment
+        draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
+        write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
+    except RepoError as error:
+        return error.message
+    return None
+
+
+def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
+    """Return git that signs with the user's own program, told not to ask; the repository's choice does not count."""
+    form = (find_value(guarded.config, "gpg.format") or "openpgp").lower()
+    names = (f"gpg.{form}.program", "gpg.program") if form == "openpgp" else (f"gpg.{form}.program",)
+    values = [find_value(guarded.config, name, trusted_only=True) for name in names]
+    program = next((value for value in values if value), _DEFAULT_PROGRAMS.get(form, "gpg"))
+    if form in _QUIET:
+        program = _write_wrapper(repo, program, _QUIET[form])
+    key_command = find_value(guarded.config, "gpg.ssh.defaultkeycommand", trusted_only=True)
+    settings = [("gpg.program", program), ("gpg.ssh.defaultKeyCommand", key_command or "")]
+    return guarded.git.overruled([*settings, (f"gpg.{form}.program", program)])
+
+
+def _write_wrapper(repo: Repo, program: str, options: str) -> str:
+    """Git takes a program and no options, so the options come from a script in relay's directory."""
+    script = repo.make_relay_dir() / "sign"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', encoding="utf-8")
+    script.chmod(0o700)
+    return str(script)

@@ -1,0 +1,1 @@
+"""How full a context is, what tokens cost, what has been spent."""

@@ -1,0 +1,78 @@
+"""What a run has used and cost, counted from its events.
+
+Each sum answers a question: the plan's (does the cap hold?), the open phase's (does its cap hold?), what no commit
+records yet (what goes into the next commit's trailers?) and the session's (what did this leg cost?).
+"""
+
+from relay.meters.prices import Budget, Price, worst_cost_usd
+from relay.session.events import Event, ResponseReceived
+from relay.session.usage import Spent, Usage
+
+
+class Meter:
+    """Counts every response.
+
+    Args:
+        budget: The caps, with nothing charged yet.
+        price: None when the model's price is unknown; then only a token cap can hold.
+        before: What the plan's commits record.
+    """
+
+    def __init__(self, budget: Budget, *, price: Price | None, before: Spent) -> None:
+        self._budget = budget.charge(before.cost_usd, before.tokens)
+        self._price = price
+        self._unrecorded = Spent()
+        self._session = Spent()
+        self._worst_tokens = 0
+        self.total = before
+
+    @property
+    def unrecorded(self) -> Spent:
+        """What no commit on the branch records yet."""
+        return self._unrecorded
+
+    @property
+    def session(self) -> Spent:
+        """What the session that is open, or was last, used."""
+        return self._session
+
+    def observe(self, event: Event) -> None:
+        """Count a response; every other event is none of its business."""
+        if isinstance(event, ResponseReceived):
+            usage = event.usage or Usage()
+            known = event.usage is not None
+            spent = Spent(usage=usage, cost_usd=event.cost_usd if known else None)
+            self._session += spent
+            # What was not reported is no less than nothing and no more than what was allowed: the cap takes the most.
+            self._charge(spent, spent.tokens if known else self._worst_tokens)
+
+    def restore(self, spent: Spent) -> None:
+        """Count what an earlier process used for the open phase without having committed it."""
+        self._charge(spent, spent.tokens)
+
+    def open_phase(self, before: Spent) -> None:
+        """Start the phase's own cap.
+
+        Args:
+            before: What the commits of its earlier sessions record; what is unrecorded belongs to the phase anyway.
+        """
+        self._budget = self._budget.open_phase((before + self._unrecorded).cost_usd)
+
+    def open_session(self) -> None:
+        """Start counting a session."""
+        self._session = Spent()
+
+    def record(self) -> None:
+        """Note that a commit now carries what was unrecorded."""
+        self._unrecorded = Spent()
+
+    def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
+        """Say why a request of at most this size must not be sent; None when every cap holds."""
+        self._worst_tokens = prompt_tokens + output_tokens
+        worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
+        return self._budget.check(worst, self._worst_tokens)
+
+    def _charge(self, spent: Spent, tokens: int) -> None:
+        self._budget = self._budget.charge(spent.cost_usd, tokens)
+        self._unrecorded += spent
+        self.total += spent

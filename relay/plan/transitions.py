@@ -1,0 +1,324 @@
+"""Which changes to a plan file are legal while relay runs.
+
+Both texts are cut into phases and what stands between them. What is not amendable must be the same byte for byte,
+apart from boxes that may be ticked and lines that were appended to a phase's ``Notes``. What is amendable may change
+freely around the items that are ticked. Whatever cannot be explained so is refused: the guard fails closed.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from relay.errors import PlanError
+from relay.plan.alignment import Alignment, align
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.outline import Box, Outline, Section, find_extents, read_outline
+from relay.plan.parse import build_plan
+
+_BLANK = " \t\r\n"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_ERROR = re.compile(r"line (\d+): (.*)", re.DOTALL)
+_SHOWN_CHARS = 60
+_SHOWN_IDS = 8
+
+
+def check_transition(
+    before: str, after: str, *, may_tick: Collection[str], amendable: Collection[str] = ()
+) -> tuple[Violation, ...]:
+    """Return what makes a change illegal; empty means that it is legal.
+
+    Args:
+        before: The plan file's text as it was.
+        after: Its text as it would be; lines in violations are lines of this text.
+        may_tick: Ids, in `before`, of items whose box may go from ``[ ]`` to ``[x]``.
+        amendable: Ids, in `before`, of phases that may be rewritten, split or dropped; a phase that is done never is.
+
+    Raises:
+        PlanError: `before` is not a plan.
+    """
+    old = _read(before)
+    if before == after:
+        return ()
+    try:
+        new = _read(after)
+    except PlanError as error:
+        return (_from_error(error),)
+    return tuple(_check_sides(old, new, frozenset(may_tick), frozenset(amendable)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A phase, or the text between two."""
+
+    phase: Phase | None
+    sections: tuple[Section, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One of the two texts."""
+
+    outline: Outline
+    plan: Plan
+    masked: str
+    """The text with every box open."""
+    parts: tuple[_Part, ...]
+
+    def cut(self, part: _Part | Section) -> str:
+        return self.masked[part.start : part.end]
+
+
+def _read(text: str) -> _Side:
+    outline = read_outline(text)
+    plan = build_plan(outline)
+    masked = _mask(text, [box for section in outline.sections for box in section.boxes])
+    return _Side(outline=outline, plan=plan, masked=masked, parts=tuple(_cut(outline, plan)))
+
+
+def _mask(text: str, boxes: Sequence[Box]) -> str:
+    pieces = []
+    done = 0
+    for box in boxes:
+        pieces += [text[done : box.mark], " "]
+        done = box.mark + 1
+    return "".join((*pieces, text[done:]))
+
+
+def _cut(outline: Outline, plan: Plan) -> Iterator[_Part]:
+    done = 0
+    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
+        if phase.start > done:
+            yield _Part(phase=None, sections=(), start=done, end=phase.start)
+        sections = outline.sections[extent.head : extent.stop]
+        yield _Part(phase=phase, sections=sections, start=phase.start, end=phase.end)
+        done = phase.end
+    if done < len(outline.text):
+        yield _Part(phase=None, sections=(), start=done, end=len(outline.text))
+
+
+def _find_key(side: _Side, part: _Part) -> tuple[str, ...]:
+    """Return what a part is recognised by; what of it may change is left out and checked later."""
+    if part.phase is None:
+        return ("text", side.cut(part))
+    lasting = (section for at, section in enumerate(part.sections) if not at or not section.is_notes)
+    return ("phase", str(len(part.phase.items)), *(side.cut(section).rstrip(_BLANK) for section in lasting))
+
+
+def _check_sides(old: _Side, new: _Side, may_tick: frozenset[str], amendable: frozenset[str]) -> Iterator[Violation]:
+    if _front(old) != _front(new):
+        yield _violation(1, "the front matter was changed; only the user changes it")
+        return
+    free = [part.phase is not None and part.phase.id in amendable and not part.phase.done for part in old.parts]
+    keys = [_find_key(side, part) for side in (old, new) for part in side.parts]
+    alignment = align(keys[: len(old.parts)], keys[len(old.parts) :], free=free)
+    if alignment.broken:
+        yield _find_difference(old, new, *alignment.broken)
+        return
+    for was, now in alignment.pairs:
+        yield from _check_pair(old, new, old.parts[was], new.parts[now], may_tick)
+    for run in alignment.runs:
+        yield from _check_amended(_phases(old, run.before), _phases(new, run.after), may_tick, new)
+    yield from _check_meaning(old, new, alignment)
+
+
+def _front(side: _Side) -> str:
+    return side.outline.text[: side.outline.lines.offset(side.outline.front.body)]
+
+
+def _phases(side: _Side, parts: range) -> list[Phase]:
+    return [phase for at in parts if (phase := side.parts[at].phase)]
+
+
+def _check_pair(old: _Side, new: _Side, was: _Part, now: _Part, may_tick: frozenset[str]) -> Iterator[Violation]:
+    if was.phase is None or now.phase is None:
+        if old.outline.text[was.start : was.end] != new.outline.text[now.start : now.end]:
+            yield _violation(_line(new, now.start), "a box above the first phase was changed; it is no item")
+        return
+    yield from _check_boxes(old, new, was.phase, now.phase, may_tick)
+    yield from _check_sections(old, new, was, now)
+
+
+def _check_boxes(old: _Side, new: _Side, was: Phase, now: Phase, may_tick: frozenset[str]) -> Iterator[Violation]:
+    for before, after in zip(was.items, now.items, strict=True):
+        marks = old.outline.text[before.mark], new.outline.text[after.mark]
+        if marks[0] == marks[1]:
+            continue
+        if before.done:
+            yield _violation(after.line, f"the box of item {before.id} was changed; a tick stays as it is")
+        elif before.id not in may_tick:
+            yield _violation(after.line, f"item {before.id} was ticked; {_render_allowed(may_tick)}")
+        elif marks[1] != "x":
+            yield _violation(after.line, f"item {before.id} was ticked with `{marks[1]}`; a tick is `[x]`")
+
+
+def _check_sections(old: _Side, new: _Side, was: _Part, now: _Part) -> Iterator[Violation]:
+    """Compare two phases that are known to be alike but for blank lines and Notes."""
+    before, after = was.sections, now.sections
+    if len(after) == len(before) + 1 and after[-1].is_notes and not any(s.is_notes for s in before[1:]):
+        if not _is_appended(old.cut(was), new.cut(now)):
+            yield _violation(after[-1].line, "more than a Notes section was added; notes go at the end of the phase")
+        return
+    if len(after) != len(before):
+        yield _violation(after[0].line, "a Notes section came or went; a phase has one, and notes are appended to it")
+        return
+    for at, (one, other) in enumerate(zip(before, after, strict=True)):
+        texts = old.cut(one), new.cut(other)
+        if at and one.is_notes and not (other.is_notes and _is_appended(*texts)):
+            yield _violation(other.line, "Notes were changed; lines may only be appended to them")
+        elif not (at and one.is_notes) and texts[0] != texts[1]:
+            yield _violation(
+                other.line,
+                f"blanks or line endings were changed in `{_shorten(other.heading)}`; nothing else may change",
+            )
+
+
+def _is_appended(before: str, after: str) -> bool:
+    """Whether `after` is `before` with whole lines put in below its last line that is not blank."""
+    content = before.rstrip(_BLANK)
+    if not after.startswith(content):
+        return False
+    was, now = (_LINE.findall(text[len(content) :]) or [""] for text in (before, after))
+    last = len(was) - 1
+    # The last line of a file may have no ending; it gets one before anything can be put below it.
+    if not was[last].endswith(("\r", "\n")) and last < len(now) and now[last].rstrip("\r\n") == was[last]:
+        was[last] = now[last]
+    head, foot = _count_equal(was, now), _count_equal(was[::-1], now[::-1])
+    return head > 0 and len(now) >= len(was) and head + foot >= len(was)
+
+
+def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _check_amended(
+    was: Sequence[Phase], now: Sequence[Phase], may_tick: frozenset[str], new: _Side
+) -> Iterator[Violation]:
+    """Check that the ticked items of rewritten phases are those of before, in order, and those that may be ticked.
+
+    Items may have moved, so they are matched by their text. Texts can repeat, so all ways of matching are followed:
+    `reached` holds how many ticks of the new text can be explained by the items of the old one so far.
+    """
+    ticks = [item for phase in now for item in phase.items if item.done]
+    reached = {0}
+    for item in (item for phase in was for item in phase.items):
+        if item.done or item.id in may_tick:
+            taken = {at + 1 for at in reached if at < len(ticks) and ticks[at].text == item.text}
+            reached = taken if item.done else reached | taken
+        if not reached:
+            line = now[0].line if now else len(new.outline.lines.starts) - 1
+            yield _violation(
+                line, f"the ticked item {item.id} `{_shorten(item.text)}` is gone or has moved; ticked items stay"
+            )
+            return
+    if len(ticks) not in reached:
+        extra = ticks[min(max(reached), len(ticks) - 1)]
+        yield _violation(extra.line, f"`{_shorten(extra.text)}` is ticked; {_render_allowed(may_tick)}")
+
+
+def _check_meaning(old: _Side, new: _Side, alignment: Alignment) -> Iterator[Violation]:
+    """Check that what was rewritten left the gates, the order and the ids of the other phases alone."""
+    order = _Order(old, new, alignment)
+    for before, after in order.pairs:
+        if before.verify != after.verify:
+            yield _violation(after.line, f"the gate of phase {before.id} was changed; only the user changes it")
+        if before.id != after.id and any(item.done for item in before.items):
+            words = f"phase {before.id} became phase {after.id}; a phase with ticked items keeps its id"
+            yield _violation(after.line, words)
+        if not order.is_same(before, after):
+            words = f"what phase {before.id} comes after was changed; write its number in `After:`"
+            yield _violation(after.line, words)
+
+
+class _Order:
+    """What the phases of the old text come after, in the names of the new one."""
+
+    def __init__(self, old: _Side, new: _Side, alignment: Alignment) -> None:
+        matched = ((old.parts[was].phase, new.parts[now].phase) for was, now in alignment.pairs)
+        self.pairs = [(before, after) for before, after in matched if before and after]
+        self._phases = {phase.id: phase for phase in old.plan.phases}
+        self._names = {before.id: frozenset({after.id}) for before, after in self.pairs}
+        for run in alignment.runs:
+            written = frozenset(phase.id for phase in _phases(new, run.after))
+            self._names |= {phase.id: written for phase in _phases(old, run.before)}
+
+    def is_same(self, before: Phase, after: Phase) -> bool:
+        """Whether a phase still comes after what it came after; a phase that was split has several names."""
+        wanted = [self._follow(target) for target in before.after]
+        now = set(after.after)
+        return frozenset().union(*wanted) >= now and all(not some or some & now for some in wanted)
+
+    def _follow(self, target: str) -> frozenset[str]:
+        """Return the phases that stand for a target now; for one that was dropped, those that it came after."""
+        found: frozenset[str] = frozenset()
+        ahead, seen = [target], {target}
+        while ahead:
+            at = ahead.pop()
+            found |= self._names.get(at, frozenset({at}))
+            if at in self._names and not self._names[at]:
+                above = [other for other in self._phases[at].after if other not in seen]
+                ahead += above
+                seen.update(above)
+        return found
+
+
+def _find_difference(old: _Side, new: _Side, was: int, now: int) -> Violation:
+    """Name the first line that cannot be explained."""
+    before, after = list(_iter_lines(old, was)), list(_iter_lines(new, now))
+    at = _count_equal([text for _, text in before], [text for _, text in after])
+    line = after[at][0] if at < len(after) else new.outline.lines.count
+    texts = [text for _, text in before[at : at + 2]], [text for _, text in after[at : at + 2]]
+    return _violation(line, f"{_render_change(*texts)}; only boxes and Notes change")
+
+
+def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
+    """Put a difference into words; each side starts with its first differing line and has one more, if there is one."""
+    if not before and not after:
+        return "headings or boxes are read differently now"
+    lasts, was_there = before[:1] == after[1:2], after[:1] == before[1:2]
+    if not before or (lasts and not was_there):
+        return f"`{_shorten(after[0])}` was added"
+    if not after or (was_there and not lasts):
+        return f"`{_shorten(before[0])}` is gone"
+    if before[0].strip() == after[0].strip():
+        return "only the blanks or the line ending of this line were changed"
+    return f"found `{_shorten(after[0])}` where `{_shorten(before[0])}` stood"
+
+
+def _iter_lines(side: _Side, first: int) -> Iterator[tuple[int, str]]:
+    """Return the lines from one part on, with their numbers, boxes open, without Notes."""
+    lines = side.outline.lines
+    for part in side.parts[first:]:
+        pieces: list[_Part | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]
+        for piece in pieces or [part]:
+            for index in range(lines.index_at(piece.start), lines.count):
+                if lines.starts[index] >= piece.end:
+                    break
+                yield index + 1, side.masked[lines.starts[index] : lines.starts[index + 1]]
+
+
+def _line(side: _Side, offset: int) -> int:
+    return side.outline.lines.index_at(offset) + 1
+
+
+def _render_allowed(may_tick: frozenset[str]) -> str:
+    if not may_tick:
+        return "nothing may be ticked"
+    ids = sorted(may_tick)
+    return f"only {', '.join(ids[:_SHOWN_IDS])}{', …' if len(ids) > _SHOWN_IDS else ''} may be ticked"
+
+
+def _shorten(text: str) -> str:
+    words = text.strip()
+    return words if len(words) <= _SHOWN_CHARS else f"{words[: _SHOWN_CHARS - 1]}…"
+
+
+def _violation(line: int, message: str) -> Violation:
+    return Violation(line=line, message=message)
+
+
+def _from_error(error: PlanError) -> Violation:
+    found = _ERROR.match(error.message)
+    return _violation(int(found[1]), found[2]) if found else _violation(0, error.message)

@@ -1,0 +1,99 @@
+"""How much of a session a phase will take, before anything is asked of a model; pure arithmetic.
+
+A phase's context at its end is roughly
+
+    fixed    1,700 tokens for tools and role, the rules files, the plan's text
+  + reading  the files its items name, whole, once: bytes / 4 · 4/3, at most `READ_BYTES` of each
+  + work     `ITEM_TOKENS` for each open item
+
+and what it costs follows from sending that context, growing evenly, `TURNS` + `ITEM_TURNS` · items times through the
+prompt cache. It is a guess made of stated numbers, good for one decision: does the phase fit below the reset line?
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from relay.plan.model import Phase
+from relay.session.usage import Usage
+
+FIXED_TOKENS = 1_700
+"""Tools and role: the budget that DESIGN § 7 sets for them."""
+READ_BYTES = 50 * 1024
+"""What one call of the read tool shows at most; larger files are searched, seldom read whole."""
+ITEM_TOKENS = 4_000
+"""For one item: an edit (about 800), a test run's output (1,500), looking around, words and thinking (1,700)."""
+ITEM_TURNS = 4
+TURNS = 3
+"""Turns that do not depend on the number of items: finding one's way, the end."""
+ITEM_OUTPUT_TOKENS = 1_200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSize:
+    """What a phase is expected to take."""
+
+    phase_id: str
+    fixed_tokens: int
+    reading_tokens: int
+    work_tokens: int
+    turn: Usage
+    """The average request."""
+    turns: int
+    line_tokens: int
+    """The reset line that it was held against."""
+
+    @property
+    def context_tokens(self) -> int:
+        """The context at the end of the phase if one session did all of it."""
+        return self.fixed_tokens + self.reading_tokens + self.work_tokens
+
+    @property
+    def too_big(self) -> bool:
+        """Whether one session is not expected to finish it."""
+        return self.context_tokens > self.line_tokens
+
+
+def size_phase(
+    phase: Phase, *, file_bytes: Iterable[int], text_bytes: int, rules_bytes: int, line_tokens: int
+) -> PhaseSize:
+    """Estimate a phase's open items.
+
+    Args:
+        phase: The phase; ticked items cost nothing.
+        file_bytes: Sizes of the files that its open items name, each file once.
+        text_bytes: Of the plan's text that the session is given.
+        rules_bytes: Of the rules files, as far as they are loaded.
+        line_tokens: Where a session hands off.
+    """
+    items = len(phase.open_items)
+    fixed = FIXED_TOKENS + _count_tokens(text_bytes) + _count_tokens(rules_bytes)
+    reading = sum(_count_tokens(min(size, READ_BYTES)) for size in file_bytes)
+    work = items * ITEM_TOKENS
+    turns = TURNS + ITEM_TURNS * items if items else 0
+    grown = reading + work
+    turn = Usage(
+        cache_read_tokens=fixed + grown // 2,
+        cache_write_5m_tokens=(fixed + grown) // max(1, turns),
+        output_tokens=items * ITEM_OUTPUT_TOKENS // max(1, turns),
+    )
+    return PhaseSize(
+        phase_id=phase.id,
+        fixed_tokens=fixed,
+        reading_tokens=reading,
+        work_tokens=work,
+        turn=turn,
+        turns=turns,
+        line_tokens=line_tokens,
+    )
+
+
+def suggest_parts(size: PhaseSize) -> int:
+    """Return into how many phases one that is too big should be split; 1 when it fits or nothing would help."""
+    room = size.line_tokens - size.fixed_tokens
+    grown = size.reading_tokens + size.work_tokens
+    return max(1, -(-grown // room)) if room > 0 else 1
+
+
+def _count_tokens(size_bytes: int) -> int:
+    """Bytes by 4, with the margin of 4/3 for newer tokenizers; rounded up."""
+    return -(-size_bytes // 3)

@@ -1,0 +1,159 @@
+"""What the model is told: the only reader of `templates/prompts/`.
+
+The system text is the same for every leg of a run, so that a fresh session starts on a warm cache; everything that
+changes stands in the first message.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from string import Template
+
+from relay.plan.model import Phase, Plan
+from relay.prompts.shipped import find_shipped
+from relay.session.values import Baton
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseBriefing:
+    """What a fresh session is told about its phase."""
+
+    plan: Plan
+    phase: Phase
+    plan_path: str
+    environment: tuple[str, ...]
+    """One fact per line: sandbox, network, branch."""
+    claimed: tuple[str, ...]
+    """Items that earlier legs of this phase ticked but that are not committed yet."""
+    baton: str
+    """What the session before wrote down, as `render_baton` wrote it; empty for the first."""
+    interruption: str
+    """What an interrupted leg left behind; empty when there was none."""
+    baseline: str
+    """Verify commands that were red before the phase; empty when all were green or there are none."""
+    ledger: str
+    """Ledger snapshot within its token budget; may be empty."""
+    stale: tuple[str, ...] = ()
+    """Files the phase names that are gone or changed since the plan was made."""
+
+
+@cache
+def _load(name: str) -> str:
+    return (find_shipped("templates") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def render_runner_system(rules: str) -> str:
+    """Return role, protocol and the repository's rules."""
+    return _with_rules(_load("runner"), rules)
+
+
+def render_planner_system(rules: str, *, line_tokens: int) -> str:
+    """Return the planner's role and the repository's rules; `line_tokens` is the reset line of a session."""
+    return _with_rules(Template(_load("planner")).substitute(line_tokens=f"{line_tokens:,}"), rules)
+
+
+def render_soft_notice(fill_tokens: int, line_tokens: int) -> str:
+    """Return what the model is told when the fill passes the soft line."""
+    return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+
+
+def render_planner_notice(fill_tokens: int, line_tokens: int) -> str:
+    """Return what a planner is told when the fill passes the soft line: it cannot hand over."""
+    text = Template(_load("planner_notice"))
+    return text.substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+
+
+def render_summary_request() -> str:
+    """Return what asks a session for a summary of itself, where the strategy is to compact."""
+    return _load("summary").strip()
+
+
+def render_reminder(items: Sequence[str]) -> str:
+    """Return the one reminder a session gets when it stops with open items."""
+    return Template(_load("reminder")).substitute(items=", ".join(items)).strip()
+
+
+def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
+    """Return what goes back to the session when the gate is red."""
+    return Template(_load("gate_red")).substitute(report=report, attempt=attempt, attempts=attempts).strip()
+
+
+def render_phase_message(briefing: PhaseBriefing) -> str:
+    """Return the first message of a leg."""
+    plan, phase = briefing.plan, briefing.phase
+    sections = [
+        ("Environment", "\n".join(briefing.environment)),
+        ("The plan so far", _render_outline(plan, phase, briefing.plan_path)),
+        ("Your phase", plan.text[phase.start : phase.end].strip()),
+        ("Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
+        ("Red before this phase", briefing.baseline),
+        ("Changed since the plan was made", "\n".join(briefing.stale)),
+        ("What is known (ledger)", briefing.ledger),
+        ("From the session before you", briefing.baton),
+        ("Interrupted work", briefing.interruption),
+    ]
+    body = "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
+    return f"{body}\n\nCarry out phase {phase.id} now."
+
+
+def render_feature_message(feature: str) -> str:
+    """Return the planner's first message for a new plan."""
+    return f"Plan this feature:\n\n{feature.strip()}"
+
+
+def render_revise_message(request: str, plan_text: str) -> str:
+    """Return the planner's first message for a change to a plan."""
+    return Template(_load("revise")).substitute(request=request.strip(), plan=plan_text.strip())
+
+
+def render_split_message(plan: Plan, phase: Phase) -> str:
+    """Return the planner's first message for splitting one phase."""
+    text = plan.text[phase.start : phase.end].strip()
+    return Template(_load("split")).substitute(phase_id=phase.id, phase=text, plan=plan.text.strip())
+
+
+def render_no_plan_reminder() -> str:
+    """Return the one reminder of a planner that stops without a plan."""
+    return _load("no_plan").strip()
+
+
+def _with_rules(text: str, rules: str) -> str:
+    if not rules:
+        return text.strip()
+    return f"{text.strip()}\n\n# Rules of this repository\n\n{rules.strip()}"
+
+
+def _render_outline(plan: Plan, current: Phase, plan_path: str) -> str:
+    goal = plan.preamble.strip()
+    lines = [f"Plan of record: {plan_path}"]
+    for phase in plan.phases:
+        state = "you are here" if phase.id == current.id else "done" if phase.done else "later"
+        lines.append(f"- phase {phase.id} — {phase.title} ({state})")
+    return "\n".join([goal, "", *lines] if goal else lines)
+
+
+def _render_item_ids(phase: Phase, claimed: Sequence[str]) -> list[str]:
+    states = {True: "done", False: "open"}
+    return [
+        f"{item.id} ({'ticked by an earlier session, not committed yet' if item.id in claimed else states[item.done]})"
+        f" {item.text[:120]}"
+        for item in phase.items
+    ]
+
+
+def render_baton(baton: Baton) -> str:
+    """Return a baton as one paragraph of lines, for a commit's body and for the next session."""
+    parts = [
+        ("Ticked", baton.done),
+        ("Still open", baton.open),
+        ("Next step", (baton.next_step,) if baton.next_step else ()),
+        ("Decisions and findings", baton.learned),
+        ("Dead ends", baton.dead_ends),
+        ("Files touched", baton.files),
+        ("Last gate", (baton.gate,) if baton.gate else ()),
+    ]
+    lines = [f"(written by {'the session itself' if baton.author == 'model' else 'relay from its own log'})"]
+    for title, entries in parts:
+        if entries:
+            lines += [f"{title}:", *(f"- {' '.join(entry.split())}" for entry in entries)]
+    return "\n".join(lines)

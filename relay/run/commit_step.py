@@ -1,0 +1,374 @@
+"""Landing a leg: guard, gate, one commit. What the session claims becomes true here or nowhere.
+
+The order is fixed: what does the leg own, do the checks pass, is the change to the plan legal, then one commit with
+code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from relay.gate.model import GateResult, Status, Verdict
+from relay.git.message import Message
+from relay.git.names import list_paths, parse_path, render_path
+from relay.git.objects import diff_trees, read_entries
+from relay.git.status import PathChange, find_ignored
+from relay.plan.files import find_ledger_path
+from relay.plan.model import Item, Phase, Plan
+from relay.plan.parse import parse_plan
+from relay.plan.transitions import check_transition
+from relay.run.gates import make_hooks, run_phase_gate
+from relay.run.omissions import Delivery, find_left_out, render_left_out
+from relay.run.pending_plan import Draft
+from relay.sandbox.policy import PROTECTED_NAMES
+from relay.secrets.disclosure import find_disclosures, render_refusal
+from relay.secrets.patterns import redact
+from relay.session.events import Committed, Noticed
+from relay.setup.context import RunContext
+from relay.store import legs, trailers
+from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
+from relay.store.legs import OpenLeg, close_leg
+from relay.store.prior_files import find_earlier_paths
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.trailers import AMENDED, LEFTOVER, LEG
+from relay.tools.confine import is_covered
+
+SUBJECT_CHARS = 72
+"""Longest subject taken from a session. Source: git's own convention, DESIGN § 4.2."""
+BATON_TITLE = "Baton:"
+"""Line of a hand-off commit's body after which the baton stands."""
+EVIDENCE_CHARS = 300
+MAX_GATE_RUNS = 2
+"""A gate may format what it checks once; then it has to agree with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a leg wants to have committed."""
+
+    phase: Phase
+    leg: OpenLeg
+    number: int
+    """Of the session within the phase."""
+    head_plan: str
+    """The plan's text at HEAD."""
+    draft: Draft
+    evidence: Mapping[str, str]
+    """Item id → what the session gave as evidence; goes into the commit's body."""
+    touched: frozenset[str]
+    """Paths that the session's file tools wrote."""
+    commands: tuple[str, ...]
+    """The gate: those of the settings, the document and the phase."""
+    baseline: GateResult | None
+    """None when it was not run, or is not known any more: then nothing red is excused."""
+    subject: str
+    """Proposed by the session; may be anything."""
+    status: str
+    """``done`` or ``handoff``."""
+    baton: str
+    """Goes into the body of a hand-off; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The commit was made and the leg is closed."""
+
+    commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing was committed."""
+
+    for_user: str
+    for_model: str = ""
+    """Empty when no session can repair it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a leg did, and how the gate found it."""
+
+    owned: tuple[str, ...]
+    """What is going to be committed."""
+    user: frozenset[str]
+    """What differed from HEAD when the leg began, and what git ignored then and does not any more."""
+    changes: tuple[PathChange, ...]
+    """From the leg's start to after the gate."""
+    before: TreeSnapshot
+    """The work tree when the gate began."""
+    after: TreeSnapshot
+    gate: GateResult
+
+
+def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
+    """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
+    changes = legs.find_leg_changes(ctx.repo, leg, now)
+    user = find_user_paths(ctx, leg) | find_earlier_paths(ctx.repo, leg, changes)
+    return _select_owned(ctx, leg, user, changes)
+
+
+def _select_owned(
+    ctx: RunContext, leg: OpenLeg, user: frozenset[str], changes: tuple[PathChange, ...]
+) -> tuple[str, ...]:
+    # A plan that was renamed meanwhile has two names.
+    others = {*user, ctx.plan_path, ctx.ledger_path, leg.plan_path, find_ledger_path(leg.plan_path)}
+    return tuple(change.path for change in changes if change.path not in others and not change.is_submodule)
+
+
+def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
+    """Return what differed from HEAD when the leg began: the user's, and never committed."""
+    left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
+    return legs.find_user_paths(ctx.repo, leg) - left
+
+
+def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
+    """Check a leg's work and commit it."""
+    changed: list[str] = []
+    leg, user = candidate.leg, find_user_paths(ctx, candidate.leg)
+    for _ in range(MAX_GATE_RUNS):
+        before = write_snapshot_tree(ctx.repo)
+        changes = legs.find_leg_changes(ctx.repo, leg, before)
+        user |= find_earlier_paths(ctx.repo, leg, changes)
+        owned = _select_owned(ctx, leg, user, changes)
+        gate, verdict = _run_gate(ctx, candidate)
+        if not verdict.green:
+            return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+        after = write_snapshot_tree(ctx.repo)
+        changed = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path in owned]
+        if not changed:
+            if after.tree != before.tree:
+                changes = legs.find_leg_changes(ctx.repo, leg, after)
+            work = _Work(owned=owned, user=user, changes=changes, before=before, after=after, gate=gate)
+            return _land_checked(ctx, candidate, work)
+    words = f"the gate itself keeps changing what it checks: {list_paths(changed)}"
+    return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
+
+
+def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed | Refused:
+    """Commit what the gate has just passed, if nothing else speaks against it."""
+    claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
+    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, claims, work)
+    added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
+    refusal = refusal or _check_planted(ctx, added, "the session (or a commit hook)")
+    if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
+        return refusal
+    _report_left_out(ctx, work)
+    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, claims, work.gate))
+    if outcome.commit is None:
+        return _explain(outcome)
+    _finish(ctx, candidate, claims, outcome)
+    return Landed(commit=outcome.commit)
+
+
+def _check_left_out(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], work: _Work) -> Refused | None:
+    """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
+    drafted = parse_plan(candidate.draft.plan_text)
+    delivery = Delivery(
+        leg=candidate.leg,
+        items=tuple(filter(None, map(drafted.find_item, claims))),
+        touched=candidate.touched,
+        changed=frozenset(change.path for change in work.changes),
+        owned=work.owned,
+        user=work.user - {ctx.plan_path, ctx.ledger_path},
+        after=work.after,
+    )
+    if found := find_left_out(ctx.repo, delivery):
+        for_user, for_model = render_left_out(found, ctx.caller.find_typed)
+        return Refused(for_user=for_user, for_model=for_model)
+    for path in find_ignored(ctx.repo, sorted(candidate.touched)):
+        ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
+    return None
+
+
+def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:
+    """Return the items that the draft ticks and HEAD does not, in order."""
+    before, after = parse_plan(head_plan), parse_plan(drafted_plan)
+    done = {item.id for phase in before.phases for item in phase.items if item.done}
+    return tuple(item.id for phase in after.phases for item in phase.items if item.done and item.id not in done)
+
+
+def _run_gate(ctx: RunContext, candidate: Candidate) -> tuple[GateResult, Verdict]:
+    own = candidate.phase.own_verify
+    return run_phase_gate(ctx, candidate.phase.id, candidate.commands, baseline=candidate.baseline, own=own)
+
+
+def _check_plan(candidate: Candidate, claims: tuple[str, ...]) -> Refused | None:
+    """Let only legal changes of the plan through, whoever drafted them."""
+    head: Plan = parse_plan(candidate.head_plan)
+    drafted = candidate.draft.plan_text
+    still_open = tuple(phase.id for phase in head.phases if not phase.done)
+    in_phase = tuple(item for item in claims if candidate.phase.id == item.rpartition(".")[0])
+    # In two steps, because an item that the session added is not in HEAD's plan, where a tick could be allowed to it.
+    amended = _untick(drafted, claims)
+    violations = check_transition(candidate.head_plan, amended, may_tick=(), amendable=still_open)
+    violations = violations or check_transition(amended, drafted, may_tick=in_phase)
+    if not violations:
+        return None
+    words = "; ".join(f"line {violation.line}: {violation.message}" for violation in violations)
+    return Refused(for_user=f"the plan would change in a way that is not allowed: {words}")
+
+
+def _untick(text: str, items: tuple[str, ...]) -> str:
+    """Return a plan with the boxes of `items` open."""
+    plan = parse_plan(text)
+    for item in filter(None, map(plan.find_item, items)):
+        text = f"{text[: item.mark]} {text[item.mark + 1 :]}"
+    return text
+
+
+def _check_planted(ctx: RunContext, added: Iterable[str], who: str) -> Refused | None:
+    """Refuse new files that steer relay or another agent later: what does not exist, no sandbox can protect."""
+    names = (*ctx.protected, *(f"**/{name}" for name in PROTECTED_NAMES))
+    planted = [path for path in added if is_covered(path, names)]
+    if not planted:
+        return None
+    words = f"{who} made files that only the user writes: {list_paths(planted)}"
+    return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
+
+
+def _check_secrets(
+    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
+) -> Refused | None:
+    """Stop a commit that would add a secret; name the lines, never what stands there."""
+    found = find_disclosures(ctx.repo, candidate.leg.base_head, after.tree, owned, ctx.secret_values)
+    refused = [one for one in found if not one.allowed]
+    if refused:
+        more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""  # noqa: PLR2004  # enough to see what it is
+        words = "; ".join(one.words for one in refused[:3])
+        return Refused(for_user=f"not committed: {words}{more}", for_model=render_refusal(refused))
+    for one in found:
+        ctx.observe(Noticed(text=f"{one.words}, and is committed because the line says so", warning=True))
+    return None
+
+
+def _report_left_out(ctx: RunContext, work: _Work) -> None:
+    own = {ctx.plan_path, ctx.ledger_path, *work.owned}
+    left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
+    if left:
+        ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
+    mixed = [change.path for change in work.changes if change.path in work.user]
+    if mixed:
+        words = f"not committed, because the user had it before the session began: {list_paths(mixed)}"
+        ctx.observe(Noticed(text=words, warning=True))
+    if work.after.skipped:
+        words = ", ".join(f"{entry.path} ({entry.reason})" for entry in work.after.skipped[:10])
+        ctx.observe(Noticed(text=f"not committed and not kept in snapshots: {words}", warning=True))
+
+
+def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message) -> CommitOutcome:
+    request = CommitRequest(
+        branch=candidate.leg.branch,
+        head=candidate.leg.base_head,
+        message=message,
+        paths=work.owned,
+        replace=candidate.draft.render_files(ctx.plan_path, ctx.ledger_path),
+        tree=work.after.tree,
+        keep_out=work.user,
+    )
+
+    def recheck(paths: tuple[str, ...]) -> str | None:
+        there = read_entries(ctx.repo, work.after.tree, paths)
+        refused = _check_planted(ctx, [path for path in paths if path not in there], "a commit hook")
+        refused = refused or _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo))
+        if refused is not None:
+            return refused.for_model
+        _, verdict = _run_gate(ctx, candidate)
+        return None if verdict.green else verdict.for_model
+
+    return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
+
+
+def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], gate: GateResult) -> Message:
+    plan = parse_plan(candidate.draft.plan_text)
+    items = [item for claim in claims if (item := plan.find_item(claim)) is not None]
+    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in items)
+    # One paragraph: what follows an empty line would not be the baton any more when it is read back.
+    baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
+    spent = ctx.meter.unrecorded
+    return Message(
+        subject=redact(_choose_subject(candidate), environ_values=ctx.secret_values),
+        body=redact("\n\n".join(part for part in (ticked, baton) if part), environ_values=ctx.secret_values),
+        trailers=(
+            (trailers.PLAN, render_path(ctx.plan_path)),
+            (trailers.PHASE, candidate.phase.id),
+            (trailers.STATUS, candidate.status),
+            (trailers.ITEMS, " ".join(claims)),
+            *_render_amended(candidate, claims),
+            (trailers.SESSION, candidate.leg.session_id),
+            (LEG, str(candidate.number)),
+            (trailers.GATE, _render_gate(gate)),
+            (trailers.SANDBOX, ctx.sandbox.mechanism),
+            (trailers.USAGE, trailers.render_usage(spent.usage)),
+            (trailers.COST, trailers.render_cost(spent.cost_usd)),
+        ),
+    )
+
+
+def _render_amended(candidate: Candidate, claims: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
+    before, after = parse_plan(candidate.head_plan), parse_plan(_untick(candidate.draft.plan_text, claims))
+    texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
+    amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
+    return ((AMENDED, " ".join(amended)),) if amended else ()
+
+
+def _render_tick(item: Item, evidence: str) -> str:
+    words = " ".join(evidence.split())
+    return f"- [x] {item.id} {item.text}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
+
+
+def _render_gate(gate: GateResult) -> str:
+    """Return ``pass <digest>``, with the number of commands that stayed red as they were before the phase."""
+    if not gate.commands:
+        return "none"
+    red = sum(check.status is not Status.PASSED for check in gate.commands)
+    return f"pass {gate.digest}" + (f" red-before={red}" if red else "")
+
+
+def _choose_subject(candidate: Candidate) -> str:
+    """Take the session's subject when it is one short printable line, else relay's own."""
+    subject = candidate.subject.strip()
+    if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable():
+        return subject
+    own = f"relay: phase {candidate.phase.id} — {candidate.phase.title}"
+    return own if len(own) <= SUBJECT_CHARS else f"{own[: SUBJECT_CHARS - 1]}…"
+
+
+def _explain(outcome: CommitOutcome) -> Refused:
+    match outcome.end:
+        case CommitEnd.HOOK_REFUSED:
+            return Refused(for_user=f"a commit hook refused: {_last_line(outcome.output)}", for_model=outcome.output)
+        case CommitEnd.RECHECK_REFUSED:
+            words = "a commit hook rewrote files and the checks do not pass with them"
+            first = (outcome.output.splitlines() or [""])[0]
+            return Refused(for_user=f"{words}: {first}", for_model=f"{words}:\n{outcome.output}")
+        case CommitEnd.FILES_MOVED:
+            return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}")
+        case _:
+            return Refused(for_user=f"the branch moved while the session ran: {outcome.output}")
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def _finish(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], outcome: CommitOutcome) -> None:
+    close_leg(ctx.repo, candidate.leg)
+    ctx.meter.record()
+    subject = redact(_choose_subject(candidate), environ_values=ctx.secret_values)
+    ctx.observe(
+        Committed(
+            commit=outcome.commit or "",
+            subject=subject,
+            status=candidate.status,
+            phase_id=candidate.phase.id,
+            items=claims,
+        )
+    )
+    for words in outcome.left:
+        ctx.observe(Noticed(text=words, warning=True))
+    if outcome.not_taken:
+        words = f"a commit hook rewrote what is the user's and not committed: {list_paths(outcome.not_taken)}"
+        ctx.observe(Noticed(text=words, warning=True))
+    if outcome.rewritten:
+        ctx.observe(Noticed(text=f"a commit hook rewrote {list_paths(outcome.rewritten)}; taken in and checked"))

@@ -1,0 +1,363 @@
+"""One leg: a fresh session on one phase, from its first message to its landing or its baton.
+
+The session works, relay keeps: after every tool that may have changed something a snapshot is stored, so that a crash
+loses at most what the running tool was doing. What the session claims is checked when it ends, by
+`relay.run.commit_step`.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from relay.files.safe import read_file, replace_file
+from relay.git.objects import find_blob_id
+from relay.plan.parse import parse_plan
+from relay.prompts.texts import (
+    render_baton,
+    render_gate_report,
+    render_phase_message,
+    render_reminder,
+    render_runner_system,
+    render_soft_notice,
+)
+from relay.run.commit_step import Candidate, Landed, Refused, find_claims, find_owned_paths, land
+from relay.run.pending_plan import Draft, apply_notes, parse_source
+from relay.run.plan_view import render_plan
+from relay.run.start import Handover
+from relay.runners.base import Session, SessionSpec
+from relay.sandbox.policy import Mechanism
+from relay.secrets.patterns import redact
+from relay.session.events import LegEnded, LegStarted, PlanRestored
+from relay.session.values import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.setup.context import RunContext
+from relay.setup.equipment import make_spec, make_workspace
+from relay.state.session_ends import render_end, render_wait
+from relay.store.legs import WipRecord, save_wip
+from relay.store.snapshot import write_snapshot_tree
+from relay.tools.discretion import refuse_secrets
+from relay.tools.notes import LegNotes
+from relay.tools.toolbox import build_runner_tools
+
+_SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
+_NOTED = frozenset({"tick", "amend", "record", "hand_off"})
+"""Tools that change the draft and so deserve a snapshot."""
+MAX_UNSAVED_CALLS = 10
+"""Calls in a row that only look, before what they have cost is stored all the same."""
+
+
+class LegKind(StrEnum):
+    """How a leg ended."""
+
+    DONE = "done"
+    """The phase is committed."""
+    HANDOFF = "handoff"
+    """Another session can go on."""
+    BLOCKED = "blocked"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegResult:
+    """How a leg ended, for the loop to decide what comes next."""
+
+    kind: LegKind
+    end: SessionEnd
+    detail: str
+    """One line for the user."""
+    new_claims: int
+    """Items this session ticked."""
+    can_go_on: bool = False
+    """A failed session that got somewhere: a fresh one may do the rest."""
+
+
+class Leg:
+    """One session on one phase.
+
+    Args:
+        ctx: The collaborators.
+        handover: What the session starts from.
+    """
+
+    def __init__(self, ctx: RunContext, handover: Handover) -> None:
+        self._ctx = ctx
+        self._handover = handover
+        self._open = handover.leg
+        self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
+        self._toolbox = build_runner_tools(make_workspace(ctx), self._notes)
+        self._call = refuse_secrets(self._toolbox.run, ctx.secret_values)
+        self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
+        self._gate_words = ""
+        self._unsaved_calls = 0
+        self._blobs: dict[str, str] = {}
+        self._last_error = ("", "")
+        """Where the session's last error came from, and its words; empty once that was overcome."""
+
+    def run(self) -> LegResult:
+        """Run the session to its end, then land or keep its work."""
+        ctx, session_id, phase = self._ctx, self._open.session_id, self._handover.briefing.phase
+        started = LegStarted(
+            session_id=session_id,
+            phase_id=phase.id,
+            title=phase.title,
+            leg=self._handover.number,
+            reason=self._handover.reason,
+        )
+        ctx.observe(started)
+        self._show_plan()
+        ctx.meter.open_session()
+        with ctx.runner.open_session(self._make_spec()) as session:
+            result = self._drive(session)
+        spent = ctx.meter.session
+        ctx.observe(
+            LegEnded(
+                session_id=session_id,
+                phase_id=phase.id,
+                end=result.end,
+                result=result.kind,
+                detail=result.detail,
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
+            )
+        )
+        return result
+
+    def _drive(self, session: Session) -> LegResult:
+        message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
+        while True:
+            try:
+                outcome = session.advance(message)
+            finally:
+                self._toolbox.stop()  # nothing may write while the work is checked
+            if ended := self._check_ended(outcome, reminded=reminded):
+                return ended
+            if open_ids := self._notes.open_ids():
+                message, reminded = render_reminder(open_ids), True
+                continue
+            landed = self._land(outcome, "done")
+            if isinstance(landed, Landed):
+                return self._end_done(outcome)
+            attempts += 1
+            allowed = self._ctx.settings.max_repairs
+            if not landed.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
+                return self._keep(self._fail_kind(), outcome, landed.for_user)
+            message = render_gate_report(landed.for_model, attempt=attempts, attempts=allowed)
+
+    def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
+        """Return how the leg ended; None when the session may be asked for more or its work be checked."""
+        if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
+            return self._end_early(outcome)
+        if self._notes.blocked is not None:
+            return self._keep(LegKind.BLOCKED, outcome, f"blocked: {self._notes.blocked}")
+        if self._notes.hand_off is not None:
+            return self._hand_off(outcome, "the session handed over")
+        open_ids = self._notes.open_ids()
+        if open_ids and reminded:
+            ended = self._keep(LegKind.FAILED, outcome, _describe_unfinished(open_ids))
+            return replace(ended, can_go_on=bool(self._notes.claims))
+        return None
+
+    def _fail_kind(self) -> LegKind:
+        return LegKind.INTERRUPTED if self._ctx.interrupts.finish_turn else LegKind.FAILED
+
+    def _end_early(self, outcome: SessionOutcome) -> LegResult:
+        """The session did not end by itself: hand over where another can go on, else stop."""
+        match outcome.end:
+            case SessionEnd.HARD_LINE | SessionEnd.OVERFLOW:
+                return self._hand_off(outcome, outcome.detail)
+            case SessionEnd.INTERRUPTED if not self._ctx.interrupts.stop_now:
+                ended = self._hand_off(outcome, outcome.detail)
+                return ended if ended.kind is LegKind.DONE else replace(ended, kind=LegKind.INTERRUPTED)
+            case SessionEnd.INTERRUPTED:
+                return self._keep(LegKind.INTERRUPTED, outcome, outcome.detail)
+            case _:
+                return self._keep(LegKind.FAILED, outcome, outcome.detail)
+
+    def _hand_off(self, outcome: SessionOutcome, detail: str) -> LegResult:
+        """Commit what passes the gate already; keep everything else in a snapshot with the baton."""
+        finished = not self._notes.open_ids()
+        if self._notes.claims or finished:
+            landed = self._land(outcome, "done" if finished else "handoff")
+            if isinstance(landed, Landed) and finished:
+                return self._end_done(outcome)
+            if isinstance(landed, Landed):
+                return self._end(LegKind.HANDOFF, outcome, detail, committed=True)
+        return self._keep(LegKind.HANDOFF, outcome, detail)
+
+    def _land(self, outcome: SessionOutcome, status: str) -> Landed | Refused:
+        landed = land(self._ctx, self._make_candidate(outcome.text, status))
+        if isinstance(landed, Refused):
+            self._gate_words = landed.for_user
+            if status == "done":  # at a hand-off a red gate is no error: the phase is not finished
+                self._last_error = ("gate", landed.for_user)
+        return landed
+
+    def _make_candidate(self, text: str, status: str) -> Candidate:
+        subjects = _SUBJECT.findall(text)
+        handover = self._handover
+        return Candidate(
+            phase=handover.briefing.phase,
+            leg=self._open,
+            number=handover.number,
+            head_plan=handover.head_plan,
+            draft=self._draft(),
+            evidence=self._notes.claims,
+            touched=frozenset(self._notes.touched_paths),
+            commands=handover.commands,
+            baseline=handover.baseline,
+            subject=subjects[-1] if subjects else "",
+            status=status,
+            baton=self._render_baton() if status == "handoff" else "",
+        )
+
+    def _end_done(self, outcome: SessionOutcome) -> LegResult:
+        return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done", committed=True)
+
+    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str, *, committed: bool = False) -> LegResult:
+        if committed:
+            drafted = parse_plan(self._draft().plan_text)
+            self._ctx.observe(render_plan(drafted, committed=drafted))
+        return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
+
+    def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
+        """Leave the work in the tree and store it with a baton; the leg stays open for the next session.
+
+        When relay must stop now, there is time for what was spent, not for looking at the whole tree.
+        """
+        hurried = self._ctx.interrupts.stop_now
+        source, error = self._last_error
+        item = next(iter(self._notes.open_ids()), "")
+        notes = (
+            *render_end(outcome.end, item=item, error=f"{source}: {error}" if source else ""),
+            *render_wait(outcome.retry_at, self._ctx.settings.model),
+        )
+        self._save(paths=() if hurried else None, baton="" if hurried else self._render_baton(), trailers=notes)
+        return self._end(kind, outcome, detail)
+
+    def _note_wait(self, until: float) -> None:
+        """Store until when a limit lasts, before waiting for it."""
+        self._save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
+
+    def _draft(self) -> Draft:
+        return apply_notes(self._handover.draft, self._notes, blobs=self._blobs)
+
+    def _save(
+        self,
+        *,
+        paths: tuple[str, ...] | None = None,
+        baton: str = "",
+        trailers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        record = WipRecord(
+            spend=self._ctx.meter.unrecorded,
+            items=self._find_claims(),
+            baton=baton,
+            replace=self._draft().render_files(self._ctx.plan_path, self._ctx.ledger_path),
+            paths=paths,
+            trailers=trailers,
+        )
+        self._open = save_wip(self._ctx.repo, self._open, record)
+        self._unsaved_calls = 0
+
+    def _find_claims(self) -> tuple[str, ...]:
+        return find_claims(self._handover.head_plan, self._draft().plan_text)
+
+    def _run_tool(self, call: ToolCall) -> ToolResult:
+        self._unsaved_calls += 1
+        result = self._call(call)
+        if result.is_error:
+            self._last_error = (call.name, result.text)
+        elif self._last_error[0] == call.name:
+            self._last_error = ("", "")
+        if result.changed_paths is None:
+            result = self._put_plan_back(call, result)
+        if call.name == "amend" and not result.is_error:
+            self._take_amendment()
+        if call.name == "record" and not result.is_error:
+            self._note_sources()
+        self._store(call, result)
+        return result
+
+    def _store(self, call: ToolCall, result: ToolResult) -> None:
+        """Snapshot what a call changed; where nothing changes, now and then what looking around has cost."""
+        paths = result.changed_paths
+        noted = call.name in _NOTED and not result.is_error
+        if noted:
+            self._show_plan()
+        if noted or paths is None or paths or self._unsaved_calls >= MAX_UNSAVED_CALLS:
+            self._save(paths=None if self._toolbox.is_busy() else paths)
+
+    def _take_amendment(self) -> None:
+        """Let the session tick what it has just added."""
+        plan = parse_plan(self._draft().plan_text)
+        phase = plan.find_phase(self._handover.phase_id)
+        if phase is not None:
+            self._notes.plan, self._notes.phase = plan, phase
+
+    def _note_sources(self) -> None:
+        """Keep which content a record was read from, so that a later session can tell whether it still holds."""
+        root = self._ctx.repo.root
+        named = (parse_source(source).path for source in self._notes.records[-1].sources)
+        found = {path: read_file(root, path) for path in named if (root / path).is_file()}
+        self._blobs |= {path: find_blob_id(self._ctx.repo, data) for path, data in found.items() if data is not None}
+
+    def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
+        if self._ctx.sandbox.mechanism is not Mechanism.OFF:
+            return result
+        root = self._ctx.repo.root
+        changed = [path for path, data in self._on_disk.items() if read_file(root, path) != data]
+        if not changed:
+            return result
+        self._save()  # what was found stays under refs/relay
+        for path in changed:
+            restore = self._on_disk[path]
+            if restore is None:
+                (root / path).unlink(missing_ok=True)
+            else:
+                replace_file(root, path, restore, "100644")
+        names = ", ".join(changed)
+        self._ctx.observe(PlanRestored(tool=call.name, summary=f"{names} was changed and put back"))
+        words = f"\n\nrelay: this changed {names}, which only relay writes; it was put back. Use tick, record or amend."
+        return ToolResult(text=result.text + words, is_error=True, changed_paths=None)
+
+    def _show_plan(self) -> None:
+        head = parse_plan(self._handover.head_plan)
+        self._ctx.observe(render_plan(parse_plan(self._draft().plan_text), committed=head))
+
+    def _render_baton(self) -> str:
+        now = write_snapshot_tree(self._ctx.repo)
+        notes = self._notes
+        asked = notes.hand_off
+        records = tuple(f"{record.claim} (because {record.because})" for record in notes.records)
+        last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
+        text = render_baton(
+            Baton(
+                done=tuple(f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self._find_claims()),
+                open=notes.open_ids(),
+                next_step=asked.next_step if asked else "",
+                learned=(*asked.learned, *records) if asked else records,
+                dead_ends=asked.dead_ends if asked else last_errors,
+                files=find_owned_paths(self._ctx, self._open, now)[:50],
+                gate=self._gate_words,
+                author="model" if asked else "relay",
+            )
+        )
+        return redact(text, environ_values=self._ctx.secret_values)
+
+    def _make_spec(self) -> SessionSpec:
+        spec = make_spec(
+            self._ctx,
+            self._open.session_id,
+            system=render_runner_system(self._ctx.rules.text),
+            tools=self._toolbox.specs,
+            run_tool=self._run_tool,
+            render_soft_notice=render_soft_notice,
+        )
+        return replace(spec, note_wait=self._note_wait)
+
+
+def _describe_unfinished(open_ids: tuple[str, ...]) -> str:
+    return (
+        f"the session said it was finished, but {', '.join(open_ids)} {'are' if len(open_ids) > 1 else 'is'} not ticked"
+    )

@@ -1,0 +1,153 @@
+"""What a phase needs and its commit would not hold: a box must not be ticked without its code.
+
+What the session's file tools wrote is needed, and what the ticked items say behind `` — `` that they make. A path that
+an item only mentions may be there to be read: it is needed when the item says nothing behind a dash and the commit
+holds nothing of what it mentions, and when the session changed it.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from relay.git.names import list_paths, render_path, with_parents
+from relay.git.objects import diff_trees, read_entries
+from relay.git.repository import Repo
+from relay.git.status import GITLINK, find_ignored
+from relay.plan.model import Item
+from relay.store.legs import OpenLeg
+from relay.store.snapshot import TreeSnapshot, find_unheld, make_filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What is about to be committed, and what speaks about it."""
+
+    leg: OpenLeg
+    items: tuple[Item, ...]
+    """Those that the commit ticks."""
+    touched: frozenset[str]
+    """Paths that the session's file tools wrote."""
+    changed: frozenset[str]
+    """Paths that differ from the leg's start."""
+    owned: tuple[str, ...]
+    """The paths of the commit."""
+    user: frozenset[str]
+    """What differed from HEAD when the leg began."""
+    after: TreeSnapshot
+    """The work tree that the gate found green."""
+
+
+class Cause(StrEnum):
+    """Why a commit would not hold a path."""
+
+    USER = "uncommitted changes of the user's from before this phase"
+    IGNORED = "ignored by git"
+    SUBMODULE = "in a submodule"
+    UNHELD = "in what relay leaves out of commits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A path that is needed and that the commit would not hold."""
+
+    path: str
+    cause: Cause
+    detail: str = ""
+    """Which directory, and what it is; may be empty."""
+
+
+def find_left_out(repo: Repo, delivery: Delivery) -> tuple[LeftOut, ...]:
+    """Return what a leg's phase needs and its commit would not hold, each path once."""
+    named = _find_named(delivery)
+    touched = {path for path in delivery.touched if path in delivery.changed or os.path.lexists(repo.root / path)}
+    needed = sorted(named | touched)
+    found = [
+        *_find_users(repo, delivery, named, touched),
+        *(LeftOut(path=path, cause=Cause.IGNORED) for path in find_ignored(repo, sorted(named))),
+        *_find_in_submodules(repo, delivery, needed),
+        *_find_unheld(repo, delivery, needed),
+    ]
+    return tuple({entry.path: entry for entry in reversed(found)}.values())[::-1]
+
+
+def _find_named(delivery: Delivery) -> set[str]:
+    """Return the paths that the ticked items need, without trailing slashes."""
+    inside = with_parents(delivery.owned)
+    needed: set[str] = set()
+    for item in delivery.items:
+        names, targets = _clean(item.paths), _clean(item.targets)
+        is_told = targets or names & inside
+        needed |= targets | (names & (delivery.changed | delivery.touched) if is_told else names)
+    return needed
+
+
+def _clean(paths: Iterable[str]) -> set[str]:
+    return {str(PurePosixPath(path)) for path in paths}
+
+
+def _find_users(repo: Repo, delivery: Delivery, named: set[str], touched: set[str]) -> list[LeftOut]:
+    """Return what the work tree has in another form than HEAD because the user began it."""
+    changes = diff_trees(repo, delivery.leg.base_head or repo.empty_tree, delivery.after.tree)
+    users = delivery.user & {change.path for change in changes}
+    below = with_parents(users) - users - with_parents(delivery.owned)
+    found = (named & (users | below)) | (touched & users & delivery.changed)
+    return [LeftOut(path=path, cause=Cause.USER) for path in sorted(found)]
+
+
+def _find_in_submodules(repo: Repo, delivery: Delivery, needed: list[str]) -> list[LeftOut]:
+    entries = read_entries(repo, delivery.after.tree, sorted(with_parents(needed)))
+    modules = {path for path, (mode, _) in entries.items() if mode == GITLINK}
+    above = ((path, modules & with_parents([path])) for path in needed)
+    return [LeftOut(path=path, cause=Cause.SUBMODULE, detail=list_paths(sorted(mods))) for path, mods in above if mods]
+
+
+def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[LeftOut]:
+    """Return what snapshots do not hold now, or did not at the start; what is as in HEAD by now is no matter."""
+    leg, after = delivery.leg, delivery.after
+    there = [path for path in needed if os.path.lexists(repo.root / path)]
+    inside = with_parents(delivery.owned)
+    at_head = read_entries(repo, leg.base_head, there) if leg.base_head else {}
+    now = read_entries(repo, after.tree, there)
+    as_in_head = {path for path in at_head if now.get(path) == at_head[path]}
+    unheld = find_unheld(repo, leg.base_head, there, after.skipped)
+    unheld |= find_unheld(repo, leg.base_head, there, leg.skipped) - as_in_head
+    found = []
+    for path in sorted(unheld):
+        entry = next(entry for entry in (*after.skipped, *leg.skipped) if make_filter((entry,))(path))
+        if entry.path == path or path not in inside:
+            found.append(LeftOut(path=path, cause=Cause.UNHELD, detail=f"{render_path(entry.path)}: {entry.reason}"))
+    return found
+
+
+def render_left_out(found: tuple[LeftOut, ...], find_typed: Callable[[str], str]) -> tuple[str, str]:
+    """Return a refusal's words for the user and for the session.
+
+    Args:
+        found: What is left out, at least one path.
+        find_typed: How the user types a path where he called relay.
+    """
+    groups: dict[tuple[Cause, str], list[str]] = {}
+    for entry in found:
+        groups.setdefault((entry.cause, entry.detail), []).append(entry.path)
+    parts = [
+        f"{list_paths(paths)} ({cause}{f', {detail}' if detail else ''})" for (cause, detail), paths in groups.items()
+    ]
+    words = f"the commit would not hold what the phase needs: {'; '.join(parts)}"
+    causes = tuple(dict.fromkeys(entry.cause for entry in found))
+    ways = [_render_way(cause, [find_typed(e.path) for e in found if e.cause == cause]) for cause in causes]
+    for_user = f"{words}. {'; '.join(ways)}; if an item only reads it, name behind its “ — ” what it makes instead"
+    return for_user, f"{words}. Do the work in other files, or call block and say this."
+
+
+def _render_way(cause: Cause, typed: list[str]) -> str:
+    paths = " ".join(map(shlex.quote, typed[:3]))
+    match cause:
+        case Cause.USER | Cause.UNHELD:
+            return f"Commit it yourself (git add {paths} && git commit) or move it away, and run again"
+        case Cause.IGNORED:
+            return f"Let git have it (git check-ignore -v {paths} names the rule), and run again"
+        case Cause.SUBMODULE:
+            return f"Commit it in the submodule and here, and tick the box yourself ({paths})"

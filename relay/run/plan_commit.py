@@ -1,0 +1,156 @@
+"""Committing the plan alone: a new one before the first phase, and the user's own edits between legs.
+
+The user may change everything that is still open. What relay ticked stays: whoever wants to take a tick back commits
+that himself, and relay then reads it from HEAD like any other state.
+"""
+
+import shlex
+
+from relay.errors import PlanError, RepoError
+from relay.files.safe import read_file, replace_file
+from relay.git.message import Message
+from relay.git.names import list_paths, render_path
+from relay.git.objects import read_blob
+from relay.git.status import read_status
+from relay.plan.edit import tick_items
+from relay.plan.model import Plan, Violation
+from relay.plan.parse import parse_plan
+from relay.plan.ticks import check_ticks_kept
+from relay.run.gates import make_hooks
+from relay.session.events import Committed, Noticed
+from relay.session.usage import Spent
+from relay.setup.context import RunContext
+from relay.store import trailers
+from relay.store.commit import CommitRequest, commit_paths
+from relay.store.legs import get_branch
+from relay.store.planning_cost import drop_plan_usage, read_plan_usage, read_written_plan
+
+
+def ensure_plan_committed(ctx: RunContext) -> str:
+    """Commit the plan file by itself where it differs from HEAD; return its text.
+
+    Raises:
+        PlanError: There is no plan, it cannot be read, or what relay has ticked was changed.
+        RepoError: The commit could not be made.
+    """
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    if disk is None:
+        raise PlanError(f"{ctx.plan_path}: there is no such plan", hint=f'{ctx.caller.render("plan")} "what you want"')
+    text = _decode(disk, ctx.plan_path)
+    head = ctx.repo.head()
+    blob = read_blob(ctx.repo, head, ctx.plan_path) if head else None
+    if blob is None:
+        _commit_new(ctx, text, disk)
+        return text
+    if ctx.plan_path not in read_status(ctx.repo).changed:
+        return text  # line endings may differ from the blob's; git says that it is the same file
+    committed = blob.decode("utf-8", "surrogateescape")
+    merged, violations = _merge(committed, text, ctx.plan_path)
+    if merged == committed:
+        replace_file(ctx.repo.root, ctx.plan_path, disk if merged == text else blob, "100644")
+        return merged
+    if violations and not _replaces(ctx, parse_committed(committed, ctx.plan_path), text):
+        raise _refuse(violations, ctx)
+    if violations:
+        _commit_new(ctx, text, disk)
+        return text
+    spent = _take_planning_cost(ctx)
+    _commit(ctx, merged, disk=disk, status="amended", subject="relay: plan amended", spent=spent)
+    drop_plan_usage(ctx.repo)
+    return merged
+
+
+def parse_committed(text: str, plan_path: str) -> Plan:
+    """Parse a plan and put its path before the line of an error.
+
+    Raises:
+        PlanError: The plan cannot be used.
+    """
+    try:
+        return parse_plan(text)
+    except PlanError as error:
+        raise PlanError(f"{plan_path}: {error.message}", hint=error.hint) from error
+
+
+def _decode(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PlanError(f"{path}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
+
+
+def _commit_new(ctx: RunContext, text: str, disk: bytes) -> None:
+    plan = parse_committed(text, ctx.plan_path)
+    subject = f"relay: plan — {plan.title}" if plan.title else "relay: plan"
+    _commit(ctx, text, disk=disk, status="planned", subject=subject[:72], spent=_take_planning_cost(ctx))
+    drop_plan_usage(ctx.repo)
+
+
+def _take_planning_cost(ctx: RunContext) -> Spent:
+    record = read_plan_usage(ctx.repo)
+    return record.spend if record and record.plan_path == ctx.plan_path else Spent()
+
+
+def _replaces(ctx: RunContext, committed: Plan, text: str) -> bool:
+    """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
+    if committed.done:
+        return True
+    written = read_written_plan(ctx.repo, ctx.plan_path)
+    return written is not None and written == text.encode("utf-8", "surrogateescape")
+
+
+def _merge(committed: str, edited: str, path: str) -> tuple[str, tuple[Violation, ...]]:
+    """Return the user's text with the ticks that relay made since it was opened, and what relay does not commit.
+
+    Raises:
+        PlanError: The text is no plan.
+    """
+    before, after = parse_committed(committed, path), parse_committed(edited, path)
+    texts = {item.id: item.text for phase in after.phases for item in phase.items if not item.done}
+    missing = [
+        item.id for phase in before.phases for item in phase.items if item.done and texts.get(item.id) == item.text
+    ]
+    merged = tick_items(edited, missing)
+    return merged, check_ticks_kept(before, parse_committed(merged, path))
+
+
+def _refuse(violations: tuple[Violation, ...], ctx: RunContext) -> PlanError:
+    path = ctx.plan_path
+    places = (f"{path}:{violation.line}" if violation.line else path for violation in violations)
+    words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
+    again = f"git commit {shlex.quote(ctx.caller.find_typed(path))}"
+    return PlanError(
+        f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
+        hint=f"undo that part, or, if you mean it, commit it yourself: {again}",
+    )
+
+
+def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:
+    message = Message(
+        subject=subject,
+        trailers=(
+            (trailers.PLAN, render_path(ctx.plan_path)),
+            (trailers.STATUS, status),
+            (trailers.SANDBOX, ctx.sandbox.mechanism),
+            (trailers.USAGE, trailers.render_usage(spent.usage)),
+            (trailers.COST, trailers.render_cost(spent.cost_usd)),
+        ),
+    )
+    request = CommitRequest(
+        branch=get_branch(ctx.repo),
+        head=ctx.repo.head(),
+        message=message,
+        replace={ctx.plan_path: text.encode("utf-8", "surrogateescape")},
+        based_on={ctx.plan_path: disk},
+        take_in=False,
+    )
+    outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
+    if outcome.commit is None:
+        raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
+    ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))
+    for words in outcome.left:
+        ctx.observe(Noticed(text=words, warning=True))
+    if others := [path for path in outcome.not_taken if path != ctx.plan_path]:
+        words = f"a commit hook rewrote files, which are not committed with the plan: {list_paths(others)}"
+        ctx.observe(Noticed(text=words, warning=True))

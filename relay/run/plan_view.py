@@ -1,0 +1,29 @@
+"""A plan as the view shows it: boxes in their three states. Pure."""
+
+from relay.plan.model import Item, Plan
+from relay.session.events import PlanShown
+
+
+def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
+    """Return the event that shows a plan.
+
+    Args:
+        plan: As drafted; boxes that sessions have claimed are ticked in it.
+        committed: As HEAD has it; what is ticked here is done.
+    """
+    done = {item.id for phase in committed.phases for item in phase.items if item.done}
+    phases = tuple(
+        {
+            "id": phase.id,
+            "title": phase.title,
+            "items": [{"id": item.id, "text": item.text, "state": _find_state(item, done)} for item in phase.items],
+        }
+        for phase in plan.phases
+    )
+    return PlanShown(phases=phases)
+
+
+def _find_state(item: Item, done: set[str]) -> str:
+    if item.id in done:
+        return "done"
+    return "claimed" if item.done else "open"

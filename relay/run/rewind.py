@@ -1,0 +1,268 @@
+"""Going back to the green tree before a phase, without taking anything from anybody.
+
+A new branch is the default: it moves nothing. A revert commit goes on top of the branch, so that what it undoes stays
+in its history. Either way the old tip is also kept under ``refs/relay/rewound/<branch>/<n>``, so that not even
+deleting the branch loses what came after.
+"""
+
+import stat
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from relay.errors import PlanError, RepoError
+from relay.files.safe import find_stat
+from relay.git import objects
+from relay.git.config_guard import guard
+from relay.git.identity import get_identity
+from relay.git.message import CommitText, Message, read_texts, render_message
+from relay.git.names import render_path
+from relay.git.operations import check_state
+from relay.git.repository import Repo
+from relay.git.signing import Draft, write_user_commit
+from relay.git.status import ChangeKind, PathChange, read_status
+from relay.hints import AT_ROOT, Caller
+from relay.plan.model import Phase
+from relay.plan.parse import parse_plan
+from relay.store import trailers
+from relay.store.completion import REWOUND, finish_pending, note_pending, withdraw_pending
+from relay.store.history import RelayCommit, read_relay_commits
+from relay.store.legs import get_branch, next_ref, read_leg
+
+REWOUND_TO = "Relay-Rewound-To"
+"""The commit whose tree a revert commit brings back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind:
+    """What going back would mean."""
+
+    branch: str
+    phase_id: str
+    plan_path: str
+    caller: Caller
+    """Who asked; messages tell him what to type."""
+    head: str
+    target: str
+    """The commit before the first one of the phase."""
+    undone: tuple[CommitText, ...]
+    """What lies between, newest first."""
+    foreign: tuple[CommitText, ...]
+    """Those of them that are not relay's work on this plan: a revert would undo them too, so it is refused."""
+
+
+def find_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT_ROOT) -> Rewind:
+    """Return what going back to before a phase would mean.
+
+    Raises:
+        RepoError: Nothing of the phase is committed on this branch, there is nothing before it, or the work tree has
+            changes that are not committed.
+    """
+    if words := check_state(repo):
+        raise RepoError(words)
+    branch, head = get_branch(repo), repo.head()
+    own = _read_since_rewind(repo, plan_path, phase_id)
+    if head is None or not own:
+        raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=caller.render("status"))
+    _check_clean(repo)
+    first = own[-1]
+    if not first.parents:
+        raise RepoError(f"nothing comes before phase {phase_id}: {first.commit[:10]} is the first commit")
+    target = first.parents[0]
+    undone = read_texts(repo.git, "--topo-order", f"{target}..{head}", "--")
+    return Rewind(
+        branch=branch,
+        phase_id=phase_id,
+        plan_path=plan_path,
+        caller=caller,
+        head=head,
+        target=target,
+        undone=undone,
+        foreign=tuple(text for text in undone if text.get(trailers.PLAN) != render_path(plan_path)),
+    )
+
+
+def _read_since_rewind(repo: Repo, plan_path: str, phase_id: str) -> list[RelayCommit]:
+    """Return the phase's commits that no revert has undone, newest first."""
+    commits = read_relay_commits(repo, plan_path)
+    undone: set[str] = set()
+    own: list[RelayCommit] = []
+    for commit in commits:
+        if commit.status == REWOUND:
+            undone |= _read_undone(repo, commit)
+        elif commit.phase == phase_id and commit.commit not in undone:
+            own.append(commit)
+    return own
+
+
+def _read_undone(repo: Repo, commit: RelayCommit) -> set[str]:
+    target = dict(commit.found).get(REWOUND_TO, "")
+    if not commit.parents or not target or repo.find_commit(target) != target:
+        return set()
+    return set(repo.git.run("rev-list", f"{target}..{commit.parents[0]}", "--").decode().split())
+
+
+def _check_clean(repo: Repo) -> None:
+    changed = read_status(repo).changed
+    if not changed:
+        return
+    shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")  # noqa: PLR2004
+    leg = read_leg(repo)
+    where = f" Phase {leg.phase_id} is open; its snapshots are under {leg.wip_ref}." if leg else ""
+    raise RepoError(
+        f"tracked files have uncommitted changes: {shown}.{where} relay does not go back over them",
+        hint="commit them, or put them aside yourself, and run this again",
+    )
+
+
+def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
+    """Make a branch at the tree before the phase and return its name; nothing else moves.
+
+    Raises:
+        RepoError: A branch of each name that relay would take exists.
+    """
+    keep_tip(repo, rewind)
+    base = f"{rewind.branch}-before-{rewind.phase_id}"
+    for name in (base, *(f"{base}-{number}" for number in range(2, 100))):
+        if repo.git.probe("check-ref-format", "--branch", name).code:
+            break
+        reason = f"relay: before phase {rewind.phase_id}"
+        if objects.move_ref(repo, f"refs/heads/{name}", rewind.target, None, reason=reason):
+            return name
+    raise RepoError(f"no branch {base} could be made", hint=f"git branch <name> {rewind.target[:12]}")
+
+
+def keep_tip(repo: Repo, rewind: Rewind) -> str:
+    """Keep the branch's tip under ``refs/relay/rewound`` and return the ref."""
+    ref = next_ref(repo, REWOUND, rewind.branch)
+    if not objects.move_ref(repo, ref, rewind.head, None):
+        raise RepoError(f"{ref} was made by somebody else meanwhile", hint="run this again")
+    return ref
+
+
+def check_revert(repo: Repo, rewind: Rewind) -> None:
+    """Make sure that a revert commit would undo relay's work and nothing else.
+
+    Raises:
+        RepoError: Others' commits or a submodule lie between, or an untracked file is in the way.
+    """
+    if rewind.foreign:
+        names = "; ".join(f"{text.commit[:8]} {text.message.subject}" for text in rewind.foreign[:5])
+        more = f" and {len(rewind.foreign) - 5} more" if len(rewind.foreign) > 5 else ""  # noqa: PLR2004
+        raise RepoError(
+            f"a revert to before phase {rewind.phase_id} would undo commits that are not relay's: {names}{more}",
+            hint=f"{rewind.caller.render('rewind', rewind.phase_id)} makes a branch instead",
+        )
+    changes = _find_changes(repo, rewind)
+    if moved := [change.path for change in changes if change.is_submodule]:
+        raise RepoError(f"a submodule moved since then: {', '.join(moved[:5])}", hint="relay rewind without --revert")
+    if found := _find_in_the_way(repo, changes):
+        raise RepoError(f"untracked files are in the way: {', '.join(found[:5])}", hint="move them and run this again")
+
+
+def _find_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+    """Return what stands where files come back, or where their directories do, and does not go away with the revert."""
+    gone = {change.path for change in changes if change.kind is ChangeKind.DELETED}
+    emptied = gone.union(*(_find_parents(path) for path in gone))
+    added = [change.path for change in changes if change.kind is ChangeKind.ADDED]
+    found = {place for path in added for place in _find_parents(path) if _is_there(repo, place, directory=False)}
+    found.update(path for path in added if _is_there(repo, path, directory=False))
+    for path in added:
+        if _is_there(repo, path, directory=True):
+            found.update((path, *(str(place.relative_to(repo.root)) for place in (repo.root / path).rglob("*"))))
+    return tuple(sorted(found - emptied))
+
+
+def _find_parents(path: str) -> list[str]:
+    return [str(parent) for parent in PurePosixPath(path).parents][:-1]
+
+
+def _is_there(repo: Repo, path: str, *, directory: bool) -> bool:
+    found = find_stat(repo.root, path)
+    return found is not None and stat.S_ISDIR(found.st_mode) is directory
+
+
+def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
+    """Commit the tree before the phase on top of the branch, with the plan as it is now and its boxes open again.
+
+    Returns:
+        The commit, and what could not be brought in step in the work tree, in words.
+
+    Raises:
+        RepoError: `check_revert`, or the branch moved meanwhile.
+    """
+    check_revert(repo, rewind)
+    identity = get_identity(repo).environment
+    keep_tip(repo, rewind)
+    tree = _write_tree(repo, rewind)
+    subject = f"relay: back to before phase {rewind.phase_id}"
+    body = "\n".join(f"Undone: {text.commit[:10]} {text.message.subject}" for text in rewind.undone[:50])
+    message = Message(
+        subject=subject,
+        body=body,
+        trailers=(
+            (trailers.PLAN, render_path(rewind.plan_path)),
+            (trailers.PHASE, rewind.phase_id),
+            (trailers.STATUS, REWOUND),
+            (REWOUND_TO, rewind.target),
+            (trailers.COST, trailers.render_cost(0.0)),
+        ),
+    )
+    draft = Draft(tree=tree, parents=(rewind.head,), message=render_message(message), identity=identity)
+    commit = write_user_commit(repo, guard(repo), draft)
+    objects.sync_objects(repo, commit, rewind.head)
+    ref = f"refs/heads/{rewind.branch}"
+    note_pending(repo, commit, rewind.head)
+    if repo.branch != rewind.branch or not objects.move_ref(
+        repo, ref, commit, rewind.head, identity=identity, reason=subject
+    ):
+        withdraw_pending(repo, commit)
+        raise RepoError(f"{rewind.branch} moved meanwhile; nothing was changed", hint="run this again")
+    return commit, finish_pending(repo)
+
+
+def _find_changes(repo: Repo, rewind: Rewind) -> tuple[PathChange, ...]:
+    changes = objects.diff_trees(repo, rewind.head, rewind.target)
+    return tuple(change for change in changes if change.path != rewind.plan_path)
+
+
+def _write_tree(repo: Repo, rewind: Rewind) -> str:
+    """Store the tree before the phase, with the plan as HEAD has it but for the boxes ticked since."""
+    entries = objects.read_entries(repo, rewind.head, (rewind.plan_path,))
+    mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else "100644"
+    now, then = _read_plan(repo, rewind.head, rewind), _read_plan(repo, rewind.target, rewind)
+    blob = objects.hash_bytes(repo.git, open_boxes(now, then).encode("utf-8", "surrogateescape"))
+    index = repo.relay_dir / "rewind-index"
+    repo.relay_dir.mkdir(exist_ok=True)
+    objects.remove_private(index)
+    git = objects.private_git(guard(repo).git)
+    git.run("read-tree", rewind.target, env={"GIT_INDEX_FILE": str(index)})
+    objects.fill_index(git, str(index), [(rewind.plan_path, mode, blob)])
+    tree = objects.write_tree(git, str(index))
+    objects.remove_private(index)
+    return tree
+
+
+def _read_plan(repo: Repo, rev: str, rewind: Rewind) -> str:
+    blob = objects.read_blob(repo, rev, rewind.plan_path)
+    return "" if blob is None else blob.decode("utf-8", "surrogateescape")
+
+
+def open_boxes(now: str, then: str) -> str:
+    """Return the plan `now` with every box open that `then` had not ticked; everything else stays.
+
+    Raises:
+        PlanError: `now` cannot be parsed.
+    """
+    before = {item.id for phase in _parse_old(then) for item in phase.items if item.done}
+    for phase in parse_plan(now).phases:
+        for item in phase.items:
+            if item.done and item.id not in before:
+                now = f"{now[: item.mark]} {now[item.mark + 1 :]}"  # one character for one: offsets stay
+    return now
+
+
+def _parse_old(text: str) -> tuple[Phase, ...]:
+    try:
+        return parse_plan(text).phases
+    except PlanError:
+        return ()  # there was no plan yet: nothing had been ticked

@@ -1,0 +1,1 @@
+"""relay's own loop over the Messages API."""

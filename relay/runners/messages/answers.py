@@ -1,0 +1,270 @@
+"""From stream events to a complete answer, or to the reason why there is none.
+
+An answer counts only after ``message_stop``, with every block closed and a stop reason. Tool inputs are parsed from
+the whole JSON text: a cut input is never handed on as if it were one.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from relay.session.usage import Usage
+from relay.session.values import ToolCall
+
+CHARS_PER_TOKEN = 4
+"""For a lower bound of what a broken-off answer had cost; newer tokenizers make more tokens of the same text."""
+
+_T = TypeVar("_T")
+
+_JOINED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""Deltas that are pieces of one text, and the field that holds the piece."""
+
+
+class StreamBrokenError(Exception):
+    """The stream ended or turned into something else before the answer was complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A complete answer."""
+
+    model: str
+    content: tuple[dict[str, Any], ...]
+    """Blocks exactly as received, unknown ones and fields included, ready to be sent back."""
+    calls: tuple[ToolCall, ...]
+    """Tool calls whose input is a complete JSON object."""
+    broken_calls: Mapping[str, str]
+    """Call id → why its input cannot be used; in `content` such a call has an empty input."""
+    stop_reason: str
+    stop_details: Mapping[str, Any]
+    """For a refusal: ``category`` and ``explanation``; else empty."""
+    usage: Usage | None
+    """None when the endpoint reported none or only zeros: unknown."""
+
+    @property
+    def text(self) -> str:
+        """All text blocks."""
+        return "\n".join(b["text"] for b in self.content if b.get("type") == "text" and b.get("text"))
+
+
+@dataclass(slots=True)
+class _OpenBlock:
+    """A content block and the pieces of its text that have come so far."""
+
+    body: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+
+    def close(self) -> dict[str, Any]:
+        """Put the pieces together; a tool's input stays JSON text, to be parsed when the answer is whole."""
+        for name, pieces in self.pieces.items():
+            if name == "partial_json":
+                self.body["input"] = "".join(pieces) or "{}"
+            else:
+                self.body[name] = _join(self.body.get(name), pieces)
+        return self.body
+
+
+@dataclass(slots=True)
+class AnswerBuilder:
+    """Collects the events of one stream."""
+
+    complete: bool = False
+    _message: dict[str, Any] | None = None
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _open: dict[int, _OpenBlock] = field(default_factory=dict)
+    _received_chars: int = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was used so far: as reported, but no less output than was received. None when nothing was reported."""
+        found = parse_usage(self._usage)
+        return found and replace(found, output_tokens=max(found.output_tokens, self._received_chars // CHARS_PER_TOKEN))
+
+    def feed(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Take one event; return the block it closed, if any.
+
+        Raises:
+            StreamBrokenError: The event cannot belong to a well-formed answer.
+        """
+        match event.get("type"):
+            case "message_start":
+                self._start(_get(event, "message", dict))
+            case "content_block_start":
+                self._open_block(_get(event, "index", int), _get(event, "content_block", dict))
+            case "content_block_delta":
+                self._apply(self._get_open(event), _get(event, "delta", dict))
+            case "content_block_stop":
+                block = self._get_open(event).close()
+                self._blocks[event["index"]] = block
+                del self._open[event["index"]]
+                return block
+            case "message_delta":
+                self._end(event)
+            case "message_stop":
+                self.complete = True
+            case _:
+                pass  # ping, and event types that do not exist yet
+        return None
+
+    def build(self) -> Answer:
+        """Return the answer.
+
+        Raises:
+            StreamBrokenError: The stream ended before the answer was complete.
+        """
+        if not self.complete or self._message is None:
+            raise StreamBrokenError("the stream ended without message_stop")
+        if self._open:
+            raise StreamBrokenError(f"the stream ended with {len(self._open)} open content block(s)")
+        blocks = tuple(self._blocks[index] for index in sorted(self._blocks))
+        broken = _parse_inputs(blocks)
+        _check_encodable(blocks)
+        return Answer(
+            model=str(self._message.get("model") or ""),
+            content=blocks,
+            calls=find_calls(blocks, broken),
+            broken_calls=broken,
+            stop_reason=_get(self._message, "stop_reason", str),
+            stop_details=_find(self._message, "stop_details") or {},
+            usage=parse_usage(self._usage),
+        )
+
+    def _start(self, message: dict[str, Any]) -> None:
+        if self._message is not None:
+            raise StreamBrokenError("a second answer began in the same stream")
+        self._message = dict(message)
+        self._usage = dict(_find(message, "usage") or {})
+
+    def _end(self, event: Mapping[str, Any]) -> None:
+        if self._message is None:
+            raise StreamBrokenError("the answer ends before it began")
+        self._message |= _find(event, "delta") or {}
+        self._usage |= {name: value for name, value in (_find(event, "usage") or {}).items() if value is not None}
+
+    def _open_block(self, index: int, block: dict[str, Any]) -> None:
+        if index in self._open or index in self._blocks:
+            raise StreamBrokenError(f"content block {index} began twice")
+        _get(block, "type", str)
+        self._open[index] = _OpenBlock(body=dict(block))
+
+    def _get_open(self, event: Mapping[str, Any]) -> _OpenBlock:
+        index = _get(event, "index", int)
+        if index not in self._open:
+            raise StreamBrokenError(f"content block {index} is not open")
+        return self._open[index]
+
+    def _apply(self, block: _OpenBlock, delta: Mapping[str, Any]) -> None:
+        kind = delta.get("type")
+        if kind in _JOINED:
+            name = _JOINED[kind]
+            piece = _get(delta, name, str)
+            block.pieces.setdefault(name, []).append(piece)
+            self._received_chars += len(piece)
+        elif kind == "signature_delta":
+            block.body["signature"] = _get(delta, "signature", str)
+        elif kind == "citations_delta":
+            block.body["citations"] = [*(block.body.get("citations") or []), _get(delta, "citation", dict)]
+        else:
+            # Guessing would send back a block that is not what the model wrote.
+            raise StreamBrokenError(f"unknown delta type {kind!r}")
+
+
+def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
+    value = source.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise StreamBrokenError(
+            f"{source.get('type', 'answer')}: {name} is {type(value).__name__}, not {kind.__name__}"
+        )
+    return value
+
+
+def _find(source: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    return None if source.get(name) is None else _get(source, name, dict)
+
+
+def _join(start: Any, pieces: list[str]) -> str:
+    """Join pieces; a character that was cut in two by its escape sequence becomes whole, half a one is replaced."""
+    text = "".join([start if isinstance(start, str) else "", *pieces])
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _parse_inputs(blocks: tuple[dict[str, Any], ...]) -> dict[str, str]:
+    """Parse tool inputs in place; an unusable one becomes ``{}`` in the block and a reason in the result."""
+    broken: dict[str, str] = {}
+    for block in blocks:
+        if block["type"] != "tool_use":
+            continue
+        call_id, _ = _get(block, "id", str), _get(block, "name", str)
+        try:
+            block["input"] = _parse_input(block.get("input", {}))
+        except ValueError as error:
+            broken[call_id] = str(error)
+            block["input"] = {}
+    return broken
+
+
+def _check_encodable(blocks: tuple[dict[str, Any], ...]) -> None:
+    """Refuse what could not be sent back: half a character anywhere but in a text, where it was replaced."""
+    try:
+        json.dumps(blocks, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise StreamBrokenError("a content block holds half a character (a lone surrogate)") from None
+
+
+def _parse_input(value: Any) -> dict[str, Any]:
+    """Return a tool's input.
+
+    Raises:
+        ValueError: It is not a JSON object that can be sent back; the words are for the model.
+    """
+    try:
+        found = json.loads(value, parse_constant=_refuse_constant) if isinstance(value, str) else value
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the input holds half a character (a lone surrogate)") from None
+    except RecursionError:
+        raise ValueError("the input is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"the input is not complete JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"the input must be a JSON object, found {type(found).__name__}")  # noqa: TRY004  # one tree
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def find_calls(blocks: tuple[dict[str, Any], ...], broken: Mapping[str, str]) -> tuple[ToolCall, ...]:
+    """Return the calls among the blocks that can be run."""
+    return tuple(
+        ToolCall(id=block["id"], name=block["name"], input=block["input"])
+        for block in blocks
+        if block["type"] == "tool_use" and block["id"] not in broken
+    )
+
+
+def parse_usage(usage: Mapping[str, Any]) -> Usage | None:
+    """Read the API's usage object; None when nothing was reported, so that unknown never looks like zero."""
+
+    def count(source: Any, key: str) -> int:
+        value = source.get(key) if isinstance(source, Mapping) else None
+        return value if isinstance(value, int) and value > 0 else 0
+
+    written = count(usage, "cache_creation_input_tokens")
+    long = min(written, count(usage.get("cache_creation"), "ephemeral_1h_input_tokens"))
+    found = Usage(
+        input_tokens=count(usage, "input_tokens"),
+        cache_read_tokens=count(usage, "cache_read_input_tokens"),
+        cache_write_5m_tokens=written - long,
+        cache_write_1h_tokens=long,
+        output_tokens=count(usage, "output_tokens"),
+        thinking_tokens=count(usage.get("output_tokens_details"), "thinking_tokens"),
+    )
+    return None if found.prompt_tokens == 0 else found

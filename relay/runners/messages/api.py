@@ -1,0 +1,400 @@
+"""The Messages API through its SDK: the only module that imports `anthropic`.
+
+One request in, one `Answer` or one `Fault` out. Retries, the conversation and the tools live elsewhere. The SDK gives
+authentication, base URL, proxies, TLS and the error taxonomy; its own retries are off and its stream helper is not
+used, because it re-parses tool input on every delta and hands on truncated input without an error.
+"""
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import RunnerError
+from relay.interrupts import Interrupted, Interrupts, Urgency
+from relay.meters.prices import PRICES_SEEN, find_limits
+from relay.runners.base import ModelInfo
+from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.messages.faults import Fault, FaultKind, classify_error
+from relay.runners.messages.sse import parse_events
+from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, Watchdog, open_within
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+CONNECT_TIMEOUT_S = 10.0
+_LONGEST_WAIT_S = 366 * 86_400.0
+_REHEARSAL_HEADER = "relay-rehearsal"
+_SHOWN_CHARS = 500
+_TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
+
+
+class MessagesApi:
+    """A connection to one endpoint.
+
+    Args:
+        environ: Where the key and the base URL come from; nothing else of it is read.
+        interrupts: Lets a blocking read end at once.
+        idle_timeout_s: Longest time without progress in a stream; pings are not progress.
+        transport: How requests travel; None for the network.
+        clock: Steady seconds for the watchdogs.
+    """
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str],
+        interrupts: Interrupts,
+        idle_timeout_s: float,
+        transport: "httpx2.BaseTransport | None" = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._environ = environ
+        self._interrupts = interrupts
+        self._idle_timeout_s = idle_timeout_s
+        self._transport = transport
+        self._clock = clock
+        self._client: anthropic.Anthropic | None = None
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Ask the endpoint once for window and limits; fall back to the dated table where it gives none.
+
+        Raises:
+            RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.
+        """
+        found = self.find_model(model)
+        if isinstance(found, ModelInfo):
+            return found
+        raise RunnerError(f"the endpoint refused: {found.message}", hint="it may pass: try again in a while")
+
+    def find_model(self, model: str) -> ModelInfo | Fault:
+        """Do the same, but return what may pass by itself (overload, a usage limit) as a fault.
+
+        Raises:
+            RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.
+        """
+        import anthropic
+        import httpx2
+
+        try:
+            with self._interrupts.interruptible(Urgency.FINISH_TURN), open_within(self._opening_s):
+                response = self._get_client().models.with_raw_response.retrieve(model)
+            return _read_model(model, response.json(), rehearsed=_REHEARSAL_HEADER in response.headers)
+        except Interrupted:
+            return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
+        except anthropic.APIStatusError as error:
+            return _judge_model_error(model, error)
+        except (anthropic.APIError, httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
+            raise RunnerError(
+                f"the endpoint {self._address} cannot be reached: {_name_cause(error)}",
+                hint="check ANTHROPIC_BASE_URL and the network; `relay demo` needs neither",
+            ) from error
+        except ValueError as error:
+            raise RunnerError(
+                f"the endpoint {self._address} does not answer like a Messages API: {error}",
+                hint="check ANTHROPIC_BASE_URL, and whether a proxy or a login page is in between",
+            ) from error
+
+    def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
+        """Send one streaming request and wait for its end; never raises for what an endpoint does.
+
+        Args:
+            request: Keyword arguments of ``messages.create`` without ``stream``.
+            on_block: Called with each finished content block, for the view only.
+        """
+        import anthropic
+        import httpx2
+
+        builder = AnswerBuilder()
+        try:
+            with self._interrupts.interruptible():
+                return self._receive(request, builder, on_block)
+        except Interrupted:
+            return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
+        except anthropic.APIStatusError as error:
+            return _fault_from_status(error)
+        except (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
+            return _fault(FaultKind.INFRA, _name_cause(error), builder)
+        except (StreamBrokenError, ValueError, RecursionError) as error:
+            return _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
+
+    def close(self) -> None:
+        """Close the connection pool."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    @property
+    def _opening_s(self) -> float:
+        """Longest time until headers, or a whole error, are here: connecting, sending and silence, each in full."""
+        return 3 * self._idle_timeout_s
+
+    def _receive(
+        self,
+        request: Mapping[str, Any],
+        builder: AnswerBuilder,
+        on_block: Callable[[Mapping[str, Any]], None],
+    ) -> Answer | Fault:
+        import httpx2
+
+        watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
+        manager = self._get_client().messages.with_streaming_response.create(**request, stream=True)
+        with ExitStack() as stack:
+            with open_within(self._opening_s):
+                response = stack.enter_context(manager)
+            chunks = response.iter_bytes()
+            for name, data in _iter_json(watchdog.watch(chunks), watchdog):
+                if name == "error":
+                    return _fault_from_event(data, builder)
+                if block := builder.feed(data):
+                    on_block(block)
+                if builder.complete:
+                    break
+            with suppress(Interrupted, OpeningTimeoutError, httpx2.HTTPError, httpx2.StreamError), open_within(END_S):
+                deque(chunks, maxlen=0)
+        return builder.build()
+
+    @property
+    def _address(self) -> str:
+        """The endpoint, for messages."""
+        return str(self._client.base_url) if self._client else self._environ.get("ANTHROPIC_BASE_URL", "")
+
+    def _get_client(self) -> "anthropic.Anthropic":
+        if self._client is None:
+            self._client = _open_client(self._environ, self._idle_timeout_s, self._transport)
+        return self._client
+
+
+def check_key(environ: Mapping[str, str]) -> None:
+    """Make sure that there is a key before anything starts; costs nothing and imports nothing.
+
+    Raises:
+        RunnerError: Neither ``ANTHROPIC_API_KEY`` nor ``ANTHROPIC_AUTH_TOKEN`` is set, or it cannot be a key.
+    """
+    name = next((name for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if environ.get(name)), None)
+    if name is None:
+        raise RunnerError(
+            "no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set",
+            hint="export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`",
+        )
+    # An HTTP client would refuse it too, and print the key while doing so.
+    if not environ[name].isascii() or not environ[name].isprintable() or " " in environ[name]:
+        raise RunnerError(
+            f"{name} holds characters that no key has: a blank, a line break, a quotation mark from another alphabet",
+            hint=f"export {name}=… again, without anything around it",
+        )
+
+
+def _open_client(
+    environ: Mapping[str, str], idle_timeout_s: float, transport: "httpx2.BaseTransport | None"
+) -> "anthropic.Anthropic":
+    check_key(environ)
+    import anthropic
+    import httpx2
+
+    base_url = environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or None
+    key = environ.get("ANTHROPIC_API_KEY") or None
+    return anthropic.Anthropic(
+        api_key=key,
+        auth_token=None if key else environ["ANTHROPIC_AUTH_TOKEN"],
+        base_url=base_url,
+        max_retries=0,
+        timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
+        open_telemetry=False,
+        http_client=anthropic.DefaultHttpxClient(transport=transport) if transport else None,
+    )
+
+
+def _iter_json(chunks: Iterator[bytes], watchdog: Watchdog) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield event name and parsed data; everything but a ping is progress."""
+    for event in parse_events(chunks):
+        if event.name != "ping":
+            watchdog.note_progress()
+        data = json.loads(event.data)
+        if not isinstance(data, dict):
+            raise StreamBrokenError("event data is not an object")
+        yield event.name, data
+
+
+def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
+    return Fault(kind=kind, message=message, usage=builder.usage)
+
+
+def _fault_from_event(data: Mapping[str, Any], builder: AnswerBuilder) -> Fault:
+    found = data.get("error")
+    error: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    text, name = str(error.get("message") or ""), _find_text(error, "type")
+    kind = classify_error(status=200, error_type=name, error_code=_find_code(error), text=text)
+    if kind is FaultKind.REQUEST:
+        kind = FaultKind.INFRA  # a request that had begun to be answered was well-formed
+    return _fault(kind, f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}", builder)
+
+
+def _fault_from_status(error: "anthropic.APIStatusError") -> Fault:
+    kind = classify_error(
+        status=error.status_code,
+        error_type=_find_text(_get_error(error), "type"),
+        error_code=_find_code(_get_error(error)),
+        text=_find_words(error),
+    )
+    if kind in _TRANSIENT and error.response.headers.get("x-should-retry") == "false":
+        kind = FaultKind.REQUEST  # the endpoint knows that it is not transient
+    return Fault(kind=kind, message=_describe(error), retry_after_s=_find_retry_after(error.response))
+
+
+def _read_model(model: str, body: Any, *, rehearsed: bool) -> ModelInfo:
+    """Read the Models API's answer.
+
+    Raises:
+        ValueError: It is no such answer.
+        RunnerError: It gives no limits and no table knows the model.
+    """
+    if not isinstance(body, dict) or "id" not in body:
+        raise ValueError("the model's description is not a JSON object")
+    limits = [body.get("max_input_tokens"), body.get("max_tokens")]
+    window, output = (value if isinstance(value, int) and value > 0 else 0 for value in limits)
+    if not window or not output:
+        return _info_from_table(model, rehearsed=rehearsed)
+    return ModelInfo(id=model, window_tokens=window, max_output_tokens=output, rehearsed=rehearsed, source="models api")
+
+
+def _judge_model_error(model: str, error: "anthropic.APIStatusError") -> ModelInfo | Fault:
+    """Say what an error of the Models API means.
+
+    Raises:
+        RunnerError: The user has to change something.
+    """
+    fault = _fault_from_status(error)
+    if fault.kind in _TRANSIENT:
+        return fault
+    if error.status_code != 404:  # noqa: PLR2004  # HTTP's own number
+        raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code)) from error
+    if _find_text(_get_error(error), "type") == "not_found_error":
+        raise RunnerError(
+            f"the endpoint does not know the model {model!r}", hint="name another with --model or in relay.toml"
+        ) from error
+    return _info_from_table(model, rehearsed=False)  # a gateway without the Models API
+
+
+def _get_error(error: "anthropic.APIStatusError") -> Mapping[str, Any]:
+    """Return the ``error`` object of an error's body; empty when it has none."""
+    body = error.body
+    inner = body.get("error") if isinstance(body, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _find_text(source: Mapping[str, Any], name: str) -> str | None:
+    value = source.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _find_code(error: Mapping[str, Any]) -> str | None:
+    """Return the code of an error: ``details.error_code``, or ``code`` as other providers have it."""
+    details = error.get("details")
+    return (_find_text(details, "error_code") if isinstance(details, dict) else None) or _find_text(error, "code")
+
+
+def _find_words(error: "anthropic.APIStatusError") -> str:
+    """Return what the body says; empty when there is no body."""
+    inner = _get_error(error)
+    if inner:
+        return str(inner.get("message") or "")
+    body = error.body
+    if isinstance(body, str):
+        return body
+    return json.dumps(body, default=str) if body else ""
+
+
+def _describe(error: "anthropic.APIStatusError") -> str:
+    kind = _find_text(_get_error(error), "type")
+    text = " ".join(_find_words(error).split())[:_SHOWN_CHARS] or "no body"
+    words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
+    return f"{words} (request {error.request_id})" if error.request_id else words
+
+
+def _name_cause(error: Exception) -> str:
+    """Name an error and, where the SDK says no more than that there was one, what is behind it."""
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+
+
+def _hint(status: int) -> str:
+    if status in {401, 403}:
+        return "check ANTHROPIC_API_KEY"
+    return "see the endpoint's words above; `relay doctor` tries it again"
+
+
+def _find_retry_after(response: "httpx2.Response") -> float | None:
+    """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits."""
+    headers = response.headers
+    if (wait_ms := _parse_seconds(headers.get("retry-after-ms", ""))) is not None:
+        return wait_ms / 1000
+    if (wait_s := _parse_seconds(headers.get("retry-after", ""))) is not None:
+        return wait_s
+    resets = [
+        _seconds_until(headers.get(f"anthropic-ratelimit-{kind}-reset", ""))
+        for kind in ("requests", "tokens", "input-tokens", "output-tokens")
+        if headers.get(f"anthropic-ratelimit-{kind}-remaining") == "0"
+    ]
+    return max((reset for reset in resets if reset is not None), default=None)
+
+
+def _parse_seconds(value: str) -> float | None:
+    """Read seconds or an HTTP date; None when it is neither, or no time that anybody can mean."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            return _seconds_from_now(parsedate_to_datetime(value))
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) and seconds <= _LONGEST_WAIT_S else None
+
+
+def _seconds_until(moment: str) -> float | None:
+    """Seconds until an RFC 3339 time; None when it is not one."""
+    try:
+        return _seconds_from_now(datetime.fromisoformat(moment))
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _seconds_from_now(moment: datetime) -> float:
+    """Return how far away a moment is, 0 when it is past; a time without a zone is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(_LONGEST_WAIT_S, max(0.0, (aware - datetime.now(UTC)).total_seconds()))
+
+
+def _info_from_table(model: str, *, rehearsed: bool) -> ModelInfo:
+    limits = find_limits(model)
+    if limits is None:
+        raise RunnerError(
+            f"the endpoint gives no limits for {model!r} and relay's table of {PRICES_SEEN} does not know it",
+            hint="set window_tokens and max_output_tokens in relay.toml, or choose a known model",
+        )
+    return ModelInfo(
+        id=model,
+        window_tokens=limits.window_tokens,
+        max_output_tokens=limits.max_output_tokens,
+        rehearsed=rehearsed,
+        source=f"table {PRICES_SEEN}",
+    )
+
+
+@contextmanager
+def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float) -> Iterator[MessagesApi]:
+    """Open an endpoint and close its connections at the end."""
+    api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s)
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+__all__ = ["Interrupted", "MessagesApi", "check_key", "open_api"]

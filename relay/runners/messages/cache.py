@@ -1,0 +1,121 @@
+"""The prompt cache: how long its entries have to live, and when it broke and by what. Pure.
+
+Source of the rule for a break and its constants: DESIGN § 7; less than 5 %, or fewer than 2,000 tokens, is noise.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay.session.events import CacheBroken, Event, GateFinished, ResponseReceived, ToolFinished
+from relay.session.usage import Usage
+
+MIN_DROP_TOKENS = 2_000
+KEPT_SHARE = 0.95
+SHORT_TTL_S = 300.0
+LONG_TTL_S = 3_600.0
+USUAL_ANSWER_S = 60.0
+"""How long an answer is taken to need while none of this run's was slower; long edits and thinking take about that."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """The longest pause and the longest answer of a run so far, from its events.
+
+    An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost when an
+    answer and the pause behind it (all tool calls of a turn, or one run of the gate) take longer than that together.
+    One such miss writes the whole context again at 1.25 times the price of input; entries of one hour cost 0.75 times
+    more to write, each token once. So a run that has come that close before asks for the hour in its next session.
+    """
+
+    pause_s: float = 0.0
+    answer_s: float = USUAL_ANSWER_S
+    _tools_s: float = 0.0
+
+    def observe(self, event: Event) -> None:
+        """Take the duration of an answer, a tool call or a gate."""
+        match event:
+            case ResponseReceived():
+                self.answer_s = max(self.answer_s, event.duration_s)
+                self._tools_s = 0.0
+            case ToolFinished():
+                self._tools_s += event.duration_s
+                self.pause_s = max(self.pause_s, self._tools_s)
+            case GateFinished():
+                self.pause_s = max(self.pause_s, event.duration_s)
+            case _:
+                pass
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a session should ask for entries of one hour."""
+        return self.answer_s + self.pause_s > SHORT_TTL_S
+
+
+@dataclass(slots=True)
+class CacheWatch:
+    """Compares what each response read from the cache with what the one before it had left there."""
+
+    lifetime_s: float = SHORT_TTL_S
+    _expected_tokens: int | None = None
+    _at: float = 0.0
+    _parts: dict[str, str] = field(default_factory=dict)
+    _messages: list[str] = field(default_factory=list)
+
+    def check(self, usage: Usage | None, request: Mapping[str, Any], *, model: str, at: float) -> CacheBroken | None:
+        """Take one response.
+
+        Args:
+            usage: None is skipped: nothing is known.
+            request: What was sent.
+            model: The model that answered.
+            at: When the request was sent, in seconds on any steady clock. After a pause longer than the lifetime of
+                an entry a miss is expected.
+        """
+        if usage is None:
+            return None
+        expected, read = self._expected_tokens, usage.cache_read_tokens
+        broken = None
+        if expected is not None and at - self._at <= self.lifetime_s and _is_break(expected, read):
+            changed = self._find_change(request, model)
+            broken = CacheBroken(changed=changed, expected_tokens=expected, read_tokens=read)
+        self._expected_tokens, self._at = read + usage.cache_write_tokens, at
+        self._parts = dict(_digest_parts(request, model))
+        self._messages += [_digest_message(message) for message in request["messages"][len(self._messages) :]]
+        return broken
+
+    def _find_change(self, request: Mapping[str, Any], model: str) -> str:
+        now = dict(_digest_parts(request, model))
+        names = [name for name in {**self._parts, **now} if self._parts.get(name) != now.get(name)]
+        past = [_digest_message(message) for message in request["messages"][: len(self._messages)]]
+        if past != self._messages:
+            names.append("messages")
+            self._messages = past
+        return ", ".join(names) or "unknown"
+
+
+def _is_break(expected: int, read: int) -> bool:
+    return read < KEPT_SHARE * expected and expected - read >= MIN_DROP_TOKENS
+
+
+def _digest_parts(request: Mapping[str, Any], model: str) -> Iterator[tuple[str, str]]:
+    """Yield what stands in front of the messages: names for people, and what tells two versions apart."""
+    yield "system", _digest(_strip_marks(request["system"]))
+    yield "model", model
+    yield "settings", _digest([request.get("thinking"), request.get("output_config")])
+    tools: Sequence[Mapping[str, Any]] = request["tools"]
+    yield from ((f"tool {tool['name']}", _digest(tool)) for tool in tools)
+
+
+def _digest_message(message: Mapping[str, Any]) -> str:
+    return _digest([message["role"], _strip_marks(message["content"])])
+
+
+def _strip_marks(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in block.items() if name != "cache_control"} for block in blocks]
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()

@@ -1,0 +1,251 @@
+"""A session over a messages endpoint: ask, look at the gauge, run tools, ask again.
+
+The loop is the same for every end: an answer is accounted for, then handled by its stop reason. It never raises for
+what a model or an endpoint does.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from relay.meters.gauge import Zone
+from relay.meters.prices import find_limits
+from relay.runners.base import ModelInfo, SessionSpec
+from relay.runners.messages.answers import Answer
+from relay.runners.messages.exchange import Exchange, Line
+from relay.runners.messages.stuck import LoopDetector
+from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+
+MAX_CUT_ANSWERS = 2
+"""Answers in a row that may be cut at the model's own output limit before the session ends."""
+MAX_IDLE_ANSWERS = 3
+"""Answers in a row that may do nothing: empty ones, pauses, a stop for tools without a call."""
+
+_NUDGE = (
+    "relay: you have made the same calls with the same results three times and nothing changed in between. "
+    "Do something else, or call block with what stands in the way."
+)
+_EMPTY = "relay: your answer was empty. Go on with your task, or end your turn with a last line of text."
+_PAUSED = "relay: your turn was paused. Go on where you stopped."
+_NO_CALL = "relay: you stopped to use a tool but called none. Go on."
+_CUT = "Not executed: the answer was cut at the output limit. Write long files in several smaller steps."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRunner:
+    """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`."""
+
+    line: Line
+    known: Mapping[str, ModelInfo]
+    """What has been asked already, with the user's own limits in it."""
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return window and limits of a model."""
+        return self.known[model] if model in self.known else self.line.api.get_model(model)
+
+    @contextmanager
+    def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
+        """Return a fresh session; nothing is sent yet."""
+        yield Conversation(self.line, spec, self.get_model(spec.model))
+
+
+class Conversation:
+    """One session; a `relay.runners.base.Session`."""
+
+    def __init__(self, line: Line, spec: SessionSpec, model: ModelInfo) -> None:
+        self._line = line
+        self._exchange = Exchange(line, spec, model)
+        self.go_on_for(spec)
+
+    def go_on_for(self, spec: SessionSpec) -> None:
+        """Serve a leg in this conversation, whatever was said in it before; system and tools must be the same."""
+        self._exchange.spec = spec
+        self._stuck = LoopDetector()
+        self._cut_answers = self._idle_answers = 0
+        self._noticed = self._nudged = False
+
+    def advance(self, message: str) -> SessionOutcome:
+        """Say something to the model and work until it stops or must be stopped."""
+        if self._exchange.history.ends_in_notice:
+            return self._stop_idle()  # a message may not follow a notice that was never answered
+        self._say(message)
+        outcome = None
+        while outcome is None:
+            outcome = self._check_before_request() or self._step()
+        return outcome
+
+    def _step(self) -> SessionOutcome | None:
+        answer = self._exchange.ask()
+        return self._handle(answer) if isinstance(answer, Answer) else answer
+
+    def _check_before_request(self) -> SessionOutcome | None:
+        if self._line.interrupts.finish_turn:
+            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="asked to stop")
+        gauge = self._exchange.gauge
+        if gauge.zone is Zone.HARD:
+            return self._cross_hard_line()
+        return self._exchange.check_budget()
+
+    def _handle(self, answer: Answer) -> SessionOutcome | None:
+        """Act on a complete answer; None means: go on."""
+        if answer.stop_reason == "max_tokens":
+            return self._handle_cut(answer)
+        self._cut_answers = 0
+        match answer.stop_reason:
+            case "tool_use":
+                return self._run_tools(answer)
+            case "pause_turn":
+                return self._go_on(answer, _PAUSED)
+            case "end_turn" | "stop_sequence":
+                return self._finish(answer)
+            case "refusal":
+                words = (
+                    answer.stop_details.get("explanation") or answer.stop_details.get("category") or "no reason given"
+                )
+                return SessionOutcome(end=SessionEnd.REFUSED, detail=f"the model refused: {words}", text=answer.text)
+            case "model_context_window_exceeded":
+                return SessionOutcome(end=SessionEnd.OVERFLOW, detail="the model's window is full", text=answer.text)
+            case reason:
+                words = f"the answer ended with {reason!r}, which relay does not know; nothing of it was run"
+                return SessionOutcome(end=SessionEnd.API_FAILED, detail=words)
+
+    def _finish(self, answer: Answer) -> SessionOutcome | None:
+        if not answer.content:
+            # Known to happen right after tool results; a new message helps, the same request again does not.
+            ended = self._go_on(answer, _EMPTY)
+            return ended and SessionOutcome(end=SessionEnd.FINISHED, detail=ended.detail)
+        self._idle_answers = 0
+        self._exchange.history.add_answer(answer.content)
+        self._answer_unrun(answer, "Not executed: the turn had ended.")
+        return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
+
+    def _go_on(self, answer: Answer, words: str) -> SessionOutcome | None:
+        """Ask for more after an answer that did nothing, a few times."""
+        self._exchange.history.add_answer(answer.content)
+        self._answer_unrun(answer, "Not executed: the turn was not finished.")
+        self._idle_answers += 1
+        if self._idle_answers >= MAX_IDLE_ANSWERS:
+            return self._stop_idle()
+        self._say(words)
+        return None
+
+    def _stop_idle(self) -> SessionOutcome:
+        return SessionOutcome(end=SessionEnd.STUCK, detail=f"{self._idle_answers} answers in a row did nothing")
+
+    def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
+        """Ask again with more room once; after that keep what is whole, run nothing and say so."""
+        if self._exchange.raise_output_limit():
+            limit = self._exchange.max_output_tokens
+            self._line.observe(
+                Noticed(text=f"an answer was cut at its output limit; asked again with {limit:,} tokens")
+            )
+            return None
+        self._cut_answers += 1
+        if self._cut_answers >= MAX_CUT_ANSWERS or not answer.content:
+            words = f"cut at the model's output limit of {self._exchange.max_output_tokens:,} tokens"
+            return SessionOutcome(end=SessionEnd.TRUNCATED, detail=words, text=answer.text)
+        self._exchange.history.add_answer(answer.content)
+        if not self._answer_unrun(answer, _CUT):
+            self._say(_CUT)
+        return None
+
+    def _answer_unrun(self, answer: Answer, words: str) -> bool:
+        """Answer calls that are not run, because every call must be answered; False when there are none."""
+        ids = [block["id"] for block in answer.content if block.get("type") == "tool_use"]
+        if ids:
+            self._add_results([(call_id, ToolResult(text=words, is_error=True)) for call_id in ids])
+        return bool(ids)
+
+    def _run_tools(self, answer: Answer) -> SessionOutcome | None:
+        blocks = [block for block in answer.content if block.get("type") == "tool_use"]
+        if not blocks:
+            return self._go_on(answer, _NO_CALL)
+        self._idle_answers = 0
+        self._exchange.history.add_answer(answer.content)
+        pairs: list[tuple[ToolCall, ToolResult]] = []
+        for block in blocks:
+            ended = any(result.ends_session for _, result in pairs)
+            pairs.append(self._run_block(block, answer, ended=ended))
+        self._add_results([(call.id, result) for call, result in pairs])
+        if any(result.ends_session for _, result in pairs):
+            return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
+        return self._look_at_gauge() or self._look_for_loop(pairs)
+
+    def _run_block(self, block: dict[str, Any], answer: Answer, *, ended: bool) -> tuple[ToolCall, ToolResult]:
+        call = ToolCall(id=block["id"], name=block["name"], input=block["input"])
+        if ended or self._line.interrupts.stop_now:
+            return call, ToolResult(text="Not executed: the session has ended.", is_error=True)
+        if why := answer.broken_calls.get(call.id):
+            return call, ToolResult(text=f"Not executed: {why}.", is_error=True)
+        return call, self._run_tool(call)
+
+    def _run_tool(self, call: ToolCall) -> ToolResult:
+        started = self._line.clock()
+        self._line.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
+        result = self._exchange.spec.run_tool(call)
+        self._line.observe(
+            ToolFinished(
+                call_id=call.id,
+                name=call.name,
+                is_error=result.is_error,
+                result_chars=len(result.text),
+                result_sha256=hashlib.sha256(result.text.encode("utf-8", "surrogatepass")).hexdigest(),
+                duration_s=self._line.clock() - started,
+                changed_paths=result.changed_paths,
+            )
+        )
+        return result
+
+    def _say(self, text: str) -> None:
+        self._exchange.history.say(text)
+        self._exchange.append(text)
+
+    def _notify(self, text: str) -> None:
+        limits = find_limits(self._exchange.spec.model)
+        self._exchange.history.notify(text, as_system=limits is not None and limits.system_messages)
+        self._exchange.append(text)
+
+    def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
+        self._exchange.history.add_results(results)
+        self._exchange.append(*(result.text for _, result in results))
+
+    def _look_at_gauge(self) -> SessionOutcome | None:
+        """After tool results: the hard line stops, the soft line is told once."""
+        gauge = self._exchange.gauge
+        if gauge.zone is Zone.HARD:
+            return self._cross_hard_line()
+        if gauge.zone is Zone.SOFT and not self._noticed:
+            self._noticed = True
+            self._observe_line("soft", gauge.soft_tokens)
+            self._notify(self._exchange.spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
+        return None
+
+    def _cross_hard_line(self) -> SessionOutcome:
+        gauge = self._exchange.gauge
+        self._observe_line("hard", gauge.hard_tokens)
+        words = f"{gauge.least_tokens:,} tokens in context, the hard line is {gauge.hard_tokens:,}"
+        return SessionOutcome(end=SessionEnd.HARD_LINE, detail=words)
+
+    def _observe_line(self, line: str, line_tokens: int) -> None:
+        fill = self._exchange.gauge.least_tokens
+        self._line.observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
+
+    def _look_for_loop(self, pairs: Sequence[tuple[ToolCall, ToolResult]]) -> SessionOutcome | None:
+        if not self._stuck.is_stuck(pairs):
+            return None
+        if self._nudged:
+            names = ", ".join(dict.fromkeys(call.name for call, _ in pairs))
+            return SessionOutcome(end=SessionEnd.STUCK, detail=f"the same calls with the same results again ({names})")
+        self._nudged = True
+        self._stuck.forget()
+        self._notify(_NUDGE)
+        return None
+
+
+def _summarise(call: ToolCall) -> str:
+    """One line that tells a person what the call is about: its first text argument."""
+    words = next((value for value in call.input.values() if isinstance(value, str)), "")
+    return " ".join(words.split())[:200]

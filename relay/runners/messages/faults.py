@@ -1,0 +1,145 @@
+"""What can go wrong with a request, in classes, and how long to wait. Pure.
+
+Classes decide; texts are only looked at where an endpoint gives nothing else to tell an overflow by.
+Source of the overflow texts and their vetoes: facts on provider errors, checked 2026-11-20.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relay.session.usage import Usage
+
+MAX_BACKOFF_S = 60.0
+"""Longest wait between two tries when the endpoint names none."""
+
+
+class FaultKind(StrEnum):
+    """Who has to do something about a fault."""
+
+    INFRA = "infra"
+    """Nobody: overload, a dropped connection, a stall. Tried again, not counted against the phase."""
+    LIMIT = "limit"
+    """Time: a usage limit that resets."""
+    OVERFLOW = "overflow"
+    """The leg: the prompt is too long for the model."""
+    REQUEST = "request"
+    """relay: the endpoint refuses the request as malformed. Sending it again cannot work."""
+    USER = "user"
+    """The user: key, permission, billing, spending cap, unknown model."""
+    INTERRUPTED = "interrupted"
+    """Nobody: the user asked to stop now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A request that gave no usable answer."""
+
+    kind: FaultKind
+    message: str
+    """One line, with the endpoint's own words and its request id."""
+    retry_after_s: float | None = None
+    """What the endpoint asked for; None when it named no time."""
+    usage: Usage | None = None
+    """What an answer that broke off had reported; it is billed all the same."""
+
+
+_OVERFLOW = re.compile(
+    r"""
+      prompt.is.too.long | prompt.too.long | input.is.too.long                       # Anthropic, gateways, Bedrock
+    | request_too_large | request\ too\ large
+    | input\ length\ and\ .?max_tokens.?\ exceed | maximum\ tokens\b.*\bexceeds
+    | total\ number\ of\ tokens\b.*\bexceeds
+    | context_length_exceeded | exceeds?\ the\ context\ window | maximum\ context\ length      # OpenAI and its kin
+    | context\ length\ is\ only | input\ length\b.*\bexceeds\b.*\bcontext\ length              # vLLM
+    | input\ token\ count\b.*\bexceeds\ the\ maximum                                           # Google
+    | maximum\ prompt\ length                                                                  # xAI
+    | reduce\ the\ length\ of\ the\ (messages|prompt|input)                                    # Groq, Cerebras
+    | tokens?\b.*\bexceeds\ the\ limit\ of\ \d                                                 # Copilot
+    | available\ context\ size | greater\ than\ the\ context\ length                           # llama.cpp, LM Studio
+    | exceeded\ (max\ )?context\ length                                                        # Ollama
+    | context\ window\ exceeds | exceeded\ model\ token\ limit                                 # MiniMax, Kimi
+    | too\ large\ for\ model\ with\ \d+\ maximum                                               # Mistral
+    | model_context_window_exceeded                                                            # z.ai
+    | range\ of\ input\ length                                                                 # DashScope
+    | maximum\ allowed\ input\ length | longer\ than\ the\ model's\ context | requested\ input\ length\b.*\bexceeds
+    | configured\ context\ size | too\ many\ tokens | token\ limit\ exceeded
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_NOT_OVERFLOW = re.compile(
+    r"rate.?limit|too many requests|per minute|throttling|service unavailable|usage limits",
+    re.IGNORECASE,
+)
+_BARE_OVERFLOWS = frozenset({400, 413})
+"""Statuses that some endpoints (Cerebras, Mistral) send without any body when the prompt is too long."""
+_SPEND_LIMIT = re.compile(r"\AYou have reached your specified API usage limits")
+_SPEND_CODE = "enforced_spend_limit_reached"
+
+_KIND_BY_TYPE = {
+    "authentication_error": FaultKind.USER,
+    "permission_error": FaultKind.USER,
+    "billing_error": FaultKind.USER,
+    "not_found_error": FaultKind.USER,
+    "rate_limit_error": FaultKind.LIMIT,
+    "overloaded_error": FaultKind.INFRA,
+    "api_error": FaultKind.INFRA,
+    "timeout_error": FaultKind.INFRA,
+}
+_KIND_BY_STATUS = {
+    401: FaultKind.USER,
+    402: FaultKind.USER,
+    403: FaultKind.USER,
+    404: FaultKind.USER,
+    408: FaultKind.INFRA,
+    409: FaultKind.INFRA,
+    413: FaultKind.OVERFLOW,
+    429: FaultKind.LIMIT,
+}
+
+
+def classify_error(*, status: int, error_type: str | None, error_code: str | None, text: str) -> FaultKind:
+    """Say whose an error response is.
+
+    Args:
+        status: HTTP status; 200 for an ``error`` event in a stream.
+        error_type: ``error.type`` of the body.
+        error_code: ``error.details.error_code`` of the body, or ``error.code``.
+        text: The body's message; only looked at to recognise an overflow or a spending cap. Empty without a body.
+    """
+    if error_code == _SPEND_CODE or _SPEND_LIMIT.match(text):
+        return FaultKind.USER
+    words = " ".join(word for word in (error_type, error_code, text) if word)
+    if is_overflow(status=status, text=words):
+        return FaultKind.OVERFLOW
+    if error_type in _KIND_BY_TYPE and not (error_type == "api_error" and status in _KIND_BY_STATUS):
+        return _KIND_BY_TYPE[error_type]
+    if status in _KIND_BY_STATUS:
+        return _KIND_BY_STATUS[status]
+    return FaultKind.INFRA if status >= 500 else FaultKind.REQUEST  # noqa: PLR2004  # HTTP's own boundary
+
+
+def is_overflow(*, status: int, text: str) -> bool:
+    """Say whether an error means that the prompt does not fit the model.
+
+    Args:
+        status: HTTP status; 429 is never an overflow, whatever it says about tokens.
+        text: Everything that the body says; empty when there was no body.
+    """
+    if status == 429 or _NOT_OVERFLOW.search(text):  # noqa: PLR2004  # HTTP's own number
+        return False
+    return (not text and status in _BARE_OVERFLOWS) or _OVERFLOW.search(text) is not None
+
+
+def find_wait_s(fault: Fault, *, attempt: int, jitter: float) -> float:
+    """Return how long to wait before the next try: no less than the endpoint asks for, and longer every time.
+
+    Args:
+        fault: What failed.
+        attempt: 1 after the first failure.
+        jitter: Uniform in [0, 1): full jitter keeps many clients from coming back at once.
+    """
+    backoff_s = max(0.1, jitter * min(MAX_BACKOFF_S, 2.0 ** min(attempt, 10)))
+    if fault.retry_after_s is None:
+        return backoff_s
+    return max(fault.retry_after_s + jitter, backoff_s)

@@ -1,0 +1,91 @@
+"""Limits on how long an endpoint may take, whatever it does meanwhile.
+
+The HTTP client's own timeouts are for silence: one byte every now and then holds them off for ever. So progress is
+measured in events, an answer has a longest time, and what comes before its first byte runs under an alarm.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from relay.runners.messages.answers import StreamBrokenError
+
+LEAST_ANSWER_S = 900.0
+"""Every answer may take as long as this. Source: facts on watchdogs, 15 minutes."""
+END_S = 0.5
+"""How long the end of a response is waited for behind its last event, when the answer is complete: only one that was
+read to its end leaves a connection for the next request."""
+SLOWEST_TOKENS_PER_S = 20.0
+"""An answer with a large output limit may take longer, at this pace; slower is as good as a stall."""
+
+
+class OpeningTimeoutError(Exception):
+    """Headers, or the body of an error, did not come in time."""
+
+
+class Watchdog:
+    """Watches one stream.
+
+    Args:
+        clock: Steady seconds.
+        idle_s: Longest time without progress.
+        output_tokens: The output limit of the request.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, idle_s: float, output_tokens: int) -> None:
+        self._clock = clock
+        self._idle_s = idle_s
+        self._whole_s = max(LEAST_ANSWER_S, output_tokens / SLOWEST_TOKENS_PER_S)
+        self._started = self._progress = clock()
+
+    def note_progress(self) -> None:
+        """Note an event that brought the answer forward."""
+        self._progress = self._clock()
+
+    def watch(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass bytes on as long as they are worth waiting for.
+
+        Raises:
+            StreamBrokenError: Nothing but pings or parts of an event for too long, or no end in sight.
+        """
+        self.note_progress()
+        for chunk in chunks:
+            now = self._clock()
+            if now - self._progress > self._idle_s:
+                raise StreamBrokenError(f"no progress for {self._idle_s:g} s, only pings or pieces of an event")
+            if now - self._started > self._whole_s:
+                raise StreamBrokenError(f"no end after {self._whole_s:,.0f} s")
+            yield chunk
+
+
+@contextmanager
+def open_within(limit_s: float) -> Iterator[None]:
+    """Bound a block that waits inside the HTTP client, where nothing else can be looked at meanwhile.
+
+    An alarm signal ends it, so the bound holds on the main thread only; runs are there.
+
+    Raises:
+        OpeningTimeoutError: The block took longer; some clients wrap it in an error of their own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    inside = True
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        if inside:
+            raise OpeningTimeoutError(f"no complete response headers for {limit_s:g} s")
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        try:
+            yield
+        finally:
+            inside = False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous or signal.SIG_DFL)

@@ -1,0 +1,1 @@
+"""What looks like a secret, and where a change would disclose one."""

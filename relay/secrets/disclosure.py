@@ -1,0 +1,79 @@
+"""What a leg's change would disclose: lines of it that look like secrets.
+
+Only lines that the change adds count: what was in the file before is the user's, and a session that edits beside it
+is not to blame. A line that carries the comment of `relay.secrets.patterns.ALLOW` is let through and told to the user.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from relay.git.names import render_path
+from relay.git.objects import read_entries
+from relay.git.repository import Repo
+from relay.secrets.patterns import ALLOW, find_secrets
+
+_SUBMODULE = "160000"
+_SHOWN = 20
+"""Enough lines to see what is wrong; a file full of keys need not fill a context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosure:
+    """One added line that looks like a secret."""
+
+    words: str
+    """``src/x.py:12 looks like an AWS access key``."""
+    allowed: bool
+    """The line says that a person has looked."""
+
+
+def find_disclosures(
+    repo: Repo, base: str | None, tree: str, paths: Sequence[str], values: Sequence[str]
+) -> tuple[Disclosure, ...]:
+    """Return the suspicious lines that `tree` adds to `base` in these paths.
+
+    Args:
+        repo: Where both are.
+        base: Commit or tree before the change; None when there was nothing.
+        tree: Tree after the change.
+        paths: What will be committed; deleted ones are passed over.
+        values: Of the environment, see `relay.secrets.patterns.find_secret_values`.
+    """
+    before = read_entries(repo, base, paths) if base and paths else {}
+    after = read_entries(repo, tree, paths) if paths else {}
+    return tuple(
+        Disclosure(words=f"{render_path(path)}:{line} looks like {kind}", allowed=allowed)
+        for path, entry in sorted(after.items())
+        if entry[0] != _SUBMODULE and entry != before.get(path)
+        for line, kind, allowed in _find_added(repo, before.get(path), entry[1], values)
+    )
+
+
+def _find_added(
+    repo: Repo, before: tuple[str, str] | None, after: str, values: Sequence[str]
+) -> Iterator[tuple[int, str, bool]]:
+    text = _read(repo, after)
+    findings = find_secrets(text, environ_values=values)
+    if not findings:
+        return
+    known = set(_read(repo, before[1]).split("\n")) if before and before[0] != _SUBMODULE else set()
+    lines = text.split("\n")
+    for finding in findings:
+        if lines[finding.line - 1] not in known:
+            yield finding.line, finding.kind, finding.allowed
+
+
+def _read(repo: Repo, object_id: str) -> str:
+    return os.fsdecode(repo.git.run("cat-file", "blob", object_id))
+
+
+def render_refusal(found: Sequence[Disclosure]) -> str:
+    """Return what the session is told, so that it can repair it."""
+    more = f"\n- and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return (
+        "Nothing was committed: lines that you added look like secrets.\n"
+        + "\n".join(f"- {one.words}" for one in found[:_SHOWN])
+        + f"{more}\nTake them out: read the value from the environment, or use an obvious placeholder. "
+        f"An example that is no secret may keep its line with the comment `{ALLOW}`; the user is told."
+    )

@@ -1,0 +1,159 @@
+"""Where a command works: repository, settings and plan, found from the current directory."""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import PlanError, RepoError
+from relay.hints import Caller
+from relay.plan.files import DEFAULT_PLAN
+
+if TYPE_CHECKING:
+    from relay.config import Settings
+    from relay.git.repository import Repo
+    from relay.plan.model import Plan
+    from relay.state.standing import PlanSource
+
+MAX_PLAN_BYTES = 8 * 1024 * 1024
+_PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
+_LINE_PREFIX = re.compile(r"line (\d+): ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a command found around it."""
+
+    root: Path
+    """The repository's root; the current directory where there is no repository."""
+    repo: "Repo | None"
+    plan_file: Path
+    plan_name: str
+    """The plan's path as messages show it: relative to the root where it lies inside."""
+    caller: Caller
+    """Writes the commands that the user is told to type."""
+
+
+def find_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
+    """Find repository and plan file; nothing is read from the plan yet.
+
+    Args:
+        plan: The plan as typed, relative to the current directory; None to take it from the settings.
+        environ: The environment.
+        needs_repo: False lets the command work outside a repository.
+
+    Raises:
+        RepoError: There is no repository that relay works in, and one is needed.
+        ConfigError: A setting is not allowed.
+    """
+    from relay.git.repository import open_repo
+
+    cwd = Path.cwd()
+    repo: Repo | None = None
+    try:
+        repo = open_repo(cwd, environ)
+    except RepoError:
+        if needs_repo:
+            raise
+    root = repo.root if repo else cwd
+    plan_file = cwd / plan if plan else root / _find_plan_name(environ, root)
+    caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
+    return Place(root=root, repo=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
+
+
+def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
+    """Return the plan's name from the settings, which are loaded only where one of them can name it.
+
+    Loading all settings costs a fifth of the time that `relay status` has.
+    """
+    user = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"), "relay", "config.toml")
+    files = (root / "relay.toml", root / "pyproject.toml", user)
+    if "RELAY_PLAN" in environ or any(_may_name_plan(file) for file in files):
+        return find_settings({}, environ, root, plan_settings={}).plan
+    return DEFAULT_PLAN
+
+
+def _may_name_plan(file: Path) -> bool:
+    try:
+        return _PLAN_KEY.search(file.read_bytes()) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # the settings say what is wrong with it
+
+
+def find_settings(
+    flags: Mapping[str, Any], environ: Mapping[str, str], root: Path, *, plan_settings: Mapping[str, Any]
+) -> "Settings":
+    """Gather the settings of a command from every source.
+
+    Raises:
+        ConfigError: A setting is not allowed; the message says where it came from.
+    """
+    from relay.config import find_user_dir, load_settings
+
+    return load_settings(
+        flags=flags,
+        environ=environ,
+        plan_settings=plan_settings,
+        repo_root=root,
+        user_dir=find_user_dir(environ),
+    )
+
+
+def load_plan(place: Place) -> "Plan":
+    """Read and parse the plan.
+
+    Raises:
+        PlanError: There is no such file, or it cannot be used; the message starts with ``path:line``.
+    """
+    from relay.plan.parse import parse_plan
+
+    text = _read_text(place)
+    try:
+        return parse_plan(text)
+    except PlanError as error:
+        message = _LINE_PREFIX.sub(r"\1: ", error.message, count=1)
+        separator = "" if message != error.message else " "
+        raise PlanError(f"{place.plan_name}:{separator}{message}", hint=error.hint) from error
+
+
+def find_source(place: Place) -> "PlanSource":
+    """Return the plan as the question where it stands needs it."""
+    from relay.state.standing import PlanSource
+
+    return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place), caller=place.caller)
+
+
+def _read_text(place: Place) -> str:
+    try:
+        descriptor = os.open(place.plan_file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise PlanError(
+            f"{place.plan_name}: there is no such plan",
+            hint=f'`{place.caller.render("plan")} "what you want"` writes one; `relay init` puts an example there',
+        ) from None  # the system's words would only say it again
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise PlanError(f"{place.plan_name} is not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_PLAN_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_PLAN_BYTES:
+        raise PlanError(f"{place.plan_name} is larger than {MAX_PLAN_BYTES:,} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise PlanError(f"{place.plan_name}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
+
+
+def _name(path: Path, root: Path) -> str:
+    """Show a path relative to the root where it lies inside; only spelling is looked at."""
+    spelled = os.path.normpath(path)
+    return os.path.relpath(spelled, root) if Path(spelled).is_relative_to(root) else spelled

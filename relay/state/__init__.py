@@ -1,0 +1,1 @@
+"""Where a plan stands, read from git alone."""

@@ -1,0 +1,165 @@
+"""Where a run goes on, from what git says and nothing else.
+
+`find_resume_point` is pure: the same facts give the same row of the table, the same words and the same deed, whether
+`relay status --why` asks or `relay run` acts. Source of the table: DESIGN § 5.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relay.git.names import list_paths
+from relay.plan.model import Phase, Plan
+
+
+class Row(StrEnum):
+    """Which line of the table applies."""
+
+    NOTHING_OPEN = "nothing open"
+    """No leg is open: the next open phase begins."""
+    UNTOUCHED = "untouched"
+    """A leg was opened and nothing was changed in it."""
+    MID_LEG = "mid-leg"
+    """A leg was opened and left work behind."""
+    POWER_LOSS = "power loss"
+    """The same, and the machine has been restarted since, or this is another one: files may be empty or missing."""
+    AFTER_COMMIT = "after the commit point"
+    """The leg's commit is on the branch; only the tidying up after it is missing."""
+    MOVED_ON = "moved on"
+    """The branch is somewhere else than where the leg began: somebody committed, reset or rebased."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegFacts:
+    """What the open leg's ref and its snapshots say."""
+
+    session_id: str
+    phase_id: str
+    base_head: str | None
+    """HEAD when the leg began; None on an unborn branch."""
+    boot_id: str
+    elsewhere: bool
+    """It worked in another clone or work tree: nothing that it did not commit can be in this one."""
+    claims: tuple[str, ...]
+    handed_over: bool
+    """Its newest snapshot carries a baton: the session ended in order."""
+    touched: bool
+    """The work tree, or its newest snapshot, differs from how the leg began."""
+    saved: bool
+    """The work tree is as the newest snapshot has it."""
+    landed: bool = False
+    """The commit of its session is on the branch, whatever was committed on top of it."""
+    discarded: tuple[str, ...] = ()
+    """Files of its newest snapshot that the work tree has as before the leg, or not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that decides."""
+
+    plan: Plan
+    """As the work tree has it."""
+    head: str | None
+    boot_id: str
+    leg: LegFacts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """What applies and what `relay run` will do."""
+
+    row: Row
+    phase_id: str
+    """The phase to work on next; empty when there is none."""
+    why: str
+    """What was found and what it means, one or two sentences."""
+    then: str
+    """What `relay run` does."""
+
+
+def find_resume_point(facts: Facts) -> ResumePoint:
+    """Return the row of the table that the facts select."""
+    if facts.leg is None:
+        return _begin(facts, Row.NOTHING_OPEN, "")
+    if facts.head != facts.leg.base_head:
+        return _after_head_moved(facts, facts.leg)
+    if not facts.leg.touched:
+        return _go_on(
+            facts.leg, Row.UNTOUCHED, f"Session {facts.leg.session_id} was opened and left nothing.", "opens it again"
+        )
+    # A session that ended in order synced what it wrote: what differs since then is the user's.
+    may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
+    if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
+        return _go_on(
+            facts.leg,
+            Row.POWER_LOSS,
+            f"Session {facts.leg.session_id} worked before this machine was started, or in another work tree; what is "
+            "here is not its last snapshot, and files that were not synced may be empty.",
+            "keeps what it finds under refs/relay/, restores the last snapshot, then starts a fresh session",
+        )
+    return _resume_work(facts.leg)
+
+
+def _resume_work(leg: LegFacts) -> ResumePoint:
+    claims = _describe_claims(leg)
+    if leg.handed_over and leg.saved:
+        why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
+        return _go_on(leg, Row.MID_LEG, why, "starts a fresh session from its baton")
+    if leg.handed_over:
+        why = f"Session {leg.session_id} handed over, and files were changed since; the phase is not finished.{claims}"
+        then = "saves what is there under refs/relay/ and starts a fresh session from its baton"
+        return _go_on(leg, Row.MID_LEG, why, then)
+    why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
+    return _go_on(leg, Row.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
+
+
+def _describe_claims(leg: LegFacts) -> str:
+    """A claim whose work somebody took away is none any more."""
+    if not leg.claims:
+        return ""
+    if leg.discarded:
+        words = f"Not claimed any more: {', '.join(leg.claims)}, since work was taken out of the work tree"
+        return f" {words}: {list_paths(leg.discarded)}."
+    return f" Claimed but not committed: {', '.join(leg.claims)}."
+
+
+def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
+    if leg.landed:
+        why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
+        return _begin(facts, Row.AFTER_COMMIT, why, "finishes what follows a commit, then ")
+    why = (
+        f"Phase {leg.phase_id} is open, and the branch has moved since it began ({(leg.base_head or 'unborn')[:10]} → "
+        f"{(facts.head or 'unborn')[:10]}).{_describe_claims(leg) if leg.discarded else ''}"
+    )
+    phase = facts.plan.find_phase(leg.phase_id)
+    waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
+    if phase is not None and not phase.done and not waits:
+        return _go_on(leg, Row.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
+    if waits:
+        why = f"{why} It comes after {', '.join(waits)}, which is not done any more."
+    then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "
+    return _begin(facts, Row.MOVED_ON, why, then)
+
+
+def _go_on(leg: LegFacts, row: Row, why: str, then: str) -> ResumePoint:
+    return ResumePoint(row=row, phase_id=leg.phase_id, why=why, then=f"goes on with phase {leg.phase_id}: {then}")
+
+
+def _begin(facts: Facts, row: Row, why: str, first: str = "") -> ResumePoint:
+    phase = facts.plan.next_phase()
+    if phase is None and facts.plan.done:
+        return ResumePoint(row=row, phase_id="", why=f"{why} Every phase is done.".strip(), then=f"{first}ends")
+    if phase is None:
+        words = f"{why} {_explain_wait(facts.plan)}".strip()
+        return ResumePoint(row=row, phase_id="", why=words, then=f"{first}cannot go on")
+    words = f"{why} Phase {phase.id} is next.".strip()
+    return ResumePoint(row=row, phase_id=phase.id, why=words, then=f"{first}begins phase {phase.id}")
+
+
+def _explain_wait(plan: Plan) -> str:
+    waiting = [f"{phase.id} (after {', '.join(phase.after)})" for phase in plan.phases if not phase.done]
+    return f"Each open phase waits for another: {'; '.join(waiting)}."
+
+
+def find_blocked_by(plan: Plan, phase: Phase) -> tuple[str, ...]:
+    """Return the ids that `phase` comes after and that are not done."""
+    return tuple(a for a in phase.after if (other := plan.find_phase(a)) is None or not other.done)

@@ -1,0 +1,230 @@
+"""The phase commit: hooks, tree, commit object, then one compare-and-swap of the branch. That is the commit point.
+
+Before it nothing of the user's has changed; after it everything else can be redone (`relay.store.completion`).
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from relay.files.safe import fsync_paths, read_file, replace_file
+from relay.git import objects
+from relay.git.config_guard import Guarded, guard
+from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run
+from relay.git.identity import get_identity
+from relay.git.message import Message, read_trailers, render_message, render_trailers
+from relay.git.repository import Repo
+from relay.git.signing import Draft, write_user_commit
+from relay.store import staging
+from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
+from relay.store.snapshot import find_unheld, write_snapshot_tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """What to commit, and onto what."""
+
+    branch: str
+    head: str | None
+    """The commit that the branch must be at; None for a branch without commits."""
+    message: Message
+    paths: tuple[str, ...] = ()
+    """What the leg owns: files changed, added or deleted in the work tree. Nothing else is committed."""
+    replace: Mapping[str, bytes] = field(default_factory=dict)
+    """Files whose new bytes are not in the work tree yet: the ticked plan, the ledger. Written there afterwards."""
+    based_on: Mapping[str, bytes] = field(default_factory=dict)
+    """What the work tree held at paths of `replace` when their bytes were made, where that differs from HEAD."""
+    tree: str | None = None
+    """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
+    keep_out: frozenset[str] = frozenset()
+    """The user's paths: not committed even when a hook rewrites them."""
+    take_in: bool = True
+    """Whether other files that a hook rewrites are committed too; False where no gate looks at them."""
+
+
+class CommitEnd(StrEnum):
+    """How a commit ended. Only the first one moved the branch."""
+
+    COMMITTED = "committed"
+    HOOK_REFUSED = "hook_refused"
+    """A hook said no; `CommitOutcome.output` says why."""
+    RECHECK_REFUSED = "recheck_refused"
+    """A hook rewrote files and the phase is not green with them."""
+    BRANCH_MOVED = "branch_moved"
+    """The branch is not where the leg began, or HEAD names another one."""
+    FILES_MOVED = "files_moved"
+    """Files changed after they were checked: `CommitOutcome.paths`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """How a commit ended and what came of it."""
+
+    end: CommitEnd
+    commit: str | None = None
+    output: str = ""
+    """For the model or the user: a hook's words, or where the branch is."""
+    rewritten: tuple[str, ...] = ()
+    """Paths that a hook rewrote and that were taken in."""
+    not_taken: tuple[str, ...] = ()
+    """Paths that a hook rewrote and that were not taken in; left as the hook left them, and not committed."""
+    paths: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """What could not be brought in step after the commit point, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """What is about to be written, as hooks leave it."""
+
+    request: CommitRequest
+    index: str
+    paths: tuple[str, ...]
+    tree: str | None
+    text: bytes
+    rewritten: tuple[str, ...] = ()
+    not_taken: tuple[str, ...] = ()
+
+    def end(self, end: CommitEnd, *, output: str = "", paths: tuple[str, ...] = ()) -> CommitOutcome:
+        return CommitOutcome(end=end, output=output, paths=paths, rewritten=self.rewritten, not_taken=self.not_taken)
+
+
+def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = None) -> CommitOutcome:
+    """Commit the leg's paths and the given files on the branch, as the user; the caller holds the lock.
+
+    Args:
+        repo: The repository.
+        request: What, and onto what.
+        hooks: How to run the user's hooks; None runs none.
+
+    Returns:
+        How it ended. Anything but ``COMMITTED`` has changed nothing, except what a hook did to files.
+
+    Raises:
+        RepoError: No identity, no signature without a prompt, a filter that relay does not run, a full disk.
+    """
+    identity = get_identity(repo).environment
+    guarded = guard(repo)
+    paths = tuple(sorted(set(request.paths).difference(request.replace)))
+    staging.check_filters(guarded, (*paths, *request.replace))
+    index = _stage(repo, guarded, request, paths)
+    text = render_message(request.message)
+    ready = _Ready(request=request, index=index, paths=paths, tree=request.tree, text=text)
+    checked = _check_unmoved(repo, guarded, ready)
+    if hooks and isinstance(checked, _Ready):
+        checked = _run_hooks(repo, guarded, checked, hooks)
+    if isinstance(checked, _Ready) and checked.tree != request.tree:
+        checked = _check_unmoved(repo, guarded, checked)
+    return _write(repo, guarded, checked, identity) if isinstance(checked, _Ready) else checked
+
+
+def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
+    """Make the index that hooks see a copy of: the paths, and those given files that the work tree has like that.
+
+    A plan that the user edited is staged for the hook. One that only relay has ticked yet is not: it would differ
+    from the work tree, and hook frameworks put such differences aside before they run, in a file that is read-only.
+    """
+    index = staging.stage_paths(repo, guarded, request.head, paths)
+    as_is = {path: data for path, data in request.replace.items() if read_file(repo.root, path) == data}
+    staging.put_files(repo, guarded, index, request.head, as_is)
+    return index
+
+
+def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | CommitOutcome:
+    """Hold what is staged against what was checked: the user may edit while the gate runs."""
+    if ready.tree is None:
+        return ready
+    moved = staging.find_moved(repo, guarded, ready.index, ready.paths, ready.tree)
+    return ready.end(CommitEnd.FILES_MOVED, paths=moved) if moved else ready
+
+
+def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
+    after = ready
+    if has_hook(repo, guarded.config, "pre-commit"):
+        result = _run_pre_commit(repo, guarded, ready, hooks)
+        if isinstance(result, CommitOutcome):
+            return result
+        after = result
+    words = hooks.recheck(after.rewritten) if after.rewritten else None
+    if words is not None:
+        return after.end(CommitEnd.RECHECK_REFUSED, output=words)
+    return _run_message_hooks(repo, guarded, after, hooks)
+
+
+def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
+    """Run the hook; what it rewrites is taken in once where that is wanted, and then it has to agree."""
+    before = write_snapshot_tree(repo)
+    result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
+    now = write_snapshot_tree(repo)
+    paths = [change.path for change in objects.diff_trees(repo, before.tree, now.tree)]
+    unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
+    changed = [path for path in paths if path not in unheld]
+    keep_out = ready.request.keep_out | ready.request.replace.keys()
+    rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
+    ready = replace(ready, rewritten=rewritten, not_taken=tuple(p for p in changed if p not in rewritten))
+    if rewritten:
+        staging.check_filters(guarded, rewritten)
+        taken = tuple(sorted({*ready.paths, *rewritten}))
+        index = _stage(repo, guarded, ready.request, taken)
+        ready = replace(ready, index=index, paths=taken, tree=now.tree)
+    if not result.ok and any(path not in ready.request.replace for path in changed):
+        result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
+    return ready if result.ok else ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
+
+
+def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
+    file = hooks.scratch / "COMMIT_EDITMSG"
+    for name, args in (("prepare-commit-msg", (str(file), "message")), ("commit-msg", (str(file),))):
+        if not has_hook(repo, guarded.config, name):
+            continue
+        hooks.scratch.mkdir(parents=True, exist_ok=True)
+        replace_file(hooks.scratch, file.name, ready.text, "100644")
+        result = _run_hook(repo, guarded, ready, hooks, name, *args)
+        if not result.ok:
+            return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
+        text = read_file(hooks.scratch, file.name) or b""
+        ready = replace(ready, text=text.replace(b"\0", b"")) if text.strip() else ready
+    return ready
+
+
+def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
+    """Run one hook on a fresh copy of the index; what an earlier hook left in its place is not followed."""
+    hooks.scratch.mkdir(parents=True, exist_ok=True)
+    source, copy = Path(ready.index), hooks.scratch / "index"
+    found = source.stat()
+    replace_file(hooks.scratch, copy.name, source.read_bytes(), "100644")
+    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
+    return hooks.run(make_hook_run(repo, guarded.config, name, args, index=copy))
+
+
+def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str]) -> CommitOutcome:
+    """Write tree and commit, sync the files, move the branch: the commit point, then what follows it."""
+    request = ready.request
+    staging.put_files(repo, guarded, ready.index, request.head, request.replace)
+    tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
+    parents = (request.head,) if request.head else ()
+    draft = Draft(tree=tree, parents=parents, message=ready.text, identity=identity)
+    commit = write_user_commit(repo, guarded, draft)
+    if not set(request.message.trailers) <= set(read_trailers(repo.git, commit)):
+        # A hook put a paragraph below the trailers; they have to be the last one to be found again.
+        text = ready.text.rstrip(b"\n") + b"\n\n" + render_trailers(request.message.trailers).encode()
+        commit = write_user_commit(repo, guarded, replace(draft, message=text))
+    # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
+    fsync_paths(repo.root, ready.paths)
+    objects.sync_objects(repo, commit, request.head)
+    ref = f"refs/heads/{request.branch}"
+    reason = f"relay: {request.message.subject}"
+    note_pending(repo, commit, request.head)
+    if repo.branch != request.branch or not objects.move_ref(
+        repo, ref, commit, request.head, identity=identity, reason=reason
+    ):
+        withdraw_pending(repo, commit)
+        where = objects.find_ref(repo, ref)
+        words = f"{request.branch} is at {where}, not at {request.head}; HEAD names {repo.branch}"
+        return ready.end(CommitEnd.BRANCH_MOVED, output=words)
+    left = finish_commit(repo, commit, dict(request.replace), based_on=request.based_on)
+    if not left:
+        drop_pending(repo)
+    return replace(ready.end(CommitEnd.COMMITTED), commit=commit, left=left)

@@ -1,0 +1,282 @@
+"""What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
+
+import errno
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from relay.files.safe import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.git import objects
+from relay.git.command import Git, GitResult
+from relay.git.config_guard import guard
+from relay.git.index_flags import read_flagged, render_flagged
+from relay.git.lock_journal import declare_locks, write_note
+from relay.git.message import CommitText, read_text
+from relay.git.names import parse_path
+from relay.git.repository import Repo
+from relay.git.status import ABSENT, SYMLINK, ChangeKind, PathChange
+from relay.plan.files import find_ledger_path
+from relay.store.staging import hash_cleaned
+from relay.store.trailers import PLAN, STATUS
+
+LOCK_ATTEMPTS = 20
+LOCK_PAUSE_S = 0.05
+"""An editor that asks git for its status holds the index for a moment."""
+REWOUND = "rewound"
+"""``Relay-Status`` of a revert commit."""
+_FLAGGED_AT_ONCE = 100
+"""Paths on one command line."""
+_PENDING = "pending"
+
+
+def note_pending(repo: Repo, commit: str, parent: str | None) -> None:
+    """Note, before the branch is moved to it, that a commit has to be finished: an open leg need not say so.
+
+    What is noted already stays noted when `commit` follows it: its index may not have been brought up to date.
+    """
+    pending = _read_pending(repo)
+    write_note(repo, _PENDING, "\n".join([commit, *_find_earlier(pending, parent, inclusive=True)]))
+
+
+def withdraw_pending(repo: Repo, commit: str) -> None:
+    """Take a commit out of the note: the branch was not moved to it."""
+    earlier = _find_earlier(_read_pending(repo), commit)
+    if earlier:
+        write_note(repo, _PENDING, "\n".join(earlier))
+    else:
+        drop_pending(repo)
+
+
+def drop_pending(repo: Repo) -> None:
+    """Forget the note: all that follows is done."""
+    (repo.relay_dir / _PENDING).unlink(missing_ok=True)
+
+
+def _read_pending(repo: Repo) -> list[str]:
+    """Return the commits that are not finished, newest first."""
+    try:
+        return (repo.relay_dir / _PENDING).read_text(encoding="ascii", errors="replace").split()
+    except FileNotFoundError:
+        return []
+
+
+def _find_earlier(pending: list[str], commit: str | None, *, inclusive: bool = False) -> list[str]:
+    """Return what is noted behind `commit`; nothing when it is not noted itself."""
+    return pending[pending.index(commit) + (not inclusive) :] if commit in pending else []
+
+
+def finish_pending(repo: Repo) -> tuple[str, ...]:
+    """Finish what a relay left that was killed, or met a full disk or a held lock, between commit point and end.
+
+    Only while HEAD still is such a commit: whoever has moved on since has an index of his own making.
+
+    Args:
+        repo: The repository; the caller holds the work tree's lock.
+
+    Returns:
+        What could not be brought in step, in words; it is tried again by the next run.
+    """
+    pending = _read_pending(repo)
+    if not pending:
+        return ()
+    left: tuple[str, ...] = ()
+    commit = repo.head()
+    if commit in pending:
+        text = read_text(repo.git, commit)
+        # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
+        plan = parse_path(text.get(PLAN))
+        left = (
+            _finish_revert(repo, text)
+            if text.get(STATUS) == REWOUND
+            else finish_commit(repo, commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
+        )
+    if not left:
+        drop_pending(repo)
+    return left
+
+
+def find_pending_revert(repo: Repo) -> CommitText | None:
+    """Return the revert commit at HEAD that the files and the index do not follow yet; None without one."""
+    commit = repo.head()
+    if commit not in _read_pending(repo):
+        return None
+    text = read_text(repo.git, commit)
+    return text if text.get(STATUS) == REWOUND else None
+
+
+def _finish_revert(repo: Repo, revert: CommitText) -> tuple[str, ...]:
+    """Bring the work tree in step with a revert commit.
+
+    A file is written or removed only where it is exactly what the commit's parent has; that is in the history.
+    """
+    changes = _find_changes(repo, revert.commit, revert.parents)
+    removed = [change for change in changes if change.kind is ChangeKind.DELETED]
+    left = _remove_files(repo, removed)
+    written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
+    left += finish_commit(repo, revert.commit, written)
+    fsync_paths(repo.root, (change.path for change in removed))
+    return left
+
+
+def _remove_files(repo: Repo, changes: list[PathChange]) -> tuple[str, ...]:
+    git = guard(repo).git
+    left = []
+    for change in changes:
+        data = read_file(repo.root, change.path)
+        if data is None:
+            continue
+        how = ("--no-filters",) if change.old_mode == SYMLINK else (f"--path={change.path}",)
+        if git.run("hash-object", *how, "--stdin", stdin=data).decode().strip() == change.old_object_id:
+            remove_file(repo.root, change.path)
+        else:
+            left.append(f"{change.path} was changed by somebody else and was left as it is")
+    return tuple(left)
+
+
+def finish_commit(
+    repo: Repo,
+    commit: str,
+    replaced: Mapping[str, bytes | None],
+    *,
+    based_on: Mapping[str, bytes] | None = None,
+) -> tuple[str, ...]:
+    """Bring the user's index and files in step with a commit that the branch already has.
+
+    Idempotent; also what a resumed run calls when it finds that it died after the commit point. The index goes through
+    earlier commits first that are noted as not finished: it may be behind all of them.
+
+    Args:
+        repo: The repository.
+        commit: The commit.
+        replaced: Paths whose bytes went into the commit without having been in the work tree (plan, ledger), with
+            these bytes; None where they are not known any more: git's checked-out form is written then.
+        based_on: What the work tree held at some of these paths when the new bytes were made, where that was not
+            what the parent commit has: a plan that the user had edited. Such content is in the new bytes and is
+            written over.
+
+    Returns:
+        What could not be brought in step and why, in words; empty when all is done.
+    """
+    parents = read_text(repo.git, commit).parents
+    git = guard(repo).git
+    left = _project(repo, git, commit, parents, replaced, based_on or {})
+    for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
+        behind = _find_changes(repo, earlier, read_text(repo.git, earlier).parents)
+        if words := _refresh_index(repo, git, earlier, behind):
+            return (*left, *words)  # each starts from the one before
+    changes = _find_changes(repo, commit, parents)
+    left += _refresh_index(repo, git, commit, changes)
+    fsync_paths(repo.root, (change.path for change in changes))
+    return tuple(left)
+
+
+def _find_changes(repo: Repo, commit: str, parents: tuple[str, ...]) -> tuple[PathChange, ...]:
+    return objects.diff_trees(repo, parents[0] if parents else repo.empty_tree, commit)
+
+
+def _project(
+    repo: Repo,
+    git: Git,
+    commit: str,
+    parents: tuple[str, ...],
+    replaced: Mapping[str, bytes | None],
+    based_on: Mapping[str, bytes],
+) -> list[str]:
+    """Write committed files to the work tree, unless one is not what it was when the commit was prepared."""
+    after = objects.read_entries(repo, commit, tuple(replaced))
+    before = objects.read_entries(repo, parents[0], tuple(replaced)) if parents else {}
+    left = []
+    for path, (mode, new) in after.items():
+        found = read_file(repo.root, path)
+        old_mode, old = before.get(path, (mode, ""))
+        now = "" if found is None else hash_cleaned(git, path, found, old)
+        if now == new and (mode == old_mode or _find_mode(repo, path) != old_mode):
+            continue
+        # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
+        known = found is not None and (found == based_on.get(path) or objects.hash_bytes(git, found) == old)
+        if now in {old, new} or known:
+            # Where only the mode moved, what cleans to the same bytes stays as it is.
+            data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]
+            if data is None:
+                data = git.run("cat-file", "--filters", f"--path={path}", new)
+            known = _put_file(repo, path, data, mode)
+        if not known:
+            left.append(f"{path} was changed by somebody else and was left as it is")
+    return left
+
+
+def _find_mode(repo: Repo, path: str) -> str:
+    """Return git's mode for what is at a path; empty for a directory and for nothing."""
+    found = find_stat(repo.root, path)
+    if found is None or stat.S_ISDIR(found.st_mode):
+        return ""
+    return SYMLINK if stat.S_ISLNK(found.st_mode) else "100755" if found.st_mode & stat.S_IXUSR else "100644"
+
+
+def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
+    """Write a file; return False when a directory is in its place, or something else in that of its directory."""
+    try:
+        replace_file(repo.root, path, data, mode)
+    except OSError as error:
+        if error.errno not in {errno.EISDIR, errno.ENOTDIR, errno.ELOOP}:
+            raise
+        return False
+    return True
+
+
+def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+    """Move the committed paths forward in the user's index; staged bytes that are nowhere else stay staged."""
+    durable = git.overruled((("core.fsync", "committed,index"),))
+    staged = objects.read_index(git, [change.path for change in changes])
+    behind = [change for change in changes if _follows(change, staged.get(change.path))]
+    others = [c for c in changes if c not in behind and staged.get(c.path, ())[1:] not in {(), (c.object_id,)}]
+    behind += _find_kept(repo, commit, others, staged)
+    with declare_locks(repo, repo.git_dir / "index.lock"):
+        result = _move_entries(repo, durable, behind)
+        # Exit status 1 means that some file differs from the index, which is the user's right.
+        durable.probe("update-index", "-q", "--refresh")
+    return (f"the index was not brought up to date: {result.words}",) if result.code else ()
+
+
+def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
+    """Put the committed state of paths into the user's index; flags that hide a file from git's status stay on it."""
+    new = {change.path: change for change in changes if change.mode != ABSENT}
+    flagged = [entry for entry in read_flagged(repo, git) if entry.path in new]
+    flagged = [replace(e, mode=new[e.path].mode, object_id=new[e.path].object_id) for e in flagged]
+    kept = {entry.path for entry in flagged}
+    entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]
+    lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
+    result = _update_index(repo, git, "-z", "--index-info", stdin=lines)
+    for start in range(0, len(flagged), _FLAGGED_AT_ONCE):
+        if not result.code:
+            result = _update_index(repo, git, *render_flagged(flagged[start : start + _FLAGGED_AT_ONCE]))
+    return result
+
+
+def _find_kept(
+    repo: Repo, commit: str, changes: list[PathChange], staged: Mapping[str, tuple[str, str]]
+) -> list[PathChange]:
+    """Return the changes whose staged bytes a snapshot holds: a user who staged an open phase's work loses nothing."""
+    if not changes:
+        return []
+    kept = repo.git.run("rev-list", "--objects", "--no-object-names", "--glob=refs/relay", f"^{commit}")
+    found = set(kept.decode().split())
+    return [change for change in changes if staged[change.path][1] in found]
+
+
+def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitResult:
+    """Write the user's index, waiting a moment for whoever holds its lock."""
+    result = git.probe("update-index", *args, stdin=stdin)
+    for _ in range(LOCK_ATTEMPTS):
+        if not result.code or not (repo.git_dir / "index.lock").exists():
+            break
+        time.sleep(LOCK_PAUSE_S)
+        result = git.probe("update-index", *args, stdin=stdin)
+    return result
+
+
+def _follows(change: PathChange, staged: tuple[str, str] | None) -> bool:
+    """Return whether the index still holds the state before the commit."""
+    before = (change.old_mode, change.old_object_id) if change.old_object_id else None
+    return staged == before

@@ -1,0 +1,180 @@
+"""A fingerprint of a repository, to prove that a read-only session changed nothing.
+
+Content is compared by hash wherever git itself does not vouch for it: files that git's status lists, and the files
+that configure git. For tracked files that status calls unchanged, git has compared size, times and inode number, and
+the change time cannot be set by a program. Ignored files and the insides of nested repositories are compared by size,
+mode and modification time. Nothing is written, not even objects.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.files.safe import find_stat, read_file
+from relay.git import objects
+from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.repository import Repo
+from relay.git.status import GITLINK, Status, read_guarded_status
+from relay.store.snapshot import MAX_UNTRACKED_BYTES
+
+_SHOWN = 5
+_STATE_FILES = (
+    "ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply",
+    "sequencer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What a repository is at one moment; values are opaque and only good for comparing."""
+
+    head: str
+    """Branch and commit."""
+    refs: Mapping[str, str]
+    index: Mapping[str, str]
+    """Entries with their flags; not the stat data that git refreshes at will."""
+    files: Mapping[str, str]
+    """Tracked files that differ from the index, and untracked ones."""
+    ignored: Mapping[str, str]
+    nested: Mapping[str, str]
+    """Files inside submodules and inside repositories that git does not track."""
+    settings: Mapping[str, str]
+    """Files that tell git what to do: config, hooks, info, and marks of unfinished operations."""
+
+
+def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) -> Fingerprint:
+    """Return the repository's fingerprint.
+
+    Args:
+        repo: The repository.
+        leave_out: Repository-relative paths that may change, with everything below them.
+    """
+    guarded = guard(repo)
+    status = read_guarded_status(guarded)
+    index = _read_index(guarded)
+    is_left_out = _make_filter(leave_out)
+    gitlinks = tuple(path for path, entry in index.items() if f" {GITLINK} " in entry)
+    flagged = tuple(path for path, entry in index.items() if not entry.startswith("H "))
+    listed = {entry.path for entry in status.entries if entry.mode != GITLINK} | set(flagged)
+    return Fingerprint(
+        head=f"{repo.branch} {repo.head()}",
+        refs=_read_refs(repo),
+        index=index,
+        files=_hash_paths(repo, sorted(path for path in listed if not is_left_out(path))),
+        ignored=_read_ignored(repo, guarded, is_left_out),
+        nested=_read_nested(repo, status, gitlinks),
+        settings=_read_settings(repo, guarded),
+    )
+
+
+def compare(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return what differs, in words, one line for each kind; empty when nothing does."""
+    words = [f"HEAD moved from {before.head} to {after.head}"] if before.head != after.head else []
+    pairs = (
+        ("refs", before.refs, after.refs),
+        ("index entries", before.index, after.index),
+        ("files", before.files, after.files),
+        ("ignored files", before.ignored, after.ignored),
+        ("files in nested repositories", before.nested, after.nested),
+        ("git's own files", before.settings, after.settings),
+    )
+    return (*words, *(line for name, old, new in pairs for line in _compare(name, old, new)))
+
+
+def _compare(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    if not changed:
+        return ()
+    shown = ", ".join(repr(key) for key in changed[:_SHOWN])
+    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    return (f"{name} changed: {shown}{more}",)
+
+
+def _make_filter(names: Collection[str]) -> Callable[[str], bool]:
+    prefixes = tuple(f"{name}/" for name in names)
+    return lambda path: path in names or path.startswith(prefixes)
+
+
+def _read_refs(repo: Repo) -> dict[str, str]:
+    out = os.fsdecode(repo.git.run("for-each-ref", "--format=%(refname) %(objectname) %(symref)"))
+    pairs = (line.split(" ", 1) for line in out.splitlines())
+    return {name: value for name, value in pairs if not name.startswith("refs/relay/")}
+
+
+def _read_index(guarded: Guarded) -> dict[str, str]:
+    records = guarded.git.run("ls-files", "-z", "--stage", "-v").split(b"\0")[:-1]
+    entries: dict[str, str] = {}
+    for record in records:
+        head, _, path = os.fsdecode(record).partition("\t")
+        entries[path] = f"{entries[path]}, {head}" if path in entries else head
+    return entries
+
+
+def _hash_paths(repo: Repo, paths: list[str]) -> dict[str, str]:
+    """Hash what is small enough and regular; describe the rest."""
+    stats = {path: find_stat(repo.root, path) for path in paths}
+    described = {path: _describe(found) for path, found in stats.items()}
+    files = [path for path, found in stats.items() if found and _is_hashable(repo, path, found)]
+    hashes = dict(zip(files, objects.hash_files(repo.git, files, write=False), strict=True))
+    links = {p: repr(read_file(repo.root, p)) for p, text in described.items() if text.startswith("12")}
+    # A change of the time alone is no change of what the user wrote.
+    return described | links | {path: f"{described[path].split()[0]} {blob}" for path, blob in hashes.items()}
+
+
+def _is_hashable(repo: Repo, path: str, found: os.stat_result) -> bool:
+    regular = f"{found.st_mode:o}".startswith("100") and found.st_size <= MAX_UNTRACKED_BYTES
+    return regular and os.access(repo.root / path, os.R_OK)
+
+
+def _describe(found: os.stat_result | None) -> str:
+    """Return type and permissions in octal, size and time; ``absent`` for nothing."""
+    return f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns}" if found else "absent"
+
+
+def _read_ignored(repo: Repo, guarded: Guarded, is_left_out: Callable[[str], bool]) -> dict[str, str]:
+    out = guarded.git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard")
+    paths = (os.fsdecode(path) for path in out.split(b"\0")[:-1])
+    return {path: _describe(_find_lstat(repo.root / path)) for path in paths if not is_left_out(path)}
+
+
+def _find_lstat(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except OSError:
+        return None
+
+
+def _read_nested(repo: Repo, status: Status, gitlinks: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for directory in (*status.nested, *gitlinks):
+        for path in _walk(repo.root / directory):
+            found[str(path.relative_to(repo.root))] = _describe(_find_lstat(path))
+    return found
+
+
+def _walk(top: Path) -> Iterator[Path]:
+    for place, directories, files in os.walk(top):
+        for name in (*directories, *files):
+            yield Path(place, name)
+
+
+def _read_settings(repo: Repo, guarded: Guarded) -> dict[str, str]:
+    places = [repo.common_dir / "config", repo.git_dir / "config.worktree", repo.common_dir / "info"]
+    places += [repo.common_dir / "hooks", repo.common_dir / "objects/info"]
+    places += [repo.git_dir / name for name in _STATE_FILES]
+    hooks = find_value(guarded.config, "core.hookspath")
+    places += [repo.root / hooks] if hooks else []
+    files = (file for place in places for file in ((place, *_walk(place)) if place.is_dir() else (place,)))
+    return {str(file): _hash_file(file) for file in files}
+
+
+def _hash_file(file: Path) -> str:
+    found = _find_lstat(file)
+    if found is None:
+        return "absent"
+    mode = f"{found.st_mode:o}"
+    if not mode.startswith("100"):
+        return mode
+    return f"{mode} {hashlib.sha256(file.read_bytes()).hexdigest()}"

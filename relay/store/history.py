@@ -1,0 +1,150 @@
+"""What the branch's commits say about a plan: the state that survives everything but the loss of the branch."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relay.files.safe import find_stat
+from relay.git.message import CommitText, read_text, read_texts
+from relay.git.names import parse_path
+from relay.git.repository import Repo
+from relay.session.usage import Spent, Usage
+from relay.store import trailers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayCommit:
+    """One commit with relay's trailers."""
+
+    commit: str
+    tree: str
+    parents: tuple[str, ...]
+    subject: str
+    body: str
+    """Without the trailers."""
+    plan: str
+    phase: str
+    """Empty for a commit that concerns no single phase (``planned``)."""
+    status: str
+    """``planned``, ``done``, ``handoff`` or ``amended``; whatever stands there."""
+    items: tuple[str, ...]
+    session: str
+    gate: str
+    sandbox: str
+    usage: Usage | None
+    """None when unknown."""
+    cost_usd: float | None
+    """None when unknown."""
+    time: int
+    """Committer date in seconds since the epoch."""
+    found: tuple[tuple[str, str], ...]
+    """All trailers in order."""
+
+    @property
+    def spent(self) -> Spent:
+        """What the sessions behind it used and cost; the cost is unknown where the trailers do not say it."""
+        return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd)
+
+
+def read_relay_commits(
+    repo: Repo, plan_path: str, *, rev: str = "HEAD", newer_than: str = ""
+) -> tuple[RelayCommit, ...]:
+    """Return the commits reachable from `rev` whose ``Relay-Plan`` is `plan_path`, newest first, in one git call.
+
+    Args:
+        repo: The repository.
+        plan_path: Repository-relative path of the plan.
+        rev: Where to start; an unborn branch has no commits.
+        newer_than: A commit at which to stop; empty for the root.
+    """
+    return tuple(commit for commit in _read_all(repo, rev, newer_than) if commit.plan == plan_path)
+
+
+def _read_all(repo: Repo, rev: str, newer_than: str = "") -> tuple[RelayCommit, ...]:
+    start = repo.find_commit(rev)
+    if start is None:
+        return ()
+    stop = (f"^{newer_than}",) if newer_than else ()
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", start, *stop, "--")
+    return tuple(_parse_commit(text) for text in read_texts(repo.git, *args))
+
+
+def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
+    """Return the commits of the plan that the file holds now, newest first: the last ``planned`` one and what followed.
+
+    A plan that replaced a finished one in the same file starts with a count of its own; one that was renamed, in a
+    commit, takes the commits under its old name along.
+    """
+    every = _read_all(repo, "HEAD")
+    names = _find_names(repo, plan_path, {commit.plan for commit in every})
+    commits = tuple(commit for commit in every if commit.plan in names)
+    first = next((at for at, commit in enumerate(commits) if commit.status == "planned"), len(commits))
+    return commits[: first + 1]
+
+
+def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
+    """Return what `relay rewind` left on other branches of the same plan, newest first: what it cost is spent.
+
+    A rewind by a commit leaves its past on the branch itself, and that is in `own` already.
+
+    Args:
+        repo: The repository.
+        plan_path: Repository-relative path of the plan.
+        own: The plan's commits on this branch, as `read_plan_commits` says.
+    """
+    head = repo.head()
+    if head is None or not repo.git.run("for-each-ref", "--count=1", "refs/relay/rewound/"):
+        return ()
+    origin = own[-1].commit if own and own[-1].status == "planned" else _find_added(repo, plan_path)
+    if not origin:
+        return ()
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--glob=refs/relay/rewound", "--ancestry-path")
+    found = (_parse_commit(text) for text in read_texts(repo.git, *args, f"^{origin}", f"^{head}", "--"))
+    return tuple(commit for commit in found if commit.plan == plan_path)
+
+
+def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
+    """Return what a plan's file was called, of the names that relay's commits know and that no file has any more."""
+    names = {path}
+    others = plans - names  # whatever a trailer says: looked at only where git says the same
+    while others and (added := _find_added(repo, path)):
+        shown = repo.git.run("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z", added)
+        parts = [os.fsdecode(part) for part in shown.split(b"\0")]
+        path = next((old for old, new in zip(parts[1::3], parts[2::3], strict=False) if new == path), "")
+        if path not in others or find_stat(repo.root, path) is not None:
+            break
+        others.remove(path)
+        names.add(path)
+    return names
+
+
+def _find_added(repo: Repo, path: str) -> str:
+    """Return the last commit on the branch that added a file; empty when it is not committed."""
+    return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", "HEAD", "--", path).decode().strip()
+
+
+def read_relay_commit(repo: Repo, commit: str) -> RelayCommit | None:
+    """Return one commit; None when it carries no ``Relay-Plan``."""
+    text = read_text(repo.git, commit)
+    return _parse_commit(text) if text.get(trailers.PLAN) else None
+
+
+def _parse_commit(text: CommitText) -> RelayCommit:
+    return RelayCommit(
+        commit=text.commit,
+        tree=text.tree,
+        parents=text.parents,
+        subject=text.message.subject,
+        body=text.message.body,
+        plan=parse_path(text.get(trailers.PLAN)),
+        phase=text.get(trailers.PHASE),
+        status=text.get(trailers.STATUS),
+        items=tuple(text.get(trailers.ITEMS).split()),
+        session=text.get(trailers.SESSION),
+        gate=text.get(trailers.GATE),
+        sandbox=text.get(trailers.SANDBOX),
+        usage=trailers.parse_usage(text.get(trailers.USAGE)),
+        cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        time=text.time,
+        found=text.found,
+    )

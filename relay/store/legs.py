@@ -1,0 +1,364 @@
+"""What relay keeps under ``refs/relay/`` for one branch: the open leg, its snapshots, and what planning cost.
+
+===================================  =====================================================================
+``refs/relay/leg/<branch>``          the open leg; its tree is the work tree at the leg's start
+``refs/relay/wip/<branch>/<n>``      one ref per leg, n counting up; a chain of snapshots, newest first
+``refs/relay/plan/<branch>``         a written plan that no commit has yet, with what planning cost
+``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
+===================================  =====================================================================
+
+``<branch>`` has ``/`` written as ``%2F`` and ``%`` as ``%25`` (`relay.git.names.render_ref_part`). All facts are in
+trailers, so a ref fetched on another machine says as much as here.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from relay.errors import RepoError
+from relay.git import objects
+from relay.git.message import CommitText, Message, make_line, read_text
+from relay.git.names import parse_path, render_path, render_ref_part
+from relay.git.repository import Repo
+from relay.git.status import PathChange
+from relay.session.usage import Spent, Usage
+from relay.store import trailers
+from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.trailers import BASE, BOOT, OPENED, PLACE, REPLACED, SKIPPED, WIP
+
+_UNBORN = "none"
+_LONGEST_MOMENT = 20
+"""Digits that no time in nanoseconds has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegStart:
+    """What has to be known to open a leg."""
+
+    session_id: str
+    phase_id: str
+    plan_path: str
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Further ones, kept and handed back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLeg:
+    """A leg that has begun and was not closed."""
+
+    branch: str
+    commit: str
+    base_head: str | None
+    """HEAD at the leg's start; None on an unborn branch."""
+    base_tree: str
+    """The work tree at the leg's start, the user's own changes included."""
+    session_id: str
+    phase_id: str
+    plan_path: str
+    boot_id: str
+    """Of the machine's start in which the leg began; empty where the system has none."""
+    place: str
+    """Of the work tree in which it began, as `find_place_id` says it; empty for a leg of an older relay."""
+    wip_ref: str
+    opened_ns: int = 0
+    """When it was first opened, to be compared with the change times of files in the same place; 0 when not known."""
+    last_wip: Snapshot | None = None
+    """The newest snapshot of this leg."""
+    spend: Spent = field(default_factory=Spent)
+    """As of the newest snapshot."""
+    items: tuple[str, ...] = ()
+    """Ids of items that the session has claimed, as of the newest snapshot."""
+    baton: str = ""
+    """The newest snapshot's text."""
+    skipped: tuple[Skipped, ...] = ()
+    """What the snapshot at the start left out: never the leg's."""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """All trailers of the leg's commit."""
+    wip_trailers: tuple[tuple[str, str], ...] = ()
+    """Trailers of the newest snapshot, the caller's own among them."""
+
+
+def find_boot_id() -> str:
+    """Return an id that changes when the machine starts anew; empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def find_place_id(repo: Repo) -> str:
+    """Return an id of this work tree on this machine; another clone or a linked work tree has another one."""
+    return hashlib.sha256(os.fsencode(repo.git_dir)).hexdigest()[:16]
+
+
+def get_branch(repo: Repo) -> str:
+    """Return the branch that HEAD names.
+
+    Raises:
+        RepoError: HEAD is detached.
+    """
+    branch = repo.branch
+    if branch is None:
+        raise RepoError("HEAD is detached; relay commits on a branch", hint="git switch -c <name>")
+    return branch
+
+
+def find_leg_ref(branch: str) -> str:
+    """Return the full name of the ref that holds a branch's open leg."""
+    return f"refs/relay/leg/{render_ref_part(branch)}"
+
+
+def next_ref(repo: Repo, kind: str, branch: str) -> str:
+    """Return the name of a ref that does not exist yet: ``refs/relay/<kind>/<branch>/<n>``, n counting up."""
+    prefix = f"refs/relay/{kind}/{render_ref_part(branch)}/"
+    names = repo.git.run("for-each-ref", "--format=%(refname)", prefix).decode().split()
+    numbers = [int(tail) for name in names if (tail := name.removeprefix(prefix)).isdecimal()]
+    return f"{prefix}{max(numbers, default=0) + 1:06d}"
+
+
+def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -> OpenLeg:
+    """Make the work tree as it is before a session touches it the branch's open leg.
+
+    Args:
+        repo: The repository.
+        start: What the leg is for.
+        base: A snapshot of the work tree as it is; None takes one.
+
+    Raises:
+        RepoError: HEAD is detached, or a leg is open on the branch already.
+    """
+    branch, head = get_branch(repo), repo.head()
+    wip_ref = next_ref(repo, "wip", branch)
+    base = base or write_snapshot_tree(repo)
+    kept = _render_start(start, head, find_place_id(repo), wip_ref, base.skipped)
+    kept += ((OPENED, _find_moment(repo)),)
+    message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
+    commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
+    if not objects.move_ref(repo, find_leg_ref(branch), commit, None):
+        raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
+    return _parse_leg(branch, read_text(repo.git, commit))
+
+
+def _find_moment(repo: Repo) -> str:
+    """Return the change time of the index that the snapshot was just made with; empty when an empty tree left none.
+
+    The file system's own clock: it may be another machine's, and the system's is ahead of it by a few milliseconds.
+    """
+    try:
+        return str((repo.relay_dir / "index").stat().st_ctime_ns)
+    except FileNotFoundError:
+        return ""
+
+
+def _render_start(
+    start: LegStart, head: str | None, place: str, wip_ref: str, skipped: tuple[Skipped, ...]
+) -> tuple[tuple[str, str], ...]:
+    return (
+        (trailers.PLAN, render_path(start.plan_path)),
+        (trailers.PHASE, start.phase_id),
+        (trailers.SESSION, start.session_id),
+        (BASE, head or _UNBORN),
+        (BOOT, find_boot_id()),
+        (PLACE, place),
+        (WIP, wip_ref),
+        *_render_skipped(skipped),
+        *start.trailers,
+    )
+
+
+def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
+    """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one."""
+    branch = branch or repo.branch
+    commit = objects.find_ref(repo, find_leg_ref(branch)) if branch else None
+    if branch is None or commit is None:
+        return None
+    leg = _parse_leg(branch, read_text(repo.git, commit))
+    tip = objects.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
+    return leg if tip is None else _advance(leg, read_text(repo.git, tip))
+
+
+def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
+    base, opened = text.get(BASE), text.get(OPENED)
+    return OpenLeg(
+        branch=branch,
+        commit=text.commit,
+        base_head=None if base == _UNBORN else base,
+        base_tree=text.tree,
+        session_id=text.get(trailers.SESSION),
+        phase_id=text.get(trailers.PHASE),
+        plan_path=parse_path(text.get(trailers.PLAN)),
+        boot_id=text.get(BOOT),
+        place=text.get(PLACE),
+        wip_ref=text.get(WIP),
+        opened_ns=int(opened) if opened.isdecimal() and len(opened) < _LONGEST_MOMENT else 0,
+        spend=Spent(),
+        skipped=_parse_skipped(text),
+        trailers=text.found,
+    )
+
+
+def _parse_skipped(text: CommitText) -> tuple[Skipped, ...]:
+    parts = (value.removesuffix(")").rpartition(" (") for value in text.get_all(SKIPPED))
+    return tuple(Skipped(path=parse_path(path), reason=reason) for path, _, reason in parts)
+
+
+def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
+    snapshot = Snapshot(
+        commit=text.commit,
+        tree=text.tree,
+        skipped=_parse_skipped(text),
+        replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
+    )
+    return replace(
+        leg,
+        last_wip=snapshot,
+        spend=Spent(
+            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
+            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        ),
+        items=tuple(text.get(trailers.ITEMS).split()),
+        baton=text.message.body,
+        wip_trailers=text.found,
+    )
+
+
+def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
+    """Put another session on an open leg: base and snapshots stay, session, boot id and further trailers are new.
+
+    Raises:
+        RepoError: Somebody else opened or closed the branch's leg meanwhile.
+    """
+    place = find_place_id(repo)
+    kept = _render_start(start, leg.base_head, place, leg.wip_ref, leg.skipped)
+    if leg.opened_ns and leg.place == place:  # elsewhere files are of another time, restored ones too
+        kept += ((OPENED, str(leg.opened_ns)),)
+    message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
+    parents = (leg.base_head,) if leg.base_head else ()
+    commit = objects.write_commit(repo, leg.base_tree, parents, message)
+    if not objects.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
+        raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
+    opened = _parse_leg(leg.branch, read_text(repo.git, commit))
+    return replace(
+        opened,
+        last_wip=leg.last_wip,
+        spend=leg.spend,
+        items=leg.items,
+        baton=leg.baton,
+        wip_trailers=leg.wip_trailers,
+    )
+
+
+def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:
+    """Keep a snapshot that belongs to no leg beside those that do.
+
+    Returns:
+        The ref and the commit.
+
+    Raises:
+        RepoError: HEAD is detached, or somebody else made the ref meanwhile.
+    """
+    branch, head = get_branch(repo), repo.head()
+    ref = next_ref(repo, "wip", branch)
+    message = Message(subject=subject, trailers=_render_skipped(found.skipped))
+    commit = objects.write_commit(repo, found.tree, (head,) if head else (), message)
+    if not objects.move_ref(repo, ref, commit, None):
+        raise RepoError(f"{ref} was made by somebody else", hint="is another relay at work on this branch?")
+    return ref, commit
+
+
+def close_leg(repo: Repo, leg: OpenLeg) -> bool:
+    """Drop the open leg's ref; its snapshots stay.
+
+    Returns:
+        False when another leg is open by now; nothing has changed then.
+    """
+    return objects.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipRecord:
+    """What goes into a snapshot beside the files."""
+
+    spend: Spent
+    items: tuple[str, ...] = ()
+    baton: str = ""
+    replace: Mapping[str, bytes] | None = None
+    """Bytes to put into the tree in place of the work tree's: the plan with its claims ticked."""
+    paths: tuple[str, ...] | None = None
+    """The only paths that changed since the last snapshot of this leg; None when unknown."""
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Further ones, kept and handed back with the open leg."""
+
+
+def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
+    """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
+
+    Raises:
+        RepoError: The snapshot cannot be stored, or somebody else moved the leg's snapshot ref.
+    """
+    known = KnownPaths(paths=record.paths, previous=leg.last_wip) if leg.last_wip else None
+    return save_snapshots(repo, leg, record, write_snapshot_tree(repo, replace=record.replace, known=known))
+
+
+def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:
+    """Store snapshots on top of the leg's last one, in their order: the ref moves once, to the last of them.
+
+    Raises:
+        RepoError: Somebody else moved the leg's snapshot ref.
+    """
+    last = leg.last_wip
+    for snapshot in snapshots:
+        leg = _write_snapshot(repo, leg, record, snapshot)
+    if leg.last_wip and not objects.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
+        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
+    return leg
+
+
+def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> OpenLeg:
+    """Store a snapshot that no ref holds yet."""
+    kept = (
+        (trailers.PLAN, render_path(leg.plan_path)),
+        (trailers.PHASE, leg.phase_id),
+        (trailers.SESSION, leg.session_id),
+        (trailers.ITEMS, " ".join(record.items)),
+        (trailers.USAGE, trailers.render_usage(record.spend.usage)),
+        (trailers.COST, trailers.render_cost(record.spend.cost_usd)),
+        *_render_skipped(found.skipped),
+        *((REPLACED, render_path(path)) for path in found.replaced),
+        *record.trailers,
+    )
+    message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
+    parent = leg.last_wip.commit if leg.last_wip else leg.commit
+    commit = objects.write_commit(repo, found.tree, (parent,), message)
+    return replace(
+        leg,
+        last_wip=Snapshot.of(found, commit),
+        spend=record.spend,
+        items=record.items,
+        baton=record.baton,
+        wip_trailers=tuple((key, line) for key, value in kept if (line := make_line(value))),
+    )
+
+
+def _render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in skipped)
+
+
+def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathChange, ...]:
+    """Return what the leg changed: the difference to its start.
+
+    Left out is what either snapshot did not hold, and the paths whose bytes in `now` are not the work tree's. What
+    the user had changed before the leg and nobody touched since is equal on both sides; what the user had changed
+    and the leg changed again is in the result, and the caller decides about it (`find_user_paths`).
+    """
+    changes = objects.diff_trees(repo, leg.base_tree, now.tree)
+    unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)
+    return tuple(c for c in changes if c.path not in now.replaced and c.path not in unheld)
+
+
+def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
+    """Return the paths that differed from HEAD before the leg began: the user's, never to be committed by relay."""
+    head = leg.base_head or repo.empty_tree
+    return frozenset(change.path for change in objects.diff_trees(repo, head, leg.base_tree))

@@ -1,0 +1,28 @@
+"""Open legs whose branch is gone: it was renamed or deleted while a phase was open."""
+
+from shlex import quote
+
+from relay.git.names import parse_ref_part, render_ref_part
+from relay.git.repository import Repo
+
+_LEG = "refs/relay/leg/"
+
+
+def describe_strays(repo: Repo) -> tuple[str, ...]:
+    """Say of each open leg that no branch leads to any more how to take it along, or how to give it up."""
+    out = repo.git.run("for-each-ref", "--format=%(refname)", _LEG, "refs/heads/").decode("utf-8", "surrogateescape")
+    refs = out.split()
+    branches = {ref.removeprefix("refs/heads/") for ref in refs if not ref.startswith(_LEG)}
+    here = repo.branch
+    legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in refs if ref.startswith(_LEG)}
+    gone = [(branch, ref) for branch, ref in legs.items() if branch not in branches and branch != here]
+    return tuple(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone)
+
+
+def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
+    words = f"a phase is open on {branch}, a branch that does not exist any more; what it has cost is not counted here"
+    give_up = f"git update-ref -d {quote(ref)}"
+    if here is None or not is_free:
+        return f"{words}. To give it up: {give_up}"
+    take = f"git update-ref {quote(_LEG + render_ref_part(here))} {quote(ref)} && {give_up}"
+    return f"{words}. If that is {here} now: {take}. To give it up: {give_up}"

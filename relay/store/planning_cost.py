@@ -1,0 +1,97 @@
+"""What planning cost, kept until the plan is committed.
+
+A plan that `relay plan` wrote is not committed by it, so its cost would be lost with the telemetry. It waits under
+``refs/relay/plan/<branch>`` for the ``planned`` commit, whose trailers carry it from then on.
+"""
+
+from dataclasses import dataclass
+
+from relay.git import objects
+from relay.git.command import GitError
+from relay.git.message import CommitText, Message, read_text
+from relay.git.names import parse_path, render_path, render_ref_part
+from relay.git.repository import Repo
+from relay.session.usage import Spent, Usage
+from relay.store import trailers
+from relay.store.legs import get_branch, next_ref
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningRecord:
+    """One planning session, or several added up."""
+
+    plan_path: str
+    session_id: str
+    spend: Spent
+    trailers: tuple[tuple[str, str], ...] = ()
+    """Further ones, kept and handed back."""
+
+
+def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
+    """Keep what a written plan cost, with the plan's text; replaces what was kept for the branch before.
+
+    The caller adds up what sessions before this one cost. What is replaced stays in the new commit's history.
+    """
+    ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
+    for _ in range(3):
+        old = objects.find_ref(repo, ref)
+        if objects.move_ref(repo, ref, _write(repo, record, plan, (old,) if old else ()), old):
+            return
+    raise GitError(f"{ref} is being moved by somebody else")
+
+
+def read_plan_usage(repo: Repo, branch: str | None = None) -> PlanningRecord | None:
+    """Return what is kept for the branch's written plan; None when nothing is."""
+    branch = branch or repo.branch
+    commit = objects.find_ref(repo, f"refs/relay/plan/{render_ref_part(branch)}") if branch else None
+    return _parse(read_text(repo.git, commit)) if commit else None
+
+
+def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
+    """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None when none does."""
+    ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
+    commit = objects.find_ref(repo, ref)
+    return objects.read_blob(repo, commit, plan_path) if commit else None
+
+
+def drop_plan_usage(repo: Repo) -> None:
+    """Forget what is kept for HEAD's branch: the ``planned`` commit carries it now."""
+    ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
+    commit = objects.find_ref(repo, ref)
+    if commit:
+        objects.drop_ref(repo, ref, commit)
+
+
+def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
+    """Keep a plan that was turned down, with what it cost, and return the ref."""
+    ref = next_ref(repo, "rejected", get_branch(repo))
+    objects.move_ref(repo, ref, _write(repo, record, plan, ()), None)
+    return ref
+
+
+def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, ...]) -> str:
+    blob = objects.hash_bytes(repo.git, plan)
+    tree = objects.write_paths_tree(repo, ((record.plan_path, "100644", blob),))
+    kept = (
+        (trailers.PLAN, render_path(record.plan_path)),
+        (trailers.SESSION, record.session_id),
+        (trailers.USAGE, trailers.render_usage(record.spend.usage)),
+        (trailers.COST, trailers.render_cost(record.spend.cost_usd)),
+        *record.trailers,
+    )
+    return objects.write_commit(repo, tree, parents, Message(subject="relay: plan", trailers=kept))
+
+
+_OWN = frozenset({trailers.PLAN, trailers.SESSION, trailers.USAGE, trailers.COST})
+
+
+def _parse(text: CommitText) -> PlanningRecord:
+    return PlanningRecord(
+        plan_path=parse_path(text.get(trailers.PLAN)),
+        session_id=text.get(trailers.SESSION),
+        spend=Spent(
+            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
+            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        ),
+        trailers=tuple(pair for pair in text.found if pair[0] not in _OWN),
+    )

@@ -1,0 +1,121 @@
+"""The index that a phase commit is made from: HEAD plus the leg's paths, cleaned as git itself would."""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from relay.errors import RepoError
+from relay.files.safe import find_stat
+from relay.git import objects
+from relay.git.command import Git
+from relay.git.config_guard import Guarded, find_filters, find_own_filters
+from relay.git.index_flags import find_hidden, show_hidden
+from relay.git.repository import Repo
+from relay.git.status import ABSENT
+
+INDEX = "commit-index"
+
+
+def check_filters(guarded: Guarded, paths: Sequence[str]) -> None:
+    """Refuse paths whose content only the repository's own filter driver could clean.
+
+    Raises:
+        RepoError: Such a driver is needed; committing without it would store other bytes than git would.
+    """
+    own = find_own_filters(guarded.config)
+    if not own:
+        return
+    needed = find_filters(guarded, tuple(paths))
+    path = next((path for path, driver in needed.items() if driver in own), None)
+    if path is not None:
+        raise RepoError(
+            f"{path} needs the filter {needed[path]!r}, which this repository's own configuration defines; "
+            "relay runs only filters from your global configuration",
+            hint="git lfs install" if needed[path] == "lfs" else f"git config --global filter.{needed[path]}.clean …",
+        )
+
+
+def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[str]) -> str:
+    """Make a private index of `head` with the work tree's content at `paths` and return its file.
+
+    It starts as a copy of the user's index, since that knows which files are unchanged; then everything but HEAD's
+    content is taken out of it, what the user has staged included.
+    """
+    git = objects.private_git(guarded.git)
+    index = objects.copy_index(repo, INDEX)
+    own = frozenset(paths)
+    show_hidden(guarded.git, index, [entry for entry in find_hidden(repo, guarded) if entry.path in own])
+    if head:
+        # Index only: the files are allowed to be anything.
+        git.run("read-tree", "--reset", "-i", head, env={"GIT_INDEX_FILE": index})
+    else:
+        objects.remove_private(Path(index))
+    present = [path for path in paths if _is_file(repo, path)]
+    gone = set(paths).difference(present)
+    objects.fill_index(git, index, ((path, ABSENT, repo.zero_id) for path in sorted(gone)))
+    if present:
+        stdin = b"".join(os.fsencode(path) + b"\0" for path in present)
+        # Without the first option git would take a path outside a sparse checkout out of the index.
+        git.run(
+            "update-index", "--ignore-skip-worktree-entries", "--add", "--replace", "-z", "--stdin",
+            stdin=stdin, env={"GIT_INDEX_FILE": index},
+        )  # fmt: skip
+    return index
+
+
+def _is_file(repo: Repo, path: str) -> bool:
+    """Return whether there is a file or symlink; a directory in a file's place means that the file is gone."""
+    found = find_stat(repo.root, path)
+    return found is not None and not stat.S_ISDIR(found.st_mode)
+
+
+def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], tree: str) -> tuple[str, ...]:
+    """Return those of `paths` that are not staged as the snapshot `tree` holds them.
+
+    A snapshot holds raw bytes, or HEAD's cleaned ones where the file was as in HEAD; either will do.
+    """
+    wanted = objects.read_entries(repo, tree, paths)
+    staged = objects.read_index(guarded.git, paths, index=index)
+    moved = [path for path in paths if (path in wanted) != (path in staged)]
+    unequal = [path for path in paths if path in wanted and path in staged and wanted[path] != staged[path]]
+    files = [path for path in unequal if wanted[path][0] == staged[path][0] != "120000"]
+    raw = dict(zip(files, objects.hash_files(repo.git, files, write=False), strict=True))
+    moved += [path for path in unequal if raw.get(path) != wanted[path][1]]
+    return tuple(sorted(moved))
+
+
+def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files: Mapping[str, bytes]) -> None:
+    """Put given bytes into a private index, cleaned as the files at these paths would be; modes as in `head`."""
+    at_head = objects.read_entries(repo, head, tuple(files)) if head else {}
+    entries = []
+    for path, data in files.items():
+        mode, old = at_head.get(path, ("100644", ""))
+        entries.append((path, mode, hash_cleaned(guarded.git, path, data, old)))
+    objects.fill_index(objects.private_git(guarded.git), index, entries)
+
+
+def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
+    """Store bytes as `git add` would store them in a file at `path` whose blob is `old`, and return the blob's id.
+
+    Where line ends are converted without an attribute that asks for it, git leaves a file alone that was committed
+    with CRLF before; ``hash-object`` does not know what was committed. Source: gitattributes(5), `text`.
+
+    Args:
+        git: Guarded.
+        path: Repository-relative.
+        data: The bytes.
+        old: The blob that the commit before has there; empty for none.
+    """
+    if b"\r\n" in data and old and b"\r\n" in git.run("cat-file", "blob", old) and _is_left_alone(git, path):
+        return objects.hash_bytes(git, data)
+    return objects.hash_bytes(git, data, filter_as=path)
+
+
+def _is_left_alone(git: Git, path: str) -> bool:
+    """Return whether nothing but the guess at line ends would change a file's bytes."""
+    others = ("crlf", "filter", "ident", "working-tree-encoding")
+    fields = git.run("check-attr", "-z", "text", "eol", *others, "--", path).decode("utf-8", "replace").split("\0")
+    found = dict(zip(fields[1::3], fields[2::3], strict=False))
+    guessed = found["text"] == "auto" or found["text"] == found["eol"] == "unspecified"
+    return guessed and all(found[name] == "unspecified" for name in others)

@@ -1,0 +1,102 @@
+"""The vocabulary of relay's trailers: every key with what it holds, and the values that need reading."""
+
+import math
+import re
+
+from relay.session.usage import Usage
+
+# Of commits on the branch, and where they fit of legs and snapshots.
+PLAN = "Relay-Plan"
+PHASE = "Relay-Phase"
+STATUS = "Relay-Status"
+ITEMS = "Relay-Items"
+AMENDED = "Relay-Amended"
+"""Phases that sessions changed beyond their boxes."""
+SESSION = "Relay-Session"
+LEG = "Relay-Leg"
+"""The number of the session within its phase."""
+GATE = "Relay-Gate"
+SANDBOX = "Relay-Sandbox"
+USAGE = "Relay-Usage"
+COST = "Relay-Cost"
+
+# Of an open leg.
+BASE = "Relay-Base"
+BOOT = "Relay-Boot"
+PLACE = "Relay-Place"
+OPENED = "Relay-Opened"
+"""When its first session began, in nanoseconds since the epoch, by the clock of the file system."""
+WIP = "Relay-Wip"
+BARREN = "Relay-Barren"
+"""Sessions of the phase in a row that passed the line without ticking anything."""
+BASELINE = "Relay-Baseline"
+"""The gate as it was before the phase."""
+CLAIMED = "Relay-Claimed"
+"""How many items were claimed when a session began."""
+LEFTOVER = "Relay-Leftover"
+"""A path that the baseline gate changed; neither the user's nor the leg's."""
+
+# Of a leg's snapshots.
+SKIPPED = "Relay-Skipped"
+REPLACED = "Relay-Replaced"
+ENDED = "Relay-Ended"
+"""Of a session's last snapshot: its `SessionEnd`."""
+ERROR = "Relay-Error"
+"""The item a session was at and the last error it saw and did not overcome."""
+DISCARDED = "Relay-Discarded"
+"""A file of the session's that somebody took out of the work tree before the next one."""
+WAIT_UNTIL = "Relay-Wait-Until"
+"""UTC time at which a limit resets, and the model it is a limit of."""
+
+UNKNOWN = "unknown"
+
+_USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")
+_COST = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
+
+
+def render_usage(usage: Usage | None) -> str:
+    """Return ``input=… output=… cache_read=… cache_write=…`` in tokens; ``unknown`` for None.
+
+    ``cache_write`` counts both lifetimes, ``cache_write_1h`` the part of it that lives an hour.
+    """
+    if usage is None:
+        return UNKNOWN
+    parts = {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "cache_read": usage.cache_read_tokens,
+        "cache_write": usage.cache_write_tokens,
+    }
+    parts |= {"cache_write_1h": usage.cache_write_1h_tokens} if usage.cache_write_1h_tokens else {}
+    parts |= {"thinking": usage.thinking_tokens} if usage.thinking_tokens else {}
+    return " ".join(f"{name}={count}" for name, count in parts.items())
+
+
+def parse_usage(text: str) -> Usage | None:
+    """Undo `render_usage`; None when the value is missing, unknown or not relay's."""
+    parts = {name: int(count) for name, count in _USAGE_PART.findall(text)}
+    if not {"input", "output"} <= parts.keys():
+        return None
+    one_hour = min(parts.get("cache_write_1h", 0), parts.get("cache_write", 0))
+    return Usage(
+        input_tokens=parts["input"],
+        output_tokens=parts["output"],
+        cache_read_tokens=parts.get("cache_read", 0),
+        cache_write_5m_tokens=parts.get("cache_write", 0) - one_hour,
+        cache_write_1h_tokens=one_hour,
+        thinking_tokens=parts.get("thinking", 0),
+    )
+
+
+def render_cost(cost_usd: float | None) -> str:
+    """Return ``0.42 USD`` with two to six decimals; ``unknown`` for None and for what is not an amount."""
+    if cost_usd is None or not math.isfinite(cost_usd) or cost_usd < 0:
+        return UNKNOWN
+    whole, _, decimals = f"{cost_usd:.6f}".partition(".")
+    return f"{whole}.{decimals.rstrip('0').ljust(2, '0')} USD"
+
+
+def parse_cost(text: str) -> float | None:
+    """Undo `render_cost`; None when the value is missing, unknown or not relay's."""
+    match = _COST.fullmatch(text)
+    return float(match[1]) if match else None

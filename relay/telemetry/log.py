@@ -1,0 +1,212 @@
+"""The event log below ``.relay/``: one JSON line per event, for reports; no run depends on it.
+
+``.relay/`` can be deleted at any moment and may have been planted by whoever wrote the repository: every step
+into it is made by directory descriptor without following links. What cannot be written is reported once and
+never stops a run.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from relay.plan.files import STATE_DIR
+from relay.secrets.patterns import redact
+from relay.session.events import Event, Noticed, parse_event, render_event
+
+OUTPUT_AGE_S = 7 * 86_400
+"""Spilled tool output is kept for a week by its modification time; source: DESIGN § 4.4."""
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(slots=True, kw_only=True)
+class EventLog:
+    """An open log; the one mutable thing here, because it holds a descriptor. A context manager."""
+
+    path: Path
+    clock: Callable[[], float]
+    """Seconds since the epoch."""
+    secret_values: tuple[str, ...] = ()
+    """Never written, beside everything that looks like a secret by its form."""
+    _descriptor: int | None
+    _failure: str = ""
+    """Why nothing is written any more; empty while it is."""
+    _reported: bool = False
+
+    def append(self, event: Event) -> Noticed | None:
+        """Write one event at once.
+
+        Returns:
+            What to tell the user, the first time that writing fails; None ever after, and when it worked.
+        """
+        if self._descriptor is not None:
+            try:
+                line = redact(render_event(event, at=self.clock()), environ_values=self.secret_values)
+                _write(self._descriptor, f"{line}\n")
+            except OSError as exc:
+                self._failure = exc.strerror or str(exc)
+                self.close()
+        if not self._failure or self._reported:
+            return None
+        self._reported = True
+        return Noticed(text=f"this run leaves no log in {self.path}: {self._failure}", warning=True)
+
+    def close(self) -> None:
+        """Stop writing; what comes later is dropped."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # a late write error of a network file system; the data is gone
+                os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """One line of a log."""
+
+    at: float
+    """Seconds since the epoch."""
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLog:
+    """What could be read of a log."""
+
+    events: tuple[LoggedEvent, ...] = ()
+    skipped_lines: int = 0
+    """Torn lines (a crash in mid-write) and those of another schema version."""
+
+
+def open_log(
+    repo_root: Path, run_id: str, *, clock: Callable[[], float], secret_values: tuple[str, ...] = ()
+) -> EventLog:
+    """Open ``.relay/sessions/<id>.jsonl`` for appending; a failure is told by the first `EventLog.append`.
+
+    Raises:
+        ValueError: `run_id` is not a plain name.
+    """
+    if not _ID.fullmatch(run_id):
+        raise ValueError(f"{run_id!r} is not an id")
+    path = repo_root / STATE_DIR / "sessions" / f"{run_id}.jsonl"
+    try:
+        with _enter(repo_root, "sessions") as directory:
+            descriptor = _open_plain(path.name, os.O_RDWR | os.O_APPEND | os.O_CREAT, directory)
+        _end_torn_line(descriptor)
+    except OSError as exc:
+        return EventLog(path=path, clock=clock, _descriptor=None, _failure=exc.strerror or str(exc))
+    return EventLog(path=path, clock=clock, secret_values=secret_values, _descriptor=descriptor)
+
+
+def read_events(path: Path) -> ReadLog | None:
+    """Read a log, also one that is still written to; None when there is no such file."""
+    try:
+        descriptor = _open_plain(str(path), os.O_RDONLY, None)
+    except OSError:
+        return None
+    events: list[LoggedEvent] = []
+    skipped = 0
+    with os.fdopen(descriptor, "rb") as lines:
+        for line in lines:
+            parsed = _parse(line)
+            events += [parsed] if parsed else []
+            skipped += bool(not parsed and line.strip())
+    return ReadLog(events=tuple(events), skipped_lines=skipped)
+
+
+def _parse(line: bytes) -> LoggedEvent | None:
+    """Read one line; None for what is not an event, however it is nested."""
+    try:
+        parsed = parse_event(line.decode("utf-8", "replace"))
+    except RecursionError:
+        return None
+    return LoggedEvent(at=parsed[0], event=parsed[1]) if parsed else None
+
+
+def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AGE_S) -> int:
+    """Delete spilled output older than that by modification time; return how many files went.
+
+    What is gone already, cannot be deleted, or is no plain file is passed over.
+    """
+    removed = 0
+    with contextlib.suppress(OSError), _enter(repo_root, "outputs", create=False) as directory:
+        for _, _, names, holder in os.fwalk(".", dir_fd=directory, follow_symlinks=False):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    state = os.stat(name, dir_fd=holder, follow_symlinks=False)
+                    if stat.S_ISREG(state.st_mode) and state.st_mtime < now_s - max_age_s:
+                        os.unlink(name, dir_fd=holder)
+                        removed += 1
+    return removed
+
+
+@contextlib.contextmanager
+def _enter(repo_root: Path, name: str, *, create: bool = True) -> Iterator[int]:
+    """Open a folder of the state directory, made and hidden from git on the way; no link is followed."""
+    with _directory(str(repo_root), None, create=False) as root, _directory(STATE_DIR, root, create=create) as state:
+        if create:
+            _ensure_ignored(state)
+        with _directory(name, state, create=create) as folder:
+            yield folder
+
+
+@contextlib.contextmanager
+def _directory(name: str, parent: int | None, *, create: bool) -> Iterator[int]:
+    """Open one directory, made where it is missing and that is asked; the root itself may be reached by links."""
+    flags = _INTO if parent is not None else _INTO & ~os.O_NOFOLLOW
+    try:
+        descriptor = os.open(name, flags, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        descriptor = os.open(name, flags, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _ensure_ignored(state: int) -> None:
+    """Have the state directory ignore itself; a file that says something already is left as it is."""
+    descriptor = _open_plain(".gitignore", os.O_RDWR | os.O_CREAT, state)
+    try:
+        if os.fstat(descriptor).st_size == 0:
+            _write(descriptor, "*\n")
+    finally:
+        os.close(descriptor)
+
+
+def _open_plain(name: str, flags: int, directory: int | None) -> int:
+    """Open a regular file without following a link or waiting for a pipe."""
+    descriptor = os.open(name, flags | _PLAIN, 0o600, dir_fd=directory)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "not a regular file")
+    return descriptor
+
+
+def _end_torn_line(descriptor: int) -> None:
+    """Close a line that a crash left open, so that the next event has its own."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        _write(descriptor, "\n")
+
+
+def _write(descriptor: int, text: str) -> None:
+    """Write all of a text; a lone surrogate becomes the JSON escape that stands for it."""
+    rest = text.encode("utf-8", "backslashreplace")
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
