@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import ExitCode, RelayError, SandboxError
-from relay.git.command import find_git
+from relay.git.command import get_git
 from relay.git.identity import find_identity
 from relay.git.message import read_texts
 from relay.git.objects import read_blob
 from relay.git.repository import Repo, open_repo
 from relay.plan.parse import parse_plan
-from relay.prompts.shipped import find_shipped
+from relay.prompts.shipped import get_shipped
 from relay.rehearsal.faults import FaultKind
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
@@ -81,7 +81,7 @@ def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
     Raises:
         RelayError: The directory is in use, there is no git, or this installation lacks the examples.
     """
-    examples = find_shipped("examples")
+    examples = get_shipped("examples")
     script = load_script(examples / "rehearsal.yaml")
     root = _make_root(keep)
     say(_INTRODUCTION)
@@ -136,7 +136,7 @@ def _make_repository(project: Path, root: Path, say: Say, environ: Mapping[str, 
             target = root / inner
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())  # without the mode: an installation may be read-only
-    find_git(environ, root, None).run("init", "--quiet", "--initial-branch=main", str(root))
+    get_git(environ, root, None).run("init", "--quiet", "--initial-branch=main", str(root))
     repo = open_repo(root, environ)
     if find_identity(repo, environ) is None:
         repo.git.run("config", "--local", "user.name", "relay demo")
@@ -268,7 +268,7 @@ def _show_result(repo: Repo, say: Say, environ: Mapping[str, str]) -> None:
     say(_render_table(_describe_costs(repo, commits), left=1))
     say("\nWhere to look next:\n")
     say(_render_table(_list_commands(repo.root, environ), left=2))
-    say(f"\nThe script of the model is {find_shipped('examples') / 'rehearsal.yaml'}.")
+    say(f"\nThe script of the model is {get_shipped('examples') / 'rehearsal.yaml'}.")
     say('For your own project: relay init, then relay plan "…" and relay run with ANTHROPIC_API_KEY set.')
 
 

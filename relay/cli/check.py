@@ -15,7 +15,7 @@ from relay.cli.screen import say, say_json
 from relay.cli.words import count, render_tokens, render_usd
 from relay.errors import ConfigError, ExitCode, PlanError
 from relay.hints import Caller
-from relay.setup.place import Place, find_place, find_settings, load_plan
+from relay.setup.place import Place, find_settings, get_place, load_plan
 
 if TYPE_CHECKING:
     from relay.config import Settings
@@ -58,7 +58,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
     sizes are estimates: see `relay/planning/sizes.py` for the formula.
     """
-    checked = check_file(find_place(plan=plan, environ=os.environ, needs_repo=False), os.environ)
+    checked = check_file(get_place(plan=plan, environ=os.environ, needs_repo=False), os.environ)
     if as_json:
         say_json(render_json(checked))
     else:

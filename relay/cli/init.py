@@ -43,9 +43,9 @@ def write_template(root: Path, name: str) -> bool:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.prompts.shipped import find_shipped
+    from relay.prompts.shipped import get_shipped
 
-    content = (find_shipped("templates") / name).read_bytes()
+    content = (get_shipped("templates") / name).read_bytes()
     try:
         descriptor = os.open(root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:

@@ -9,7 +9,7 @@ import click
 
 from relay.cli.screen import say
 from relay.errors import ConfigError, RepoError
-from relay.setup.place import find_place
+from relay.setup.place import get_place
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -28,11 +28,11 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
     """
     from relay.git.lock_journal import clear_stale_locks
-    from relay.run.rewind import check_revert, find_rewind
+    from relay.run.rewind import get_rewind, require_revert
     from relay.store.completion import finish_pending
     from relay.store.lock import lock_worktree
 
-    place = find_place(plan=plan, environ=os.environ)
+    place = get_place(plan=plan, environ=os.environ)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     if Path(place.plan_name).is_absolute():
@@ -41,9 +41,9 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))
         _say_left(finish_pending(place.repo))
-        rewind = find_rewind(place.repo, place.plan_name, phase, caller=place.caller)
+        rewind = get_rewind(place.repo, place.plan_name, phase, caller=place.caller)
         if revert:
-            check_revert(place.repo, rewind)
+            require_revert(place.repo, rewind)
         _show(rewind, revert=revert)
         if not yes:
             click.confirm("Go on?", abort=True)

@@ -63,21 +63,21 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     """
     from relay.cli.status import show_standing
     from relay.run.loop import choose_phase
-    from relay.run.start import find_commands
-    from relay.setup.open import check_clean, check_plan_file, check_repository
+    from relay.run.start import get_commands
+    from relay.setup.open import require_clean, require_plan_file, require_repository
     from relay.store.completion import find_pending_revert
 
-    check_repository(request.repo)
-    check_plan_file(request.repo, request.plan_path, request.caller)
+    require_repository(request.repo)
+    require_plan_file(request.repo, request.plan_path, request.caller)
     if find_pending_revert(request.repo) is None:  # a run brings the files in step before it looks at them
-        check_clean(request)
+        require_clean(request)
     phase = None
     if standing.point is not None:
         phase = choose_phase(standing.plan, standing.point, selection, request.caller, is_open=standing.leg is not None)
     show_standing(standing, why=True)
     if phase is not None:
         say(f"phase  {phase.id}  {phase.title}")
-        say(f"gate   {'; '.join(find_commands(request.settings, phase)) or 'none: this phase has no Verify: line'}")
+        say(f"gate   {'; '.join(get_commands(request.settings, phase)) or 'none: this phase has no Verify: line'}")
     say(f"model  {request.settings.model}, hands off at {request.settings.reset_at.text}")
     say("dry run: nothing was sent and nothing changed")
     return ExitCode.DONE

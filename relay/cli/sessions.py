@@ -11,7 +11,7 @@ import click
 
 from relay.cli.options import find_flags
 from relay.errors import ConfigError, PlanError, RepoError
-from relay.setup.place import Place, find_place, find_settings, load_plan
+from relay.setup.place import Place, find_settings, get_place, load_plan
 
 if TYPE_CHECKING:
     from relay.session.events import RunEnded
@@ -28,7 +28,7 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
     """
     from relay.setup.open import RunRequest
 
-    place = find_place(plan=options["plan"], environ=os.environ)
+    place = get_place(plan=options["plan"], environ=os.environ)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     if Path(place.plan_name).is_absolute():

@@ -11,7 +11,7 @@ from relay.cli.words import BOXES, count_plan, render_tokens, render_usd
 from relay.errors import RepoError
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
-from relay.setup.place import find_place, find_source
+from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumePoint, Row
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 
@@ -27,7 +27,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 
     All of it is read from the work tree, the branch's commits and refs/relay/; nothing is asked of a model.
     """
-    place = find_place(plan=plan, environ=os.environ)
+    place = get_place(plan=plan, environ=os.environ)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     standing = gather_standing(find_source(place), place.repo)

@@ -58,18 +58,18 @@ def load_settings(
     # From the weakest to the strongest, so that a cap of a repository file meets the user's own value.
     owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     for source in reversed(sources):
-        for key, value in _check_source(source):
+        for key, value in _read_source(source):
             joined = KEYS[key].joined and key in chosen
             chosen[key] = (*value, *chosen[key]) if joined else value
             origins[key] = f"{source.name(key)}, {origins[key]}" if joined else source.name(key)
             if not source.repository:
                 owned[key] = value
-    _check_caps(chosen, origins, owned)
-    _check_experiment(chosen, origins)
+    _require_caps_kept(chosen, origins, owned)
+    _require_one_experiment(chosen, origins)
     return Settings(**chosen, origins=origins)
 
 
-def _check_source(source: Source) -> Iterator[tuple[str, Any]]:
+def _read_source(source: Source) -> Iterator[tuple[str, Any]]:
     """Read every value of a source, refusing what it must not say."""
     for name, raw in source.values.items():
         key = KEYS.get(name)
@@ -87,7 +87,7 @@ def _check_source(source: Source) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _check_caps(chosen: Mapping[str, Any], origins: Mapping[str, str], owned: Mapping[str, Any]) -> None:
+def _require_caps_kept(chosen: Mapping[str, Any], origins: Mapping[str, str], owned: Mapping[str, Any]) -> None:
     """Refuse a cap that a repository file raised above the user's own."""
     for name, value in chosen.items():
         if not KEYS[name].cap:
@@ -101,7 +101,7 @@ def _check_caps(chosen: Mapping[str, Any], origins: Mapping[str, str], owned: Ma
             )
 
 
-def _check_experiment(chosen: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+def _require_one_experiment(chosen: Mapping[str, Any], origins: Mapping[str, str]) -> None:
     """Refuse to switch off a reset that the strategy does not have: the result would be taken for something else."""
     context = chosen.get("context", "reset")
     if "reset" in chosen.get("ablate", ()) and context != "reset":

@@ -177,7 +177,7 @@ def render_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     return pairs
 
 
-def find_git(environ: Mapping[str, str], cwd: Path, keep_out: Path | None) -> Git:
+def get_git(environ: Mapping[str, str], cwd: Path, keep_out: Path | None) -> Git:
     """Return git as found on PATH, ignoring relative entries and everything below `keep_out`.
 
     An activated virtual environment inside the repository puts a directory that a session can write on PATH; a `git`

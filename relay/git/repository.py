@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from relay.errors import RepoError
-from relay.git.command import Git, find_git
+from relay.git.command import Git, get_git
 
 MINIMUM_GIT = (2, 36)
 """``git hook run`` and ``core.fsync`` came with 2.36 (April 2022)."""
@@ -96,7 +96,7 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     environ = os.environ if environ is None else environ
     here = Path(os.path.realpath(cwd))
     root = next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
-    git = find_git(environ, here, root)
+    git = get_git(environ, here, root)
     read_version = cache(lambda: _get_version(git))
     result = git.probe(
         "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
@@ -111,7 +111,7 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
             f"the repository's config says that its work tree is {os.fsdecode(found['top'])!r}, not here",
             hint="git config --unset core.worktree",
         )
-    _check_root(root, environ)
+    _require_root(root, environ)
     git_dir = os.path.realpath(os.fsdecode(found["git_dir"]))
     return Repo(
         root=root,
@@ -133,7 +133,7 @@ def _explain(here: Path, out: bytes, words: str) -> RepoError:
     return RepoError(f"{here} is not inside a git repository", hint="git init")
 
 
-def _check_root(root: Path, environ: Mapping[str, str]) -> None:
+def _require_root(root: Path, environ: Mapping[str, str]) -> None:
     home = environ.get("HOME")
     if root == Path(root.anchor) or (home and root == Path(os.path.realpath(home))):
         raise RepoError(

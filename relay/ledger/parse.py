@@ -25,10 +25,10 @@ class Reader:
             case StatusChange():
                 self._add_change(entry, line)
             case Claim():
-                self._check_ids(entry.id, entry.rests_on, line)
+                self._require_ids(entry.id, entry.rests_on, line)
                 self.claims[entry.id] = entry
             case Conflict():
-                self._check_ids(entry.id, entry.claims, line)
+                self._require_ids(entry.id, entry.claims, line)
                 self.conflicts[entry.id] = entry
 
     def _add_change(self, change: StatusChange, line: int) -> None:
@@ -42,7 +42,7 @@ class Reader:
             raise fail(line, f"found the status {change.status!r} for {change.id}; allowed: {', '.join(allowed)}")
         self.changes[change.id] = change
 
-    def _check_ids(self, own: str, others: tuple[str, ...], line: int) -> None:
+    def _require_ids(self, own: str, others: tuple[str, ...], line: int) -> None:
         if own in self.claims or own in self.conflicts:
             raise fail(line, f"the id {own!r} is taken; allowed: a new one")
         if missing := [name for name in others if name not in self.claims]:
@@ -76,20 +76,22 @@ def build_entry(raw: Any, line: int) -> Entry:
     """Make an entry of what stands in the file."""
     kind = raw.get("event") if isinstance(raw, dict) else None
     if kind == "claim":
-        fields = _check_fields(raw, line, texts=("id", "claim", "because"), lists=("rests_on", "sources"))
+        fields = _require_fields(raw, line, texts=("id", "claim", "because"), lists=("rests_on", "sources"))
         sources = tuple(_build_source(source, line) for source in fields.pop("sources"))
         return Claim(**fields, sources=sources)
     if kind == "conflict":
-        return Conflict(**_check_fields(raw, line, texts=("id", "because"), lists=("claims",)))
+        return Conflict(**_require_fields(raw, line, texts=("id", "because"), lists=("claims",)))
     if kind == "status":
-        fields = _check_fields(raw, line, texts=("id", "status", "because"), lists=())
+        fields = _require_fields(raw, line, texts=("id", "status", "because"), lists=())
         if fields["status"] not in set(Status):
             raise fail(line, f"found the status {fields['status']!r}; allowed: {', '.join(Status)}")
         return StatusChange(**{**fields, "status": Status(fields["status"])})
     raise fail(line, "found an entry of no known kind; allowed: a mapping with event: claim, conflict or status")
 
 
-def _check_fields(raw: dict[str, Any], line: int, *, texts: tuple[str, ...], lists: tuple[str, ...]) -> dict[str, Any]:
+def _require_fields(
+    raw: dict[str, Any], line: int, *, texts: tuple[str, ...], lists: tuple[str, ...]
+) -> dict[str, Any]:
     """Return an entry's fields, each of its type, lists as tuples and empty where they are left out."""
     if unknown := sorted(raw.keys() - {"event", *texts, *lists}):
         raise fail(line, f"found the key {unknown[0]!r}; allowed: event, {', '.join((*texts, *lists))}")

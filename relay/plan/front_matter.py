@@ -37,18 +37,18 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
     """
     if not _FENCE.fullmatch(lines.at(0)):
         return FrontMatter()
-    close = _find_close(lines)
+    close = _read_close(lines)
     if close is None:
         return FrontMatter()
     document = _load(lines, close)
     if document is not None and not isinstance(document, dict):
         return FrontMatter()
-    settings = _find_settings(document or {}, lines, close)
+    settings = _read_settings(document or {}, lines, close)
     line = _find_line(lines, close, "verify")
     return FrontMatter(settings=settings, verify=_read_verify(settings.get("verify"), line), body=close + 1)
 
 
-def _find_close(lines: Lines) -> int | None:
+def _read_close(lines: Lines) -> int | None:
     limit = lines.starts[0] + MAX_CHARS
     for index in range(1, lines.count):
         if lines.starts[index] > limit:
@@ -69,9 +69,9 @@ def _load(lines: Lines, close: int) -> Any:
     start = lines.starts[1]
     source = lines.text[start : lines.starts[close]]
     try:
-        _check_events(source, lines, start)
+        _require_plain(source, lines, start)
         node = yaml.compose(source, Loader=yaml.SafeLoader)
-        _check_repeats(node, lines, start)
+        _require_unique(node, lines, start)
         return yaml.SafeLoader("").construct_document(node) if node else None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -83,7 +83,7 @@ def _load(lines: Lines, close: int) -> Any:
         raise _refusal(2, f"holds a value that YAML cannot read: {error}") from error
 
 
-def _check_events(source: str, lines: Lines, start: int) -> None:
+def _require_plain(source: str, lines: Lines, start: int) -> None:
     import yaml
 
     depth = 0
@@ -101,7 +101,7 @@ def _check_events(source: str, lines: Lines, start: int) -> None:
             raise _refusal(line, f"is nested more than {_MAX_DEPTH} levels deep")
 
 
-def _check_repeats(node: Any, lines: Lines, start: int) -> None:
+def _require_unique(node: Any, lines: Lines, start: int) -> None:
     """Refuse a key that stands twice in the document or under ``relay``: YAML would drop the first silently."""
     import yaml
 
@@ -112,10 +112,10 @@ def _check_repeats(node: Any, lines: Lines, start: int) -> None:
             raise _refusal(line, f"has the key `{key.value}` twice; each key may stand once")
         seen.add(str(key.value))
         if key.value == "relay":
-            _check_repeats(value, lines, start)
+            _require_unique(value, lines, start)
 
 
-def _find_settings(document: Mapping[Any, Any], lines: Lines, close: int) -> Mapping[str, Any]:
+def _read_settings(document: Mapping[Any, Any], lines: Lines, close: int) -> Mapping[str, Any]:
     settings = document.get("relay")
     line = _find_line(lines, close, "relay")
     if settings is None:

@@ -7,7 +7,7 @@ from relay.errors import RelayError
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def find_shipped(name: str, *, package: Path = _PACKAGE) -> Path:
+def get_shipped(name: str, *, package: Path = _PACKAGE) -> Path:
     """Return a shipped file or folder, such as ``templates`` or ``examples/PLAN.md``.
 
     Args:

@@ -10,7 +10,7 @@ from functools import cache
 from string import Template
 
 from relay.plan.model import Phase, Plan
-from relay.prompts.shipped import find_shipped
+from relay.prompts.shipped import get_shipped
 from relay.session.values import Baton
 
 
@@ -39,7 +39,7 @@ class PhaseBriefing:
 
 @cache
 def _load(name: str) -> str:
-    return (find_shipped("templates") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+    return (get_shipped("templates") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def render_runner_system(rules: str) -> str:

@@ -44,7 +44,7 @@ class NodeReader:
         """
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
-            self._check_depth(yaml.parse(text, Loader=loader))
+            self._require_depth(yaml.parse(text, Loader=loader))
             root: yaml.Node | None = yaml.compose(text, Loader=loader)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -71,7 +71,7 @@ class NodeReader:
                 raise self.error(key, f"a key of {what} should be text, found {_describe(key)}")
             if name in found:
                 raise self.error(key, f"{what} has the key {name!r} twice")
-            self._check_key(key, name, what, None if allowed is None else tuple(allowed))
+            self._require_key(key, name, what, None if allowed is None else tuple(allowed))
             found[name] = value
         return found
 
@@ -161,7 +161,7 @@ class NodeReader:
         except ValueError:
             raise self.error(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
 
-    def _check_depth(self, events: Iterable[yaml.Event]) -> None:
+    def _require_depth(self, events: Iterable[yaml.Event]) -> None:
         """Refuse deep nesting before libyaml's composer recurses into it: it would crash the process."""
         depth = 0
         for event in events:
@@ -170,7 +170,7 @@ class NodeReader:
                 line = event.start_mark.line + 1 if event.start_mark else 1
                 raise ConfigError(f"{self.source}:{line}: nested more than {MAX_DEPTH} levels deep")
 
-    def _check_key(self, node: yaml.Node, name: str, what: str, allowed: tuple[str, ...] | None) -> None:
+    def _require_key(self, node: yaml.Node, name: str, what: str, allowed: tuple[str, ...] | None) -> None:
         if allowed is not None and name not in allowed:
             known = ", ".join(allowed)
             raise self.error(node, f"{what} has no key {name!r}{_suggest(name, allowed)}; allowed: {known}")

@@ -107,7 +107,7 @@ def _finish_landed(ctx: RunContext) -> None:
         return
     commit = find_landed(ctx.repo, leg)
     if commit is None:
-        _check_plan(ctx, leg)
+        _require_own_plan(ctx, leg)
         return
     replaced = {leg.plan_path: None, find_ledger_path(leg.plan_path): None}
     for words in finish_commit(ctx.repo, commit.commit, replaced) if _is_current(ctx.repo, commit) else ():
@@ -124,7 +124,7 @@ def _is_current(repo: Repo, commit: RelayCommit) -> bool:
     return since.isdisjoint(change.path for change in changed)
 
 
-def _check_plan(ctx: RunContext, leg: OpenLeg) -> None:
+def _require_own_plan(ctx: RunContext, leg: OpenLeg) -> None:
     """Keep the work of another plan's phase out of this one's; a leg that was opened and never used is closed.
 
     Raises:

@@ -50,7 +50,7 @@ class Rewind:
     """Those of them that are not relay's work on this plan: a revert would undo them too, so it is refused."""
 
 
-def find_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT_ROOT) -> Rewind:
+def get_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT_ROOT) -> Rewind:
     """Return what going back to before a phase would mean.
 
     Raises:
@@ -63,7 +63,7 @@ def find_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = A
     own = _read_since_rewind(repo, plan_path, phase_id)
     if head is None or not own:
         raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=caller.render("status"))
-    _check_clean(repo)
+    _require_clean(repo)
     first = own[-1]
     if not first.parents:
         raise RepoError(f"nothing comes before phase {phase_id}: {first.commit[:10]} is the first commit")
@@ -101,7 +101,7 @@ def _read_undone(repo: Repo, commit: RelayCommit) -> set[str]:
     return set(repo.git.run("rev-list", f"{target}..{commit.parents[0]}", "--").decode().split())
 
 
-def _check_clean(repo: Repo) -> None:
+def _require_clean(repo: Repo) -> None:
     changed = read_status(repo).changed
     if not changed:
         return
@@ -139,7 +139,7 @@ def keep_tip(repo: Repo, rewind: Rewind) -> str:
     return ref
 
 
-def check_revert(repo: Repo, rewind: Rewind) -> None:
+def require_revert(repo: Repo, rewind: Rewind) -> None:
     """Make sure that a revert commit would undo relay's work and nothing else.
 
     Raises:
@@ -188,9 +188,9 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
         The commit, and what could not be brought in step in the work tree, in words.
 
     Raises:
-        RepoError: `check_revert`, or the branch moved meanwhile.
+        RepoError: `require_revert`, or the branch moved meanwhile.
     """
-    check_revert(repo, rewind)
+    require_revert(repo, rewind)
     identity = get_identity(repo).environment
     keep_tip(repo, rewind)
     tree = _write_tree(repo, rewind)

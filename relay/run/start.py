@@ -81,7 +81,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     """
     head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
     number, baton = _read_earlier_sessions(ctx, phase.id)
-    commands = find_commands(ctx.settings, phase)
+    commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     kept = (
         keep_snapshot(ctx.repo, before, f"relay: before the gate of phase {phase.id}") if dirty and commands else None
@@ -137,7 +137,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     )
 
 
-def find_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
+def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
     """Return the gate of a phase: the settings' commands, then the document's, then its own.
 
     Raises:
@@ -272,7 +272,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         reason=reason,
         head_plan=plan.text,
         draft=draft,
-        commands=find_commands(ctx.settings, phase),
+        commands=get_commands(ctx.settings, phase),
         baseline=baseline,
         briefing=PhaseBriefing(
             plan=drafted,

@@ -17,7 +17,7 @@ from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
-from relay.sandbox.view import check_git_link
+from relay.sandbox.view import require_git_link
 
 SANDBOX_EXEC = Path("/usr/bin/sandbox-exec")
 
@@ -72,7 +72,7 @@ class Seatbelt:
         Raises:
             SandboxError: The git directory cannot be protected.
         """
-        check_git_link(self.policy.root)
+        require_git_link(self.policy.root)
         profile = render_profile(self.policy, self.level, self.private.path, self.found)
         env = build_env(self.policy.env, pass_env=self.policy.pass_env, home=self.private.home, tmp=self.tmp)
         env = {**find_toolchain_env(find_home(self.policy.env)), **env, **extra_env}

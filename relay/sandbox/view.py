@@ -166,7 +166,7 @@ def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple
     root = policy.root
     write = level is Level.WORKSPACE_WRITE
     mounts = [*view.fixed, Mount(op=Op.WRITE if write else Op.READ, source=root, dest=root)]
-    check_git_link(root)
+    require_git_link(root)
     # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
@@ -185,7 +185,7 @@ def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple
     return (*mounts, *view.frozen)
 
 
-def check_git_link(root: Path) -> None:
+def require_git_link(root: Path) -> None:
     """Refuse a `.git` that is a symbolic link.
 
     Raises:

@@ -104,10 +104,10 @@ def _examine_repo(repo: "Repo") -> Iterator[Finding]:
 
 def _examine_settings(root: Path, environ: Mapping[str, str]) -> "tuple[Settings | None, Finding]":
     """Gather the settings with those of the plan, which is looked at on the way."""
-    from relay.setup.place import find_place, find_settings, load_plan
+    from relay.setup.place import find_settings, get_place, load_plan
 
     try:
-        place = find_place(plan=None, environ=environ, needs_repo=False)
+        place = get_place(plan=None, environ=environ, needs_repo=False)
         settings = find_settings({}, environ, root, plan_settings={})
     except ConfigError as error:
         return None, _missing("settings", error)
@@ -123,11 +123,11 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> "tuple[Settings
 
 
 def _examine_model(settings: "Settings | None", environ: Mapping[str, str]) -> Iterator[Finding]:
-    from relay.runners.messages.api import check_key
+    from relay.runners.messages.api import require_key
 
     name = next((key for key in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if environ.get(key)), "")
     try:
-        check_key(environ)
+        require_key(environ)
     except RunnerError as error:
         yield _missing("key", error)
         return

@@ -31,7 +31,7 @@ from relay.meters.prices import Budget, Price, find_price
 from relay.meters.spend import Meter
 from relay.plan.files import STATE_DIR, find_ledger_path, find_protected
 from relay.runners.base import ModelInfo
-from relay.runners.messages.api import check_key, open_api
+from relay.runners.messages.api import open_api, require_key
 from relay.runners.messages.cache import Pace
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.exchange import Line, get_model
@@ -77,7 +77,7 @@ def open_run(request: RunRequest, view: Observe, interrupts: Interrupts) -> Iter
     Raises:
         RelayError: Something that the user or the environment has to change first.
     """
-    check_key(request.environ)
+    require_key(request.environ)
     with ExitStack() as stack:
         run_id = new_id()
         ctx, left = _open(stack, request, run_id, view, interrupts)
@@ -94,12 +94,12 @@ def _open(
 ) -> tuple[RunContext, tuple[str, ...]]:
     """Return the collaborators, and what an earlier run's commit still lacks, in words."""
     repo, settings = request.repo, request.settings
-    check_repository(repo)
-    check_plan_file(repo, request.plan_path, request.caller)
+    require_repository(repo)
+    require_plan_file(repo, request.plan_path, request.caller)
     stack.enter_context(lock_worktree(repo))
-    check_commits(repo)
+    require_commits(repo)
     left = finish_pending(repo)
-    check_clean(request)
+    require_clean(request)
     rules = Rules() if "rules" in settings.ablate else load_repository_rules(repo.root, settings)
     protected = find_protected(request.plan_path)
     log = stack.enter_context(_open_log(request, run_id))  # makes .relay before commands could
@@ -186,7 +186,7 @@ def new_id() -> str:
     return secrets.token_hex(4)
 
 
-def check_repository(repo: Repo) -> str:
+def require_repository(repo: Repo) -> str:
     """Return the branch to work on.
 
     Raises:
@@ -198,7 +198,7 @@ def check_repository(repo: Repo) -> str:
     return get_branch(repo)
 
 
-def check_plan_file(repo: Repo, plan_path: str, caller: Caller) -> None:
+def require_plan_file(repo: Repo, plan_path: str, caller: Caller) -> None:
     """Make sure that the plan is a file that relay can replace and git will keep.
 
     Raises:
@@ -221,7 +221,7 @@ def check_plan_file(repo: Repo, plan_path: str, caller: Caller) -> None:
         )
 
 
-def check_commits(repo: Repo) -> None:
+def require_commits(repo: Repo) -> None:
     """Make sure that a commit could be made, before a session is paid for.
 
     Raises:
@@ -234,7 +234,7 @@ def check_commits(repo: Repo) -> None:
         raise RepoError(words)
 
 
-def check_clean(request: RunRequest) -> None:
+def require_clean(request: RunRequest) -> None:
     """Make sure that no uncommitted change of the user's to a tracked file is in the way.
 
     An open leg's own changes are no obstacle: they are what the run goes on with.
@@ -286,7 +286,7 @@ def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], envi
         protected=tuple(repo.root / path for path in protected),
         writable=tuple(Path(path).expanduser() for path in settings.writable_dirs),
         readable=(find_hooks_dir(repo, read_config(repo)),),
-        unreadable=find_unreadable(repo.root, settings, environ),
+        unreadable=get_unreadable(repo.root, settings, environ),
         pass_env=settings.env,
         network=settings.network,
     )
@@ -298,7 +298,7 @@ def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
     return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
 
 
-def find_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
+def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the places of the setting `unreadable`, absolute and with links resolved.
 
     Raises:

@@ -38,7 +38,7 @@ class Place:
     """Writes the commands that the user is told to type."""
 
 
-def find_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
+def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
     """Find repository and plan file; nothing is read from the plan yet.
 
     Args:

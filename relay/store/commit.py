@@ -108,7 +108,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     identity = get_identity(repo).environment
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
-    staging.check_filters(guarded, (*paths, *request.replace))
+    staging.require_filters(guarded, (*paths, *request.replace))
     index = _stage(repo, guarded, request, paths)
     text = render_message(request.message)
     ready = _Ready(request=request, index=index, paths=paths, tree=request.tree, text=text)
@@ -165,7 +165,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
     ready = replace(ready, rewritten=rewritten, not_taken=tuple(p for p in changed if p not in rewritten))
     if rewritten:
-        staging.check_filters(guarded, rewritten)
+        staging.require_filters(guarded, rewritten)
         taken = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, taken)
         ready = replace(ready, index=index, paths=taken, tree=now.tree)

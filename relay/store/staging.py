@@ -17,7 +17,7 @@ from relay.git.status import ABSENT
 INDEX = "commit-index"
 
 
-def check_filters(guarded: Guarded, paths: Sequence[str]) -> None:
+def require_filters(guarded: Guarded, paths: Sequence[str]) -> None:
     """Refuse paths whose content only the repository's own filter driver could clean.
 
     Raises:

@@ -47,7 +47,7 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     record = Record(
         claim=_get_text(given, "claim"),
         because=_get_text(given, "because"),
-        sources=tuple(_check_source(workspace, source.strip()) for source in given["sources"]),
+        sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
     if record in notes.records:
         return Answer(text="Already recorded; nothing changed.")
@@ -55,7 +55,7 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     return Answer(text="Recorded.")
 
 
-def _check_source(workspace: Workspace, source: str) -> str:
+def _require_source(workspace: Workspace, source: str) -> str:
     match = _SOURCE.fullmatch(source)
     if match is None:
         raise RefusedError("A source is path, path:line or path:first-last; leave sources empty if there is none.")
@@ -128,14 +128,14 @@ def run_block(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
 
 
 def _get_text(given: Mapping[str, Any], name: str) -> str:
-    return _check_text(name, given[name])
+    return _require_text(name, given[name])
 
 
 def _get_entries(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return tuple(_check_text(name, entry) for entry in given[name] if entry.strip())
+    return tuple(_require_text(name, entry) for entry in given[name] if entry.strip())
 
 
-def _check_text(name: str, value: str) -> str:
+def _require_text(name: str, value: str) -> str:
     text = render_output(value.encode()).strip()
     if not text:
         raise RefusedError(f"{name} must not be empty.")

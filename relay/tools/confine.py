@@ -229,7 +229,7 @@ def _parse_pattern(pattern: str) -> tuple[bool, tuple[str, ...]]:
     return pattern.startswith("**/"), tuple(fold_name(part) for part in parts if part not in {"", "."})
 
 
-def ensure_writable(workspace: Workspace, path: str) -> None:
+def require_writable(workspace: Workspace, path: str) -> None:
     """Refuse what relay alone writes.
 
     Raises:
@@ -245,7 +245,7 @@ def ensure_writable(workspace: Workspace, path: str) -> None:
     _refuse_secret(workspace, path)
 
 
-def ensure_readable(workspace: Workspace, path: str) -> None:
+def require_readable(workspace: Workspace, path: str) -> None:
     """Refuse git's and relay's own files, but for spilled outputs, and secrets.
 
     Raises:
@@ -261,9 +261,9 @@ def ensure_readable(workspace: Workspace, path: str) -> None:
 
 
 def is_readable(workspace: Workspace, path: str) -> bool:
-    """Say whether `ensure_readable` lets a path pass."""
+    """Say whether `require_readable` lets a path pass."""
     try:
-        ensure_readable(workspace, path)
+        require_readable(workspace, path)
     except RefusedError:
         return False
     return True

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay.tools.confine import Place, ensure_writable, locate, open_regular
+from relay.tools.confine import Place, locate, open_regular, require_writable
 from relay.tools.notes import LegNotes
 from relay.tools.output import Answer, open_outputs
-from relay.tools.replace import check_target, replace_file
+from relay.tools.replace import replace_file, require_target
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_EDIT_BYTES = 16 * 1024 * 1024
@@ -33,13 +33,13 @@ def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) ->
     if not old or old == new:
         raise RefusedError("old is empty; use write to make a file." if not old else "old and new are the same.")
     with locate(workspace.root, given["path"], follow=False) as place:
-        ensure_writable(workspace, place.path)
+        require_writable(workspace, place.path)
         if place.status is not None:
-            check_target(place)
+            require_target(place)
         data = _load(place)
         if b"\0" in data:
             raise RefusedError(f"{place.path} is binary; change it with a command.")
-        start, end = _find_only(data, old)
+        start, end = _get_only(data, old)
         ending = _pick_ending(data, data[start:end])
         with open_outputs(workspace) as scratch_fd:
             changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
@@ -57,8 +57,8 @@ def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -
     if given["path"].endswith("/"):
         raise RefusedError(f"{given['path']} names a directory; directories are made with the files in them.")
     with locate(workspace.root, given["path"], follow=False) as place:
-        ensure_writable(workspace, place.path)
-        check_target(place)
+        require_writable(workspace, place.path)
+        require_target(place)
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
         if before == data:
             return Answer(text=f"{place.path} already has this content.")
@@ -97,7 +97,7 @@ def _to_lf(text: str) -> str:
     return text.removeprefix(_BOM).replace("\r\n", "\n")
 
 
-def _find_only(data: bytes, old: str) -> tuple[int, int]:
+def _get_only(data: bytes, old: str) -> tuple[int, int]:
     """Return where in `data` the only occurrence of `old` begins and ends.
 
     The search runs over a copy with line feeds only, with the linear-time search of `bytes`; a regular expression with

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from relay.tools.confine import ensure_readable, locate
+from relay.tools.confine import locate, require_readable
 from relay.tools.git_files import is_ignored, render_pathspecs, run_git
 from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
@@ -17,7 +17,7 @@ MAX_ENTRIES = 100
 def run_list(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
     """List one level, or with `glob` all levels."""
     with locate(workspace.root, given.get("path", ""), follow=True) as place:
-        ensure_readable(workspace, place.path)
+        require_readable(workspace, place.path)
         if place.status is None:
             raise RefusedError(f"No such directory: {place.path}.")
         is_directory = stat.S_ISDIR(place.status.st_mode)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from relay.sandbox.text import render_output
-from relay.tools.confine import ensure_readable, is_covered, locate, open_regular
+from relay.tools.confine import is_covered, locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
 from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
@@ -59,7 +59,7 @@ class _Window:
 def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, Any]) -> Answer:
     """Show a file from line `offset` on."""
     with locate(workspace.root, given["path"], follow=True) as place:
-        ensure_readable(workspace, place.path)
+        require_readable(workspace, place.path)
         stream = os.fdopen(open_regular(place), "rb")
     with stream:
         size = os.fstat(stream.fileno()).st_size

@@ -14,7 +14,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def check_target(place: Place) -> None:
+def require_target(place: Place) -> None:
     """Refuse what must not be replaced: anything but a regular file with one name, or a name no tool should make.
 
     Raises:
@@ -35,7 +35,7 @@ def check_target(place: Place) -> None:
 
 
 def replace_file(place: Place, data: bytes, *, scratch_fd: int | None) -> None:
-    """Write `data` to a place that `check_target` let through.
+    """Write `data` to a place that `require_target` let through.
 
     Mode and owner of a file that was there are kept; parent directories are made. The data and the directory are on
     disk when this returns.

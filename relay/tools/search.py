@@ -17,7 +17,7 @@ from typing import Any
 
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
-from relay.tools.confine import ensure_readable, is_readable, locate
+from relay.tools.confine import is_readable, locate, require_readable
 from relay.tools.git_files import KEEP_BYTES, find_mtime_ns, is_ignored, render_pathspecs, run_git
 from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
@@ -60,7 +60,7 @@ def run_search(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
     if not pattern or "\n" in pattern or "\0" in pattern:
         raise RefusedError("pattern must be one line of text; lines are matched one by one.")
     with locate(workspace.root, given.get("path", ""), follow=True) as place:
-        ensure_readable(workspace, place.path)
+        require_readable(workspace, place.path)
         if place.status is None:
             raise RefusedError(f"No such file or directory: {place.path}.")
     pathspecs = render_pathspecs(place.path, given.get("glob"))

@@ -87,7 +87,7 @@ class BetweenLegs(RuleBasedStateMachine):
         assert (others, stash) == (self.read_other_refs(), self.git("stash", "list"))
         assert not self.git("fsck", "--strict", "--no-dangling", "--no-progress", check=False)
         assert not list((self.root / ".git").rglob("*.lock"))
-        self.check_commits(head)
+        self.require_commits(head)
 
     def read_other_refs(self):
         """Every ref but relay's own and the branch that is worked on."""
@@ -95,7 +95,7 @@ class BetweenLegs(RuleBasedStateMachine):
         refs = self.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
         return [ref for ref in refs if not ref.startswith(("refs/relay/", f"{branch} "))]
 
-    def check_commits(self, head):
+    def require_commits(self, head):
         """New commits stand on the old ones; each box that they tick is named in them and has passed a gate."""
         assert head in self.git("rev-list", "HEAD").split()
         for commit in self.git("rev-list", f"{head}..HEAD").split():

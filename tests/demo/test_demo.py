@@ -16,7 +16,7 @@ import pytest
 from relay.demo import run_demo
 from relay.errors import RelayError
 from relay.plan.parse import parse_plan
-from relay.prompts.shipped import find_shipped
+from relay.prompts.shipped import get_shipped
 from relay.session.events import (
     Committed,
     Event,
@@ -155,7 +155,7 @@ def test_the_plan_is_the_one_that_was_submitted_with_every_box_ticked(played: Pl
     """Boxes are ticked and nothing else is changed; the first plan, with its mistake, was refused."""
     plan = (played.root / "PLAN.md").read_text()
     assert parse_plan(plan).done
-    assert plan.replace("- [x]", "- [ ]") == (find_shipped("examples") / "PLAN.md").read_text()
+    assert plan.replace("- [x]", "- [ ]") == (get_shipped("examples") / "PLAN.md").read_text()
     planning = played.read_events()[0]
     submitted = [e.is_error for e in planning if isinstance(e, ToolFinished) and e.name == "submit_plan"]
     assert submitted == [True, False]

@@ -452,7 +452,7 @@ def _strip(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "content": content}
 
 
-def check_repository(stage) -> None:
+def require_repository(stage) -> None:
     """Objects are sound, nothing of git's is locked or half done, and the plan in the work tree is HEAD's or new."""
     assert stage.git("fsck", "--strict", "--no-dangling", "--no-progress") == ""
     assert list((stage.root / ".git").rglob("*.lock")) == []
@@ -493,7 +493,7 @@ def test_each_fault_at_each_position(stage, name, position):
     assert stage.server.errors == []
     check_retries(stage, case)
     check_histories(stage)
-    check_repository(stage)
+    require_repository(stage)
     if case.counted:
         assert [e for e in stage.seen(ResponseReceived) if e.stop_reason == "cut" and e.usage is not None]
     if case.at(position) in {Then.STOP, Then.USER}:

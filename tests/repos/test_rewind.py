@@ -11,7 +11,7 @@ import pytest
 
 from relay.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
-from relay.run.rewind import check_revert, find_rewind, rewind_by_commit, rewind_to_branch
+from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewind_to_branch
 from relay.session.usage import Spent
 from relay.setup.open import read_spent
 from relay.store.completion import finish_pending, note_pending
@@ -53,7 +53,7 @@ def test_a_branch_is_made_before_the_phase_and_nothing_else_moves(done):
     before, head = files(done), done.git("rev-parse", "HEAD")
     repo = open_repo(done.root)
 
-    name = rewind_to_branch(repo, find_rewind(repo, "PLAN.md", "2"))
+    name = rewind_to_branch(repo, get_rewind(repo, "PLAN.md", "2"))
 
     assert name == "main-before-2"
     assert (files(done), done.git("rev-parse", "HEAD"), done.git("status", "--porcelain")) == (before, head, "")
@@ -67,7 +67,7 @@ def test_a_branch_is_made_before_the_phase_and_nothing_else_moves(done):
 def test_a_second_branch_gets_another_name(done):
     """A branch that is there is never moved."""
     repo = open_repo(done.root)
-    names = [rewind_to_branch(repo, find_rewind(repo, "PLAN.md", "2")) for _ in range(2)]
+    names = [rewind_to_branch(repo, get_rewind(repo, "PLAN.md", "2")) for _ in range(2)]
 
     assert names == ["main-before-2", "main-before-2-2"]
 
@@ -78,7 +78,7 @@ def test_a_revert_brings_tree_index_and_boxes_back(done):
     repo = open_repo(done.root)
     old = done.git("rev-parse", "HEAD")
 
-    commit, left = rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+    commit, left = rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "2"))
 
     assert left == ()
     assert done.git("rev-parse", "HEAD~1") == old
@@ -91,7 +91,7 @@ def test_a_revert_brings_tree_index_and_boxes_back(done):
     assert done.run("sessions:" + SECOND).exit_code == ExitCode.DONE
     assert files(done)["hello.txt"] == "hello, world\n"
     # And again: only what came since the first revert is undone.
-    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "1"))
+    rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "1"))
     assert files(done).keys() == {"AGENTS.md", "PLAN.md", "mine.txt"}
     done.git("fsck", "--strict", "--no-dangling", "--no-progress")
 
@@ -99,10 +99,10 @@ def test_a_revert_brings_tree_index_and_boxes_back(done):
 def test_a_second_rewind_of_the_same_phase_has_nothing_to_undo(done):
     """What a revert has undone is not undone again."""
     repo = open_repo(done.root)
-    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+    rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "2"))
 
     with pytest.raises(RepoError, match="no commit of phase 2"):
-        find_rewind(repo, "PLAN.md", "2")
+        get_rewind(repo, "PLAN.md", "2")
 
 
 def test_a_revert_keeps_amendments_of_the_plan(done):
@@ -111,7 +111,7 @@ def test_a_revert_keeps_amendments_of_the_plan(done):
     done.run("sessions: [{name: none, turns: [{text: Done}, {text: Done}]}]")
     repo = open_repo(done.root)
 
-    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+    rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "2"))
 
     text = (done.root / "PLAN.md").read_text()
     assert (text.count("- [x]"), text.count("- [ ]")) == (1, 3)
@@ -122,10 +122,10 @@ def test_others_commits_are_never_reverted(done):
     done.write("user.txt", "user\n")
     done.commit("by hand")
     repo = open_repo(done.root)
-    rewind = find_rewind(repo, "PLAN.md", "2")
+    rewind = get_rewind(repo, "PLAN.md", "2")
 
     with pytest.raises(RepoError, match="by hand") as caught:
-        check_revert(repo, rewind)
+        require_revert(repo, rewind)
 
     assert caught.value.hint == "relay rewind 2 makes a branch instead"
 
@@ -135,14 +135,14 @@ def test_a_dirty_tree_and_files_in_the_way_are_refused(done):
     repo = open_repo(done.root)
     done.write("hello.txt", "mine\n")
     with pytest.raises(RepoError, match=r"hello\.txt"):
-        find_rewind(repo, "PLAN.md", "2")
+        get_rewind(repo, "PLAN.md", "2")
     done.git("restore", "hello.txt")
     done.git("rm", "-q", "AGENTS.md")
     done.git("commit", "-q", "-m", "x", "-m", "Relay-Plan: PLAN.md\nRelay-Phase: 2\nRelay-Status: done")
     done.write("AGENTS.md", "an untracked file of the user\n")
 
     with pytest.raises(RepoError, match=r"AGENTS\.md"):
-        rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "2"))
+        rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "2"))
 
     assert files(done)["AGENTS.md"] == "an untracked file of the user\n"
 
@@ -170,7 +170,7 @@ def test_a_revert_brings_modes_and_kinds_of_files_back(turned):
     """A directory of the phase's own files is no untracked file; the executable bit comes back without the bytes."""
     repo = open_repo(turned.root)
 
-    _, left = rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "1"))
+    _, left = rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "1"))
 
     assert left == ()
     assert turned.git("status", "--porcelain") == ""
@@ -183,20 +183,20 @@ def test_what_is_in_the_way_of_a_directory_or_in_one_is_named(turned):
     turned.write("file/mine.txt", "mine\n")
     repo = open_repo(turned.root)
     with pytest.raises(RepoError, match=r"are in the way: file/mine\.txt$"):
-        check_revert(repo, find_rewind(repo, "PLAN.md", "1"))
+        require_revert(repo, get_rewind(repo, "PLAN.md", "1"))
     (turned.root / "file/mine.txt").unlink()
     turned.git("rm", "-q", "directory")
     turned.git("commit", "-q", "-m", "more", "-m", "Relay-Plan: PLAN.md\nRelay-Phase: 1\nRelay-Status: done")
     turned.write("directory", "mine\n")
 
     with pytest.raises(RepoError, match=r"are in the way: directory$"):
-        check_revert(repo, find_rewind(repo, "PLAN.md", "1"))
+        require_revert(repo, get_rewind(repo, "PLAN.md", "1"))
 
 
 def test_what_got_in_the_way_since_is_left_when_a_revert_is_finished(turned):
     """The note of a revert that was killed is there, and so are a directory and a file of the user's by now."""
     repo = open_repo(turned.root)
-    commit, _ = rewind_by_commit(repo, find_rewind(repo, "PLAN.md", "1"))
+    commit, _ = rewind_by_commit(repo, get_rewind(repo, "PLAN.md", "1"))
     note_pending(repo, commit, None)
     (turned.root / "file").unlink()
     turned.write("file/mine.txt", "mine\n")
@@ -324,9 +324,9 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
     repo = open_repo(stage.root)
     spent = read_spent(repo, "PLAN.md")
     assert spent.cost_usd
-    name = rewind_to_branch(repo, find_rewind(repo, "PLAN.md", phase))
+    name = rewind_to_branch(repo, get_rewind(repo, "PLAN.md", phase))
     assert read_spent(repo, "PLAN.md") == spent
-    rewind_by_commit(repo, find_rewind(repo, "PLAN.md", phase))
+    rewind_by_commit(repo, get_rewind(repo, "PLAN.md", phase))
     assert read_spent(repo, "PLAN.md") == spent
     stage.git("switch", "-q", name)
 
@@ -347,7 +347,7 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
 def test_what_another_plan_cost_is_not_this_ones(done):
     """A plan that came into the repository after the rewind has a count of its own."""
     repo = open_repo(done.root)
-    done.git("switch", "-q", rewind_to_branch(repo, find_rewind(repo, "PLAN.md", "1")))
+    done.git("switch", "-q", rewind_to_branch(repo, get_rewind(repo, "PLAN.md", "1")))
     done.git("rm", "-q", "PLAN.md")
     done.git("commit", "-q", "-m", "away with it")
     done.write("PLAN.md", "## Phase 1\n- [ ] Other — other.txt\n")

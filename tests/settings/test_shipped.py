@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import RelayError
-from relay.prompts.shipped import find_shipped
+from relay.prompts.shipped import get_shipped
 
 
 @pytest.fixture
@@ -18,21 +18,21 @@ def test_the_package_s_own_copy_comes_first(package: Path) -> None:
     for place in (package / "_shipped", package.parent):
         (place / "templates").mkdir()
     (package.parent / "pyproject.toml").touch()
-    assert find_shipped("templates", package=package) == package / "_shipped" / "templates"
+    assert get_shipped("templates", package=package) == package / "_shipped" / "templates"
 
 
 def test_a_checkout_serves_its_own_folders(package: Path) -> None:
     (package.parent / "examples").mkdir()
     (package.parent / "examples" / "PLAN.md").touch()
     (package.parent / "pyproject.toml").touch()
-    assert find_shipped("examples/PLAN.md", package=package) == package.parent / "examples" / "PLAN.md"
+    assert get_shipped("examples/PLAN.md", package=package) == package.parent / "examples" / "PLAN.md"
 
 
 def test_a_folder_of_another_distribution_is_not_taken(package: Path) -> None:
     (package.parent / "templates").mkdir()
     with pytest.raises(RelayError, match="lacks templates"):
-        find_shipped("templates", package=package)
+        get_shipped("templates", package=package)
 
 
 def test_this_checkout_has_its_templates() -> None:
-    assert find_shipped("templates").is_dir()
+    assert get_shipped("templates").is_dir()

@@ -120,7 +120,7 @@ class AnswerBuilder:
             raise StreamBrokenError(f"the stream ended with {len(self._open)} open content block(s)")
         blocks = tuple(self._blocks[index] for index in sorted(self._blocks))
         broken = _parse_inputs(blocks)
-        _check_encodable(blocks)
+        _require_encodable(blocks)
         return Answer(
             model=str(self._message.get("model") or ""),
             content=blocks,
@@ -209,7 +209,7 @@ def _parse_inputs(blocks: tuple[dict[str, Any], ...]) -> dict[str, str]:
     return broken
 
 
-def _check_encodable(blocks: tuple[dict[str, Any], ...]) -> None:
+def _require_encodable(blocks: tuple[dict[str, Any], ...]) -> None:
     """Refuse what could not be sent back: half a character anywhere but in a text, where it was replaced."""
     try:
         json.dumps(blocks, ensure_ascii=False).encode()

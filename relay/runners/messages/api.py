@@ -171,7 +171,7 @@ class MessagesApi:
         return self._client
 
 
-def check_key(environ: Mapping[str, str]) -> None:
+def require_key(environ: Mapping[str, str]) -> None:
     """Make sure that there is a key before anything starts; costs nothing and imports nothing.
 
     Raises:
@@ -194,7 +194,7 @@ def check_key(environ: Mapping[str, str]) -> None:
 def _open_client(
     environ: Mapping[str, str], idle_timeout_s: float, transport: "httpx2.BaseTransport | None"
 ) -> "anthropic.Anthropic":
-    check_key(environ)
+    require_key(environ)
     import anthropic
     import httpx2
 
@@ -397,4 +397,4 @@ def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout
         api.close()
 
 
-__all__ = ["Interrupted", "MessagesApi", "check_key", "open_api"]
+__all__ = ["Interrupted", "MessagesApi", "open_api", "require_key"]

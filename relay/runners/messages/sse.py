@@ -41,7 +41,7 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
             name, data, size_bytes = b"", [], 0
             continue
         size_bytes += len(line)
-        _check_size(size_bytes)
+        _require_size(size_bytes)
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"event":
@@ -60,12 +60,12 @@ def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         first, *more = _LINE_END.split(chunk)
         pieces.append(first)
         size_bytes += len(first)
-        _check_size(size_bytes)
+        _require_size(size_bytes)
         for piece in more:
             yield b"".join(pieces)
             pieces, size_bytes = [piece], len(piece)
 
 
-def _check_size(size_bytes: int) -> None:
+def _require_size(size_bytes: int) -> None:
     if size_bytes > MAX_EVENT_BYTES:
         raise ValueError(f"an event of more than {MAX_EVENT_BYTES:,} bytes")
