@@ -12,7 +12,7 @@ from relay.errors import RepoError
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
 from relay.setup.place import find_source, get_place
-from relay.state.resume import ResumePoint, Row
+from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 
 _TITLE_CHARS = 56
@@ -60,8 +60,8 @@ def show_standing(standing: Standing, *, why: bool) -> None:
         say(f"now    {standing.running}", style="bold")
         return
     if why:
-        say(f"found  {standing.point.row}: {standing.point.why}")
-    nothing_left = standing.plan.done and standing.point.row is Row.NOTHING_OPEN
+        say(f"found  {standing.point.case}: {standing.point.why}")
+    nothing_left = standing.plan.done and standing.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{standing.caller.render('run')} {standing.point.then}"
     say(f"next   {then}", style="bold")
 
@@ -157,7 +157,7 @@ def render_json(standing: Standing) -> str:
 
 
 def _render_point(point: ResumePoint) -> dict[str, object]:
-    return {"phase": point.phase_id or None, "row": point.row.value, "why": point.why, "then": point.then}
+    return {"phase": point.phase_id or None, "row": point.case.value, "why": point.why, "then": point.then}
 
 
 def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:

@@ -35,7 +35,7 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.setup.open import RunRequest, read_spent
 from relay.state.facts import find_landed, is_of_another_plan, read_plan_bytes, read_standing
-from relay.state.resume import ResumePoint, Row, find_blocked_by, find_resume_point
+from relay.state.resume import ResumeCase, ResumePoint, find_blocked_by, find_resume_point
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.store.completion import finish_commit, finish_pending
 from relay.store.history import RelayCommit
@@ -87,15 +87,15 @@ def _find_point(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
     point, leg, facts = find_resume_point(standing.facts), standing.leg, standing.facts.leg
     if leg is None or facts is None:
         return plan, None, point
-    if point.row is Row.MOVED_ON and point.phase_id == leg.phase_id:
+    if point.case is ResumeCase.MOVED_ON and point.phase_id == leg.phase_id:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
         return plan, carry_over(ctx, plan, leg, discarded=facts.discarded), point
-    if point.row is Row.MOVED_ON:
+    if point.case is ResumeCase.MOVED_ON:
         _give_up(ctx, leg, point)
         return _find_point(ctx)
-    if point.row is Row.POWER_LOSS:
+    if point.case is ResumeCase.POWER_LOSS:
         return plan, restore_saved(ctx, leg), point
-    if not facts.saved and point.row is not Row.UNTOUCHED:
+    if not facts.saved and point.case is not ResumeCase.UNTOUCHED:
         leg = save_found(ctx, leg, discarded=facts.discarded)
     return plan, leg, point
 
@@ -188,7 +188,7 @@ def end_without_session(
     repo, path = request.repo, request.plan_path
     if selection.phase_id:
         get_phase(plan, selection.phase_id)
-    if _find_committed_plan(repo, path) is None or point.row is not Row.NOTHING_OPEN:
+    if _find_committed_plan(repo, path) is None or point.case is not ResumeCase.NOTHING_OPEN:
         return None
     if choose_phase(plan, point, selection, request.caller, is_open=is_open) is not None:
         return None
@@ -262,7 +262,7 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnded | None:
 def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint) -> Handover | None:
     if leg is None:
         return begin_phase(ctx, plan, phase, reason=point.why)
-    if not leg.baton and point.row is Row.MID_LEG:
+    if not leg.baton and point.case is ResumeCase.MID_LEG:
         ctx.observe(Noticed(text="a request that was cut off is not in the figures: its usage never came"))
     return continue_phase(ctx, plan, leg, reason=point.why)
 

@@ -1,6 +1,6 @@
 """Where a run goes on, from what git says and nothing else.
 
-`find_resume_point` is pure: the same facts give the same row of the table, the same words and the same deed, whether
+`find_resume_point` is pure: the same facts give the same case, the same words and the same deed, whether
 `relay status --why` asks or `relay run` acts. Source of the table: DESIGN § 5.
 """
 
@@ -11,8 +11,8 @@ from relay.git.names import list_paths
 from relay.plan.model import Phase, Plan
 
 
-class Row(StrEnum):
-    """Which line of the table applies."""
+class ResumeCase(StrEnum):
+    """Which line of the table of resume cases applies."""
 
     NOTHING_OPEN = "nothing open"
     """No leg is open: the next open phase begins."""
@@ -67,7 +67,7 @@ class Facts:
 class ResumePoint:
     """What applies and what `relay run` will do."""
 
-    row: Row
+    case: ResumeCase
     phase_id: str
     """The phase to work on next; empty when there is none."""
     why: str
@@ -77,21 +77,24 @@ class ResumePoint:
 
 
 def find_resume_point(facts: Facts) -> ResumePoint:
-    """Return the row of the table that the facts select."""
+    """Return the case that the facts select, and what follows from it."""
     if facts.leg is None:
-        return _begin(facts, Row.NOTHING_OPEN, "")
+        return _begin(facts, ResumeCase.NOTHING_OPEN, "")
     if facts.head != facts.leg.base_head:
         return _after_head_moved(facts, facts.leg)
     if not facts.leg.touched:
         return _go_on(
-            facts.leg, Row.UNTOUCHED, f"Session {facts.leg.session_id} was opened and left nothing.", "opens it again"
+            facts.leg,
+            ResumeCase.UNTOUCHED,
+            f"Session {facts.leg.session_id} was opened and left nothing.",
+            "opens it again",
         )
     # A session that ended in order synced what it wrote: what differs since then is the user's.
     may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
     if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
         return _go_on(
             facts.leg,
-            Row.POWER_LOSS,
+            ResumeCase.POWER_LOSS,
             f"Session {facts.leg.session_id} worked before this machine was started, or in another work tree; what is "
             "here is not its last snapshot, and files that were not synced may be empty.",
             "keeps what it finds under refs/relay/, restores the last snapshot, then starts a fresh session",
@@ -103,13 +106,13 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
     claims = _describe_claims(leg)
     if leg.handed_over and leg.saved:
         why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
-        return _go_on(leg, Row.MID_LEG, why, "starts a fresh session from its baton")
+        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its baton")
     if leg.handed_over:
         why = f"Session {leg.session_id} handed over, and files were changed since; the phase is not finished.{claims}"
         then = "saves what is there under refs/relay/ and starts a fresh session from its baton"
-        return _go_on(leg, Row.MID_LEG, why, then)
+        return _go_on(leg, ResumeCase.MID_LEG, why, then)
     why = f"Session {leg.session_id} was interrupted while it worked.{claims}"
-    return _go_on(leg, Row.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
+    return _go_on(leg, ResumeCase.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session")
 
 
 def _describe_claims(leg: LegFacts) -> str:
@@ -125,7 +128,7 @@ def _describe_claims(leg: LegFacts) -> str:
 def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
     if leg.landed:
         why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
-        return _begin(facts, Row.AFTER_COMMIT, why, "finishes what follows a commit, then ")
+        return _begin(facts, ResumeCase.AFTER_COMMIT, why, "finishes what follows a commit, then ")
     why = (
         f"Phase {leg.phase_id} is open, and the branch has moved since it began ({(leg.base_head or 'unborn')[:10]} → "
         f"{(facts.head or 'unborn')[:10]}).{_describe_claims(leg) if leg.discarded else ''}"
@@ -133,26 +136,26 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
     phase = facts.plan.find_phase(leg.phase_id)
     waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:
-        return _go_on(leg, Row.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
+        return _go_on(leg, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
     if waits:
         why = f"{why} It comes after {', '.join(waits)}, which is not done any more."
     then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "
-    return _begin(facts, Row.MOVED_ON, why, then)
+    return _begin(facts, ResumeCase.MOVED_ON, why, then)
 
 
-def _go_on(leg: LegFacts, row: Row, why: str, then: str) -> ResumePoint:
-    return ResumePoint(row=row, phase_id=leg.phase_id, why=why, then=f"goes on with phase {leg.phase_id}: {then}")
+def _go_on(leg: LegFacts, case: ResumeCase, why: str, then: str) -> ResumePoint:
+    return ResumePoint(case=case, phase_id=leg.phase_id, why=why, then=f"goes on with phase {leg.phase_id}: {then}")
 
 
-def _begin(facts: Facts, row: Row, why: str, first: str = "") -> ResumePoint:
+def _begin(facts: Facts, case: ResumeCase, why: str, first: str = "") -> ResumePoint:
     phase = facts.plan.next_phase()
     if phase is None and facts.plan.done:
-        return ResumePoint(row=row, phase_id="", why=f"{why} Every phase is done.".strip(), then=f"{first}ends")
+        return ResumePoint(case=case, phase_id="", why=f"{why} Every phase is done.".strip(), then=f"{first}ends")
     if phase is None:
         words = f"{why} {_explain_wait(facts.plan)}".strip()
-        return ResumePoint(row=row, phase_id="", why=words, then=f"{first}cannot go on")
+        return ResumePoint(case=case, phase_id="", why=words, then=f"{first}cannot go on")
     words = f"{why} Phase {phase.id} is next.".strip()
-    return ResumePoint(row=row, phase_id=phase.id, why=words, then=f"{first}begins phase {phase.id}")
+    return ResumePoint(case=case, phase_id=phase.id, why=words, then=f"{first}begins phase {phase.id}")
 
 
 def _explain_wait(plan: Plan) -> str:

@@ -9,7 +9,7 @@ from relay.errors import RepoError
 from relay.hints import Caller
 from relay.plan.model import Plan
 from relay.session.usage import Spent, Usage
-from relay.state.resume import Facts, ResumePoint, Row, find_resume_point
+from relay.state.resume import Facts, ResumeCase, ResumePoint, find_resume_point
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -186,7 +186,7 @@ def _read_point(source: PlanSource, repo: "Repo", shown: Plan) -> tuple[Plan, Re
 
     facts = read_standing(repo, shown, source.plan_name, boot_id=find_boot_id()).facts
     point = find_resume_point(facts)
-    if point.row is not Row.AFTER_COMMIT:
+    if point.case is not ResumeCase.AFTER_COMMIT:
         return shown, point, ""
     # The commit's ticks are on the branch and not yet in the file: the branch is right.
     plan = _read_committed(source, repo)

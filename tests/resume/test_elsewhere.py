@@ -10,7 +10,7 @@ import pytest
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.state.resume import Row
+from relay.state.resume import ResumeCase
 from tests.resume.test_signals import Running
 
 BEGIN = """
@@ -111,9 +111,9 @@ def check_end(stage, files):
 @pytest.mark.parametrize(
     ("move", "row"),
     [
-        (move_here, Row.MID_LEG),
-        (move_to_a_machine_with_the_refs, Row.POWER_LOSS),
-        (move_to_a_linked_work_tree, Row.POWER_LOSS),
+        (move_here, ResumeCase.MID_LEG),
+        (move_to_a_machine_with_the_refs, ResumeCase.POWER_LOSS),
+        (move_to_a_linked_work_tree, ResumeCase.POWER_LOSS),
     ],
 )
 def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):
@@ -137,7 +137,7 @@ def test_in_a_clone_of_the_branch_the_open_phase_begins_anew(stage):
     begin(stage)
     move_to_a_clone_of_the_branch(stage)
     said = json.loads(relay(stage, "status", "--json"))
-    assert (said["next"]["row"], said["next"]["phase"]) == (Row.NOTHING_OPEN, "2")
+    assert (said["next"]["row"], said["next"]["phase"]) == (ResumeCase.NOTHING_OPEN, "2")
     assert said["phases"][0]["done"]
     assert said["phases"][0]["spent"]["usd"] > 0
 
@@ -154,7 +154,7 @@ def test_a_job_in_a_linked_work_tree_goes_on_there(stage):
     stage.root = main.parent / "side"
     begin(stage)
     shutil.rmtree(stage.root / ".relay")
-    assert json.loads(relay(stage, "status", "--json"))["next"]["row"] == Row.MID_LEG
+    assert json.loads(relay(stage, "status", "--json"))["next"]["row"] == ResumeCase.MID_LEG
 
     go_on(stage, REST % ('"It had ticked: 2.1."', f"[{TICK % '2.2'}]"))
 

@@ -1,11 +1,11 @@
-"""The resume table, row by row: the same facts give the same words and the same deed."""
+"""The resume table, case by case: the same facts give the same words and the same deed."""
 
 from dataclasses import replace
 
 import pytest
 
 from relay.plan.parse import parse_plan
-from relay.state.resume import Facts, LegFacts, Row, find_resume_point
+from relay.state.resume import Facts, LegFacts, ResumeCase, find_resume_point
 
 OPEN = "## Phase 1\n- [x] a — a\n## Phase 2\n- [ ] b — b\n- [ ] c — c\n"
 DONE = OPEN.replace("[ ]", "[x]")
@@ -39,36 +39,42 @@ def test_nothing_open(plan, phase, why, then):
     """Without a leg the plan alone decides."""
     found = point(plan=plan)
 
-    assert (found.row, found.phase_id, found.why, found.then) == (Row.NOTHING_OPEN, phase, why, then)
+    assert (found.case, found.phase_id, found.why, found.then) == (ResumeCase.NOTHING_OPEN, phase, why, then)
 
 
 @pytest.mark.parametrize(
-    ("changes", "facts", "row", "why", "then"),
+    ("changes", "facts", "case", "why", "then"),
     [
-        ({"touched": False, "saved": True}, {}, Row.UNTOUCHED, "left nothing", "opens it again"),
-        ({}, {}, Row.MID_LEG, "was interrupted while it worked", "keeps its work"),
-        ({"claims": ("2.1", "2.2")}, {}, Row.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
-        ({"handed_over": True, "saved": True}, {}, Row.MID_LEG, "handed over", "from its baton"),
-        ({}, {"boot": "other"}, Row.POWER_LOSS, "may be empty", "restores the last snapshot"),
-        ({"saved": True}, {"boot": "other"}, Row.MID_LEG, "was interrupted", "keeps its work"),
-        ({"handed_over": True}, {"boot": "other"}, Row.MID_LEG, "files were changed since", "from its baton"),
+        ({"touched": False, "saved": True}, {}, ResumeCase.UNTOUCHED, "left nothing", "opens it again"),
+        ({}, {}, ResumeCase.MID_LEG, "was interrupted while it worked", "keeps its work"),
+        ({"claims": ("2.1", "2.2")}, {}, ResumeCase.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
+        ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its baton"),
+        ({}, {"boot": "other"}, ResumeCase.POWER_LOSS, "may be empty", "restores the last snapshot"),
+        ({"saved": True}, {"boot": "other"}, ResumeCase.MID_LEG, "was interrupted", "keeps its work"),
+        ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_LEG, "files were changed since", "from its baton"),
         (
             {"claims": ("2.1",), "discarded": ("b",)},
             {},
-            Row.MID_LEG,
+            ResumeCase.MID_LEG,
             "Not claimed any more: 2.1, since work was taken out of the work tree: b.",
             "keeps its work",
         ),
-        ({"elsewhere": True}, {}, Row.POWER_LOSS, "in another work tree", "restores the last snapshot"),
-        ({"elsewhere": True, "handed_over": True}, {}, Row.POWER_LOSS, "another work tree", "restores the last"),
-        ({"elsewhere": True, "handed_over": True, "saved": True}, {}, Row.MID_LEG, "handed over", "from its baton"),
+        ({"elsewhere": True}, {}, ResumeCase.POWER_LOSS, "in another work tree", "restores the last snapshot"),
+        ({"elsewhere": True, "handed_over": True}, {}, ResumeCase.POWER_LOSS, "another work tree", "restores the last"),
+        (
+            {"elsewhere": True, "handed_over": True, "saved": True},
+            {},
+            ResumeCase.MID_LEG,
+            "handed over",
+            "from its baton",
+        ),
     ],
 )
-def test_an_open_leg_at_its_base(changes, facts, row, why, then):
+def test_an_open_leg_at_its_base(changes, facts, case, why, then):
     """HEAD is where the leg began: what the work tree holds decides."""
     found = point(replace(LEG, **changes), **facts)
 
-    assert (found.row, found.phase_id) == (row, "2")
+    assert (found.case, found.phase_id) == (case, "2")
     assert why in found.why
     assert found.then.startswith("goes on with phase 2: ")
     assert then in found.then
@@ -78,7 +84,7 @@ def test_after_the_commit_point():
     """The branch has the leg's commit: only tidying up is left."""
     found = point(replace(LEG, landed=True), head="b" * 40, plan=DONE)
 
-    assert (found.row, found.phase_id) == (Row.AFTER_COMMIT, "")
+    assert (found.case, found.phase_id) == (ResumeCase.AFTER_COMMIT, "")
     assert found.then == "finishes what follows a commit, then ends"
 
 
@@ -86,7 +92,7 @@ def test_the_user_moved_on():
     """HEAD is elsewhere and not by this session; the words name both ends."""
     found = point(LEG, head="b" * 40)
 
-    assert (found.row, found.phase_id) == (Row.MOVED_ON, "2")
+    assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
     assert "aaaaaaaaaa → bbbbbbbbbb" in found.why
 
 
@@ -94,12 +100,12 @@ def test_the_user_went_back_behind_what_the_phase_comes_after():
     """The open phase is given up for the one before it."""
     found = point(LEG, head="b" * 40, plan=OPEN.replace("[x]", "[ ]"))
 
-    assert (found.row, found.phase_id) == (Row.MOVED_ON, "1")
+    assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "1")
     assert "It comes after 1, which is not done any more. Phase 1 is next." in found.why
     assert found.then.startswith("keeps the old work under refs/relay/")
 
 
 def test_an_unborn_branch_that_got_a_commit_has_moved():
     """None is a place like any other."""
-    assert point(replace(LEG, base_head=None)).row is Row.MOVED_ON
-    assert point(replace(LEG, base_head=None), head=None).row is Row.MID_LEG
+    assert point(replace(LEG, base_head=None)).case is ResumeCase.MOVED_ON
+    assert point(replace(LEG, base_head=None), head=None).case is ResumeCase.MID_LEG

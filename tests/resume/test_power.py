@@ -6,7 +6,7 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.session.events import Noticed
-from relay.state.resume import Row
+from relay.state.resume import ResumeCase
 from tests.resume.conftest import Killed
 
 BLOCK = """
@@ -51,7 +51,7 @@ def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, as
     stage.events = []
     stage.calm()
     stage.write("hello.txt", "")  # as if it had died a moment earlier
-    assert ask()["row"] == Row.POWER_LOSS
+    assert ask()["row"] == ResumeCase.POWER_LOSS
 
     finish()
 

@@ -10,7 +10,7 @@ import pytest
 from relay.errors import ExitCode, RepoError
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
-from relay.state.resume import Row
+from relay.state.resume import ResumeCase
 
 HAND_OFF = """
 sessions:
@@ -44,7 +44,7 @@ def test_without_the_state_directory(stage, cut_off, ask, finish):
     shutil.rmtree(stage.root / ".relay")
     shutil.rmtree(stage.root / ".git/relay")
     asked = ask()
-    assert asked["row"] == Row.MID_LEG
+    assert asked["row"] == ResumeCase.MID_LEG
 
     finish()
 
@@ -55,7 +55,7 @@ def test_a_fresh_clone_of_the_branch_begins_at_the_next_phase(cut_off, clone, as
     """Without relay's refs only commits are known: the phase that was open begins anew, and costs what commits say."""
     cut_off()
     clone(refs=False)
-    assert ask()["row"] == Row.NOTHING_OPEN
+    assert ask()["row"] == ResumeCase.NOTHING_OPEN
     script = """
 sessions:
   - turns:
@@ -72,7 +72,7 @@ def test_a_clone_with_relays_refs_gets_the_work_back(stage, cut_off, clone, ask,
     clone(refs=True)
     assert not (stage.root / "hello.txt").exists()
     asked = ask()
-    assert asked["row"] == Row.POWER_LOSS
+    assert asked["row"] == ResumeCase.POWER_LOSS
 
     finish()
 
@@ -94,7 +94,7 @@ def test_a_clone_gets_the_baton_of_a_session_that_handed_over(stage, clone, ask,
     stage.calm()
     clone(refs=True)
     asked = ask()
-    assert asked["row"] == Row.POWER_LOSS
+    assert asked["row"] == ResumeCase.POWER_LOSS
 
     finish(FROM_BATON)
 
@@ -106,7 +106,7 @@ def test_what_is_found_is_kept_before_anything_is_restored(stage, cut_off, clone
     cut_off()
     clone(refs=True)
     stage.write("hello.txt", "found here\n")
-    assert ask()["row"] == Row.POWER_LOSS
+    assert ask()["row"] == ResumeCase.POWER_LOSS
 
     finish()
 
@@ -124,9 +124,9 @@ def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
     stage.git("worktree", "add", "-q", "-b", "side", "../side")
     stage.root = main.parent / "side"
     cut_off()
-    assert ask()["row"] == Row.MID_LEG
+    assert ask()["row"] == ResumeCase.MID_LEG
     stage.root = main
-    assert ask()["row"] == Row.NOTHING_OPEN
+    assert ask()["row"] == ResumeCase.NOTHING_OPEN
     stage.root = main.parent / "side"
 
     finish()
@@ -138,10 +138,10 @@ def test_another_branch_and_back(stage, cut_off, ask, finish):
     """On the other branch nothing is open; back again the leg is as it was."""
     cut_off()
     stage.git("switch", "-q", "-c", "other")
-    assert ask()["row"] == Row.NOTHING_OPEN
+    assert ask()["row"] == ResumeCase.NOTHING_OPEN
     stage.git("switch", "-q", "main")
     asked = ask()
-    assert asked["row"] == Row.MID_LEG
+    assert asked["row"] == ResumeCase.MID_LEG
 
     finish()
 
@@ -163,7 +163,7 @@ def test_the_branch_moved_under_an_open_leg(stage, cut_off, ask, finish, how):
         stage.git("add", "user.txt")
         stage.git("commit", "-q", *(("--amend",) if how == "amend" else ()), "-m", "the user's")
     asked = ask()
-    assert asked["row"] == Row.MOVED_ON
+    assert asked["row"] == ResumeCase.MOVED_ON
 
     finish()
 
@@ -216,7 +216,7 @@ def test_what_a_commit_records_is_not_counted_twice(stage, landed):
 @pytest.mark.usefixtures("landed")
 def test_after_the_commit_point(stage, ask):
     """The commit is made, the leg's ref, the plan's file and the index are not: a run only tidies up."""
-    assert ask()["row"] == Row.AFTER_COMMIT
+    assert ask()["row"] == ResumeCase.AFTER_COMMIT
     head = stage.git("rev-parse", "HEAD")
 
     stage.run("sessions: [{turns: [{text: Done}, {text: Done}]}]")
@@ -233,7 +233,7 @@ def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
     stage.write("other.txt", "the user's\n")
     stage.git("add", "-N", "other.txt")
     stage.git("commit", "-q", "-m", "the user's", "--", "other.txt")
-    assert ask()["row"] == Row.AFTER_COMMIT
+    assert ask()["row"] == ResumeCase.AFTER_COMMIT
 
     ended = stage.run(LUNCH)
 
@@ -241,6 +241,21 @@ def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
     assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""
+
+
+@pytest.mark.usefixtures("landed")
+def test_a_commit_that_the_user_took_back_is_not_finished_again(stage):
+    """He committed from the index that was left behind: files and index of that commit stay as they are."""
+    stage.git("commit", "-q", "--allow-empty", "-m", "the user's, from the old index")
+    before = stage.git("ls-files", "--stage"), (stage.root / "PLAN.md").read_bytes()
+    assert "hello.txt" not in stage.git("ls-tree", "--name-only", "HEAD").split()
+
+    ended = stage.run(LUNCH)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["1"]
+    assert (stage.git("ls-files", "--stage"), (stage.root / "PLAN.md").read_bytes()) == before
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
 def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
@@ -278,7 +293,7 @@ def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
     stage.run(json.dumps({"sessions": [{"turns": [world, block]}]}), all_=False)
     stage.git("reset", "-q", "--hard", start)
     said = ask()
-    assert (said["row"], said["phase"]) == (Row.MOVED_ON, "1")
+    assert (said["row"], said["phase"]) == (ResumeCase.MOVED_ON, "1")
 
     with pytest.raises(RepoError, match=r"It comes after 1, .* uncommitted work is in world\.txt$"):
         stage.run(HELLO)
@@ -302,5 +317,5 @@ def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish)
 
     subprocess.run(told.partition("now: ")[2].partition(". To")[0], shell=True, cwd=stage.root, check=True)
 
-    assert ask()["row"] == Row.MID_LEG
+    assert ask()["row"] == ResumeCase.MID_LEG
     finish()
