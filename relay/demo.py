@@ -19,7 +19,6 @@ from relay.errors import ExitCode, RelayError, SandboxError
 from relay.git.command import get_git
 from relay.git.identity import find_identity
 from relay.git.message import read_texts
-from relay.git.objects import read_blob
 from relay.git.repository import Repo, open_repo
 from relay.plan.parse import parse_plan
 from relay.prompts.shipped import get_shipped
@@ -30,6 +29,7 @@ from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 from relay.store import trailers
 from relay.store.history import RelayCommit, read_relay_commits
+from relay.store.texts import find_text
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"
@@ -293,7 +293,7 @@ def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
 
 def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[str, ...]]:
     """Return a heading and a row for each commit, oldest first."""
-    plan = parse_plan((read_blob(repo, "HEAD", PLAN_PATH) or b"").decode())
+    plan = parse_plan(find_text(repo, repo.head(), PLAN_PATH) or "")
     titles = {phase.id: f"{phase.id} {phase.title}" for phase in plan.phases}
     rows: list[tuple[str, ...]] = [("phase", "sessions", "tokens in", "from cache", "tokens out", "USD")]
     for commit in reversed(commits):

@@ -16,6 +16,7 @@ from relay.hints import Caller
 from relay.meters.gauge import open_gauge
 from relay.plan.check import check_plan
 from relay.plan.edit import replace_phase
+from relay.plan.encoding import decode_text, encode_text
 from relay.plan.files import STATE_DIR
 from relay.plan.lines import BOM
 from relay.plan.model import Phase, Plan, Violation
@@ -37,9 +38,9 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome
 from relay.setup.context import RunContext
 from relay.setup.equipment import make_spec, make_workspace
-from relay.state.facts import read_plan_bytes
 from relay.store.fingerprint import compare, take_fingerprint
 from relay.store.planning_cost import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
+from relay.store.texts import find_text
 from relay.tools.discretion import refuse_secrets
 from relay.tools.toolbox import build_planner_tools
 
@@ -126,7 +127,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
         return _reject(ctx, session_id, desk, task, f"no plan was accepted: {detail}", code)
     _keep_overwritten(ctx, session_id)
-    replace_file(ctx.repo.root, ctx.plan_path, desk.accepted.encode("utf-8", "surrogateescape"), "100644")
+    replace_file(ctx.repo.root, ctx.plan_path, encode_text(desk.accepted), "100644")
     _keep_cost(ctx, session_id, desk.accepted, spent)
     return _finish(ctx, parse_plan(desk.accepted))
 
@@ -148,7 +149,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask, caller: Caller) ->
     if not needed and task.force:
         return None
     try:
-        plan = parse_plan(data.decode("utf-8", "surrogateescape"))
+        plan = parse_plan(decode_text(data))
     except PlanError:
         if needed:
             raise
@@ -333,7 +334,7 @@ def _reject(
 ) -> RunEnded:
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=ctx.meter.session)
-    where = save_rejected_plan(ctx.repo, record, desk.last.encode("utf-8", "surrogateescape"))
+    where = save_rejected_plan(ctx.repo, record, encode_text(desk.last))
     _keep_cost(ctx, session_id, None, ctx.meter.session)
     if desk.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
@@ -348,7 +349,7 @@ def _reject(
 def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
     """Keep a plan that is about to be written over and that no commit has."""
     disk = read_file(ctx.repo.root, ctx.plan_path)
-    if disk is None or disk == read_plan_bytes(ctx.repo, ctx.plan_path):
+    if disk is None or decode_text(disk) == find_text(ctx.repo, ctx.repo.head(), ctx.plan_path):
         return
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=Spent())
     where = save_rejected_plan(ctx.repo, record, disk)
@@ -361,7 +362,7 @@ def _keep_cost(ctx: RunContext, session_id: str, text: str | None, spent: Spent)
     if earlier is not None and earlier.plan_path == ctx.plan_path:
         spent += earlier.spend
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=spent)
-    save_plan_usage(ctx.repo, record, (text or "").encode("utf-8", "surrogateescape"))
+    save_plan_usage(ctx.repo, record, encode_text(text or ""))
 
 
 def _finish(ctx: RunContext, plan: Plan) -> RunEnded:

@@ -34,7 +34,7 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.setup.open import RunRequest, read_spent
-from relay.state.facts import find_landed, is_of_another_plan, read_plan_bytes, read_standing
+from relay.state.facts import find_landed, is_of_another_plan, read_standing
 from relay.state.resume import ResumeCase, ResumePoint, find_blocked_by, find_resume_point
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.store.completion import finish_commit, finish_pending
@@ -42,6 +42,7 @@ from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_leg_ref, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.texts import find_text
 
 MAX_BARREN_LEGS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big. Source: DESIGN § 6."""
@@ -333,10 +334,10 @@ def _find_done_plan(ctx: RunContext) -> Plan | None:
 
 def _find_committed_plan(repo: Repo, path: str) -> Plan | None:
     """Return the plan when HEAD has it as the work tree does; None for one that has yet to be committed."""
-    committed = read_plan_bytes(repo, path)
+    committed = find_text(repo, repo.head(), path)
     if committed is None or path in read_status(repo).changed:
         return None
-    return parse_committed(committed.decode("utf-8", "surrogateescape"), path)
+    return parse_committed(committed, path)
 
 
 def _end_done(plan: Plan, spent: Spent) -> RunEnded:

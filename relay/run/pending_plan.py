@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from relay.ledger import Claim, Source, append_claim, parse_ledger
 from relay.plan.edit import append_items, append_note, tick_items
+from relay.plan.encoding import encode_text
 from relay.tools.notes import Amendment, LegNotes, Record
 
 
@@ -22,9 +23,9 @@ class Draft:
 
     def render_files(self, plan_path: str, ledger_path: str) -> Mapping[str, bytes]:
         """Return the bytes to put at the two paths; no ledger file is made before there is a claim."""
-        files = {plan_path: self.plan_text.encode("utf-8", "surrogateescape")}
+        files = {plan_path: encode_text(self.plan_text)}
         if self.ledger_text:
-            files[ledger_path] = self.ledger_text.encode("utf-8", "surrogateescape")
+            files[ledger_path] = encode_text(self.ledger_text)
         return files
 
 

@@ -10,9 +10,9 @@ from relay.errors import PlanError, RepoError
 from relay.files.safe import read_file, replace_file
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
-from relay.git.objects import read_blob
 from relay.git.status import read_status
 from relay.plan.edit import tick_items
+from relay.plan.encoding import encode_text
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.ticks import check_ticks_kept
@@ -24,6 +24,7 @@ from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import get_branch
 from relay.store.planning_cost import drop_plan_usage, read_plan_usage, read_written_plan
+from relay.store.texts import find_text
 
 
 def ensure_plan_committed(ctx: RunContext) -> str:
@@ -37,17 +38,15 @@ def ensure_plan_committed(ctx: RunContext) -> str:
     if disk is None:
         raise PlanError(f"{ctx.plan_path}: there is no such plan", hint=f'{ctx.caller.render("plan")} "what you want"')
     text = _decode(disk, ctx.plan_path)
-    head = ctx.repo.head()
-    blob = read_blob(ctx.repo, head, ctx.plan_path) if head else None
-    if blob is None:
+    committed = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
+    if committed is None:
         _commit_new(ctx, text, disk)
         return text
     if ctx.plan_path not in read_status(ctx.repo).changed:
         return text  # line endings may differ from the blob's; git says that it is the same file
-    committed = blob.decode("utf-8", "surrogateescape")
     merged, violations = _merge(committed, text, ctx.plan_path)
     if merged == committed:
-        replace_file(ctx.repo.root, ctx.plan_path, disk if merged == text else blob, "100644")
+        replace_file(ctx.repo.root, ctx.plan_path, disk if merged == text else encode_text(committed), "100644")
         return merged
     if violations and not _replaces(ctx, parse_committed(committed, ctx.plan_path), text):
         raise _refuse(violations, ctx)
@@ -97,7 +96,7 @@ def _replaces(ctx: RunContext, committed: Plan, text: str) -> bool:
     if committed.done:
         return True
     written = read_written_plan(ctx.repo, ctx.plan_path)
-    return written is not None and written == text.encode("utf-8", "surrogateescape")
+    return written is not None and written == encode_text(text)
 
 
 def _merge(committed: str, edited: str, path: str) -> tuple[str, tuple[Violation, ...]]:
@@ -141,7 +140,7 @@ def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: st
         branch=get_branch(ctx.repo),
         head=ctx.repo.head(),
         message=message,
-        replace={ctx.plan_path: text.encode("utf-8", "surrogateescape")},
+        replace={ctx.plan_path: encode_text(text)},
         based_on={ctx.plan_path: disk},
         take_in=False,
     )

@@ -21,12 +21,14 @@ from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.hints import AT_ROOT, Caller
+from relay.plan.encoding import encode_text
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
 from relay.store import trailers
 from relay.store.completion import REWOUND, finish_pending, note_pending, withdraw_pending
 from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.legs import get_branch, next_ref, read_leg
+from relay.store.texts import find_text
 
 REWOUND_TO = "Relay-Rewound-To"
 """The commit whose tree a revert commit brings back."""
@@ -229,8 +231,8 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     """Store the tree before the phase, with the plan as HEAD has it but for the boxes ticked since."""
     entries = objects.read_entries(repo, rewind.head, (rewind.plan_path,))
     mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else "100644"
-    now, then = _read_plan(repo, rewind.head, rewind), _read_plan(repo, rewind.target, rewind)
-    blob = objects.hash_bytes(repo.git, open_boxes(now, then).encode("utf-8", "surrogateescape"))
+    now, then = (find_text(repo, commit, rewind.plan_path) or "" for commit in (rewind.head, rewind.target))
+    blob = objects.hash_bytes(repo.git, encode_text(open_boxes(now, then)))
     index = repo.relay_dir / "rewind-index"
     repo.relay_dir.mkdir(exist_ok=True)
     objects.remove_private(index)
@@ -240,11 +242,6 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     tree = objects.write_tree(git, str(index))
     objects.remove_private(index)
     return tree
-
-
-def _read_plan(repo: Repo, rev: str, rewind: Rewind) -> str:
-    blob = objects.read_blob(repo, rev, rewind.plan_path)
-    return "" if blob is None else blob.decode("utf-8", "surrogateescape")
 
 
 def open_boxes(now: str, then: str) -> str:

@@ -17,6 +17,7 @@ from relay.git.objects import diff_trees, drop_ref, read_blob, read_entries, wri
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.check import find_obscurity
 from relay.plan.edit import tick_items, untick_items
+from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
@@ -41,6 +42,7 @@ from relay.store.legs import (
 )
 from relay.store.restore import Restoration, plan_restoration, run_restoration
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.texts import find_text
 from relay.store.trailers import BARREN, BASELINE, CLAIMED, DISCARDED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
 
 MAX_LEFTOVERS = 200
@@ -89,7 +91,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
     if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
         return None
-    ledger = _read_text(ctx, head, ctx.ledger_path)
+    ledger = find_text(ctx.repo, head, ctx.ledger_path) or ""
     _parse_ledger(ctx, ledger)  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
@@ -130,8 +132,8 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
     tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
-    plan_text = _read_text(ctx, tip, ctx.plan_path) or plan.text
-    draft = Draft(plan_text=plan_text, ledger_text=_read_text(ctx, tip, ctx.ledger_path))
+    plan_text = find_text(ctx.repo, tip, ctx.plan_path) or plan.text
+    draft = Draft(plan_text=plan_text, ledger_text=find_text(ctx.repo, tip, ctx.ledger_path) or "")
     return _make_handover(
         ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline, interruption=interruption
     )
@@ -163,8 +165,8 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
     if discarded:
         files = dict(record.replace or {})
         if plan := files.get(ctx.plan_path):
-            text = untick_items(plan.decode("utf-8", "surrogateescape"), leg.items)
-            files[ctx.plan_path] = text.encode("utf-8", "surrogateescape")
+            text = untick_items(decode_text(plan), leg.items)
+            files[ctx.plan_path] = encode_text(text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
         record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
     return save_wip(ctx.repo, leg, record)
@@ -234,10 +236,12 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     reset = (*find_owned_paths(ctx, leg, last), *own)
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    old = parse_plan(_read_text(ctx, last.commit, ctx.plan_path) or plan.text)
+    old = parse_plan(find_text(ctx.repo, last.commit, ctx.plan_path) or plan.text)
     texts = {item.id: item.text for phase in old.phases for item in phase.items if item.id in leg.items}
     kept = tuple(i.id for phase in plan.phases for i in phase.items if texts.get(i.id) == i.text and not i.done)
-    draft = Draft(plan_text=tick_items(plan.text, kept), ledger_text=_read_text(ctx, last.commit, ctx.ledger_path))
+    draft = Draft(
+        plan_text=tick_items(plan.text, kept), ledger_text=find_text(ctx.repo, last.commit, ctx.ledger_path) or ""
+    )
     files = draft.render_files(ctx.plan_path, ctx.ledger_path)
     marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
     record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
@@ -329,11 +333,6 @@ def read_phase_spent(ctx: RunContext, phase_id: str) -> Spent:
     commits = read_plan_commits(ctx.repo, ctx.plan_path)
     unfinished = takewhile(lambda commit: commit.status != "done", commits)
     return sum((commit.spent for commit in unfinished if commit.phase == phase_id), start=Spent())
-
-
-def _read_text(ctx: RunContext, commit: str | None, path: str) -> str:
-    blob = None if commit is None else read_blob(ctx.repo, commit, path)
-    return "" if blob is None else blob.decode("utf-8", "surrogateescape")
 
 
 def _render_marks(number: int, barren: int) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from relay.files.safe import find_stat
-from relay.git.objects import diff_trees, read_blob
+from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.plan.files import find_ledger_path
@@ -93,9 +93,3 @@ def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:
 def is_of_another_plan(repo: Repo, leg: OpenLeg, plan_path: str) -> bool:
     """Return whether the open leg works on another plan than this; one that is gone got a new name."""
     return leg.plan_path not in {"", plan_path} and find_stat(repo.root, leg.plan_path) is not None
-
-
-def read_plan_bytes(repo: Repo, plan_path: str) -> bytes | None:
-    """Return the plan as HEAD has it; None when it is not committed."""
-    head = repo.head()
-    return read_blob(repo, head, plan_path) if head else None

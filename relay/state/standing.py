@@ -195,10 +195,9 @@ def _read_point(source: PlanSource, repo: "Repo", shown: Plan) -> tuple[Plan, Re
 
 def _read_committed(source: PlanSource, repo: "Repo") -> Plan:
     from relay.plan.parse import parse_plan
-    from relay.state.facts import read_plan_bytes
+    from relay.store.texts import find_text
 
-    committed = read_plan_bytes(repo, source.plan_name) or b""
-    return parse_plan(committed.decode("utf-8", "surrogateescape"))
+    return parse_plan(find_text(repo, repo.head(), source.plan_name) or "")
 
 
 def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None") -> PhaseStanding:
