@@ -1,11 +1,11 @@
 """Run the commands of a gate."""
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.files.walk import open_ignored
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.gate.shell_line import swallows_exit
 from relay.gate.signs import find_failures, ran_no_tests
@@ -55,22 +55,18 @@ def run_gate(
         sandbox=sandbox,
         limits=limits,
         should_stop=should_stop,
-        outputs_dir=outputs_dir if _ensure_folder(outputs_dir) else None,
+        outputs_dir=outputs_dir if _ensure_folder(sandbox.policy.root, outputs_dir) else None,
     )
     return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
 
 
-def _ensure_folder(folder: Path) -> bool:
+def _ensure_folder(root: Path, folder: Path) -> bool:
     """Make the directory; say whether outputs can be kept there. A link the repository ships is not written through."""
     try:
-        if os.path.realpath(folder) != str(folder):
-            return False
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    except OSError:
+        with open_ignored(root, folder.relative_to(root).parts):
+            return True
+    except (OSError, ValueError):
         return False
-    return True
 
 
 def _run_command(gate: _Gate, command: str) -> CommandCheck:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.files.safe import find_stat
+from relay.files.tree import find_stat
 from relay.git.command import Git
 from relay.git.config_guard import Guarded
 from relay.git.repository import Repo

@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.files.safe import remove_file, sync_directory, sync_fd
-from relay.files.temporary import is_temporary
+from relay.files.replacement import is_temporary
+from relay.files.tree import remove_file, sync_directory
+from relay.files.walk import sync_fd
 from relay.git.names import render_ref_part
 from relay.git.repository import Repo
 

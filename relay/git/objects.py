@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from relay.files.safe import open_file, sync_directory
+from relay.files.tree import open_file, sync_directory
 from relay.git.command import NULL_ENVIRONMENT, Git, GitError, GitResult
 from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, find_ref_locks

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.errors import ExitCode, PlanError
-from relay.files.safe import read_file, replace_file
+from relay.files.tree import read_file, replace_file
 from relay.gate.shell_line import check_command
 from relay.hints import Caller
 from relay.meters.gauge import open_gauge

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relay.files.safe import read_file, replace_file
+from relay.files.tree import read_file, replace_file
 from relay.git.objects import find_blob_id
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import (

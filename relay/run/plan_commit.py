@@ -7,7 +7,7 @@ that himself, and relay then reads it from HEAD like any other state.
 import shlex
 
 from relay.errors import PlanError, RepoError
-from relay.files.safe import read_file, replace_file
+from relay.files.tree import read_file, replace_file
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.status import read_status

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from relay.errors import PlanError, RepoError
-from relay.files.safe import find_stat
+from relay.files.tree import find_stat
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.identity import get_identity

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.errors import SandboxError
-from relay.files.temporary import make_temporary_name
+from relay.files.replacement import make_temporary_name
 from relay.sandbox.bwrap import open_bwrap
 from relay.sandbox.confined import run_confined
 from relay.sandbox.confinement import Confinement

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from relay.files.safe import find_stat
+from relay.files.tree import find_stat
 from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from relay.files.safe import fsync_paths, read_file, replace_file
+from relay.files.tree import fsync_paths, read_file, replace_file
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run

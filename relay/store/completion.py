@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from relay.files.safe import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.files.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
 from relay.git import objects
 from relay.git.command import Git, GitResult
 from relay.git.config_guard import guard

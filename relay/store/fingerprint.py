@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.files.safe import find_stat, read_file
+from relay.files.tree import find_stat, read_file
 from relay.git import objects
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.repository import Repo

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relay.files.safe import find_stat
+from relay.files.tree import find_stat
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import parse_path
 from relay.git.repository import Repo

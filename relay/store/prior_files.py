@@ -6,7 +6,7 @@ set back: what is older than the leg was not written in it.
 
 from collections.abc import Sequence
 
-from relay.files.safe import find_stat
+from relay.files.tree import find_stat
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.repository import Repo

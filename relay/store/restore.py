@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from relay.files.safe import find_stat, remove_file, replace_file
+from relay.files.tree import find_stat, remove_file, replace_file
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
 from relay.git.repository import Repo

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import Self
 
-from relay.files.safe import find_stat, read_file
+from relay.files.tree import find_stat, read_file
 from relay.git import objects
 from relay.git.command import Git, GitError
 from relay.git.config_guard import Guarded, guard

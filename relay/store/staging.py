@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay.errors import RepoError
-from relay.files.safe import find_stat
+from relay.files.tree import find_stat
 from relay.git import objects
 from relay.git.command import Git
 from relay.git.config_guard import Guarded, find_filters, find_own_filters

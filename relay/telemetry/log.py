@@ -9,11 +9,12 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
 from relay.session.events import Event, Noticed, parse_event, render_event
@@ -21,8 +22,6 @@ from relay.session.events import Event, Noticed, parse_event, render_event
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time; source: DESIGN § 4.4."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,8 +100,11 @@ def open_log(
         raise ValueError(f"{run_id!r} is not an id")
     path = repo_root / STATE_DIR / "sessions" / f"{run_id}.jsonl"
     try:
-        with _enter(repo_root, "sessions") as directory:
-            descriptor = _open_plain(path.name, os.O_RDWR | os.O_APPEND | os.O_CREAT, directory)
+        with (
+            open_ignored(repo_root, (STATE_DIR,)),
+            open_folder(repo_root, (STATE_DIR, "sessions"), create=True, permissions=0o700) as folder,
+        ):
+            descriptor = open_regular(path.name, folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         _end_torn_line(descriptor)
     except OSError as exc:
         return EventLog(path=path, clock=clock, _descriptor=None, _failure=exc.strerror or str(exc))
@@ -112,7 +114,8 @@ def open_log(
 def read_events(path: Path) -> ReadLog | None:
     """Read a log, also one that is still written to; None when there is no such file."""
     try:
-        descriptor = _open_plain(str(path), os.O_RDONLY, None)
+        with open_folder(path.parent, ()) as folder:
+            descriptor = open_regular(path.name or ".", folder)
     except OSError:
         return None
     events: list[LoggedEvent] = []
@@ -140,7 +143,7 @@ def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AG
     What is gone already, cannot be deleted, or is no plain file is passed over.
     """
     removed = 0
-    with contextlib.suppress(OSError), _enter(repo_root, "outputs", create=False) as directory:
+    with contextlib.suppress(OSError), open_folder(repo_root, (STATE_DIR, "outputs")) as directory:
         for _, _, names, holder in os.fwalk(".", dir_fd=directory, follow_symlinks=False):
             for name in names:
                 with contextlib.suppress(OSError):
@@ -149,53 +152,6 @@ def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AG
                         os.unlink(name, dir_fd=holder)
                         removed += 1
     return removed
-
-
-@contextlib.contextmanager
-def _enter(repo_root: Path, name: str, *, create: bool = True) -> Iterator[int]:
-    """Open a folder of the state directory, made and hidden from git on the way; no link is followed."""
-    with _directory(str(repo_root), None, create=False) as root, _directory(STATE_DIR, root, create=create) as state:
-        if create:
-            _ensure_ignored(state)
-        with _directory(name, state, create=create) as folder:
-            yield folder
-
-
-@contextlib.contextmanager
-def _directory(name: str, parent: int | None, *, create: bool) -> Iterator[int]:
-    """Open one directory, made where it is missing and that is asked; the root itself may be reached by links."""
-    flags = _INTO if parent is not None else _INTO & ~os.O_NOFOLLOW
-    try:
-        descriptor = os.open(name, flags, dir_fd=parent)
-    except FileNotFoundError:
-        if not create:
-            raise
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=parent)
-        descriptor = os.open(name, flags, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _ensure_ignored(state: int) -> None:
-    """Have the state directory ignore itself; a file that says something already is left as it is."""
-    descriptor = _open_plain(".gitignore", os.O_RDWR | os.O_CREAT, state)
-    try:
-        if os.fstat(descriptor).st_size == 0:
-            _write(descriptor, "*\n")
-    finally:
-        os.close(descriptor)
-
-
-def _open_plain(name: str, flags: int, directory: int | None) -> int:
-    """Open a regular file without following a link or waiting for a pipe."""
-    descriptor = os.open(name, flags | _PLAIN, 0o600, dir_fd=directory)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(0, "not a regular file")
-    return descriptor
 
 
 def _end_torn_line(descriptor: int) -> None:

@@ -1,166 +1,34 @@
-"""Find a file inside the repository without ever leaving it, and without a window between check and use.
+"""Which paths a tool may open, and which it may show or change."""
 
-The walk goes down one component at a time over directory descriptors opened with ``O_NOFOLLOW``; a symbolic link is
-read as text and walked in its place, ``..`` steps back on relay's own stack. The kernel therefore never resolves a
-name that relay has not looked at, and a link swapped in meanwhile fails to open. ``openat2`` would do the same in one
-call, but has no binding in the standard library and no macOS.
-"""
-
-import errno
 import os
 import stat
 import unicodedata
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Self
 
+from relay.files import walk
+from relay.files.walk import NotAFileError, Place, WalkError
 from relay.sandbox.policy import TEMPLATE_SUFFIXES
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
-
-MAX_LINKS = 40
-"""As many symbolic links as Linux itself follows in one path."""
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a path leads: an open directory and a name in it."""
-
-    parent_fd: int
-    """Valid while the context that gave the place is open."""
-    name: str
-    """``.`` when the path leads to the root or ends in ``..``."""
-    path: str
-    """Relative to the root, no links, no dots; empty for the root."""
-    status: os.stat_result | None
-    """Of the name itself, links not followed; None when it does not exist."""
-    missing: tuple[str, ...] = ()
-    """Directories below `parent_fd` that do not exist yet and lead to `name`."""
-
-
-def parse_path(root: Path, raw: str) -> list[str]:
-    """Split a path of the model into components below the root, ``..`` kept.
-
-    Raises:
-        RefusedError: The path is absolute and outside, or no file can have it.
-    """
-    if "\0" in raw:
-        raise RefusedError("A path must not contain NUL.")
-    if raw.startswith("/"):
-        parts = Path(raw).parts
-        if parts[: len(root.parts)] != root.parts:
-            raise RefusedError(f"{raw} is outside the repository. Paths are relative to its root.")
-        raw = "/".join(parts[len(root.parts) :])
-    return [part for part in raw.split("/") if part not in {"", "."}]
-
-
-@dataclass(slots=True)
-class _Walk:
-    """The directories between the root and where the walk stands."""
-
-    root: Path
-    raw: str
-    stack: ExitStack
-    fds: list[int] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    links: int = 0
-
-    @classmethod
-    def start(cls, root: Path, raw: str, stack: ExitStack) -> Self:
-        walk = cls(root, raw, stack)
-        walk.push(os.open(root, _DIRECTORY))
-        return walk
-
-    def push(self, fd: int) -> None:
-        self.stack.callback(os.close, fd)
-        self.fds.append(fd)
-
-    def descend(self, name: str) -> None:
-        try:
-            self.push(os.open(name, _DIRECTORY, dir_fd=self.fds[-1]))
-        except OSError as error:
-            if error.errno in {errno.ELOOP, errno.ENOTDIR}:
-                raise RefusedError(f"{self.raw}: {name} is not a directory.") from error
-            raise
-        self.names.append(name)
-
-    def ascend(self) -> None:
-        if not self.names:
-            raise RefusedError(f"{self.raw} leads out of the repository.")
-        self.names.pop()
-        self.fds.pop()
-
-    def splice(self, name: str, *, follow: bool) -> list[str]:
-        """Return the components that stand for a symbolic link."""
-        target = os.readlink(name, dir_fd=self.fds[-1])
-        here = "/".join([*self.names, name])
-        if not follow:
-            raise RefusedError(f"{here} is a symbolic link to {target}; write to the file itself.")
-        self.links += 1
-        if self.links > MAX_LINKS:
-            raise RefusedError(f"{self.raw}: too many symbolic links.")
-        try:
-            parts = parse_path(self.root, target)
-        except RefusedError:
-            raise RefusedError(f"{here} is a symbolic link out of the repository.") from None
-        if target.startswith("/"):
-            del self.fds[1:]
-            self.names.clear()
-        return parts
-
-    def find(self, name: str) -> os.stat_result | None:
-        try:
-            return os.stat(name, dir_fd=self.fds[-1], follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-
-    def place(self, name: str, status: os.stat_result | None, missing: tuple[str, ...] = ()) -> Place:
-        path = "/".join([*self.names, *missing, *([] if name == "." else [name])])
-        return Place(parent_fd=self.fds[-1], name=name, path=path, status=status, missing=missing)
 
 
 @contextmanager
 def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Place]:
-    """Walk to a path; `follow` says whether symbolic links are walked through or refused.
+    """Walk to a path of the model, as `walk.locate` does.
 
     Raises:
         RefusedError: The path leaves the repository, goes through a file, or through a link that is not followed.
     """
-    pending = deque(parse_path(root, raw))
     with ExitStack() as stack:
-        walk = _Walk.start(root, raw, stack)
-        while pending:
-            name = pending.popleft()
-            if name == "..":
-                walk.ascend()
-                continue
-            status = walk.find(name)
-            if status is not None and stat.S_ISLNK(status.st_mode):
-                pending.extendleft(reversed(walk.splice(name, follow=follow)))
-            elif status is None:
-                yield _place_missing(walk, name, pending)
-                return
-            elif pending:
-                walk.descend(name)
-            else:
-                yield walk.place(name, status)
-                return
-        yield walk.place(".", os.fstat(walk.fds[-1]))
-
-
-def _place_missing(walk: _Walk, name: str, pending: Sequence[str]) -> Place:
-    names = [name, *pending]
-    if ".." in names:
-        raise RefusedError(f"{walk.raw}: no such directory: {'/'.join([*walk.names, name])}.")
-    return walk.place(names[-1], None, tuple(names[:-1]))
+        try:
+            place = stack.enter_context(walk.locate(root, raw, follow=follow))
+        except WalkError as error:
+            raise RefusedError(str(error)) from error
+        yield place
 
 
 def open_regular(place: Place) -> int:
@@ -172,13 +40,10 @@ def open_regular(place: Place) -> int:
     if place.status is None:
         raise RefusedError(f"No such file: {place.path}.{_suggest(place)}")
     _require_regular(place.path, place.status)
-    fd = os.open(place.name, _REGULAR, dir_fd=place.parent_fd)
     try:
-        _require_regular(place.path, os.fstat(fd))
-    except RefusedError:
-        os.close(fd)
-        raise
-    return fd
+        return walk.open_regular(place.name, place.parent_fd)
+    except NotAFileError:
+        raise RefusedError(f"{place.path} became something else than a file just now.") from None
 
 
 def _require_regular(path: str, status: os.stat_result) -> None:

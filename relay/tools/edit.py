@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay.tools.confine import Place, locate, open_regular, require_writable
+from relay.files.walk import Place
+from relay.tools.confine import locate, open_regular, require_writable
 from relay.tools.notes import LegNotes
 from relay.tools.output import Answer, open_outputs
 from relay.tools.replace import replace_file, require_target

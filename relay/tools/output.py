@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from relay.files.walk import open_ignored
 from relay.session.values import ToolResult
-from relay.tools.confine import locate
-from relay.tools.workspace import OUTPUT_CAP_TOKENS, RefusedError, Workspace
+from relay.tools.workspace import OUTPUT_CAP_TOKENS, Workspace
 
 _MARK_TOKENS = 40
 """Room for the line that says what was cut."""
@@ -87,19 +87,11 @@ def open_outputs(workspace: Workspace) -> Iterator[int | None]:
 
     None when it cannot be made or is a link: a repository that ships one gets nothing written through it.
     """
-    folder = workspace.outputs_dir
     with ExitStack() as stack:
         try:
-            with locate(workspace.root, f"{folder}/.gitignore", follow=False) as place:
-                if place.status is None:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-            place = stack.enter_context(locate(workspace.root, f"{folder}/.", follow=False))
-            fd = os.open(
-                place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.parent_fd
-            )
-            stack.callback(os.close, fd)
-        except (OSError, RefusedError):
+            names = workspace.outputs_dir.relative_to(workspace.root).parts
+            fd = stack.enter_context(open_ignored(workspace.root, names))
+        except (OSError, ValueError):
             fd = None
         yield fd
 

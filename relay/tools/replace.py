@@ -1,17 +1,13 @@
-"""Put new content where a file stands, so that at every instant either the old or the new is there, whole."""
+"""Replace a file that a tool has found, unless it must not be or somebody changed it meanwhile."""
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from functools import partial
 
-from relay.files.temporary import make_temporary_name
-from relay.tools.confine import Place
+from relay.files.replacement import replace_with_file
+from relay.files.walk import Place, enter_all
 from relay.tools.workspace import RefusedError
-
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def require_target(place: Place) -> None:
@@ -50,61 +46,20 @@ def replace_file(place: Place, data: bytes, *, scratch_fd: int | None) -> None:
         RefusedError: The file changed since it was looked at.
         OSError: The disk is full, or a directory is not writable; nothing changed then.
     """
-    with _open_parent(place) as parent_fd:
-        try:
-            _replace_from(parent_fd if scratch_fd is None else scratch_fd, parent_fd, place, data)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            _replace_from(parent_fd, parent_fd, place, data)
-        os.fsync(parent_fd)
+    parent_fd = enter_all(place.parent_fd, place.missing, create=True)
 
+    def put(folder_fd: int | None) -> None:
+        check = partial(_require_unchanged, parent_fd, place)
+        replace_with_file(parent_fd, place.name, data, scratch_fd=folder_fd, check=check)
 
-def _replace_from(scratch_fd: int, parent_fd: int, place: Place, data: bytes) -> None:
-    temporary = make_temporary_name()
     try:
-        _write_new(scratch_fd, temporary, data, place.status, os.fstat(parent_fd))
-        _require_unchanged(parent_fd, place)
-        os.rename(temporary, place.name, src_dir_fd=scratch_fd, dst_dir_fd=parent_fd)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=scratch_fd)
-        raise
-
-
-@contextmanager
-def _open_parent(place: Place) -> Iterator[int]:
-    fd = os.dup(place.parent_fd)
-    try:
-        for name in place.missing:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=fd)
-            below = os.open(name, _DIRECTORY, dir_fd=fd)
-            os.fsync(fd)
-            os.close(fd)
-            fd = below
-        yield fd
+        put(scratch_fd)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        put(None)
     finally:
-        os.close(fd)
-
-
-def _write_new(scratch_fd: int, name: str, data: bytes, old: os.stat_result | None, parent: os.stat_result) -> None:
-    fd = os.open(name, _CREATE, 0o666 if old is None else 0o600, dir_fd=scratch_fd)
-    with os.fdopen(fd, "wb") as stream:
-        stream.write(data)
-        if old is not None:
-            _give_to(fd, old.st_uid, old.st_gid)
-            os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
-        elif parent.st_mode & stat.S_ISGID:
-            _give_to(fd, os.geteuid(), parent.st_gid)  # as the kernel does for a file that is made there
-        stream.flush()
-        os.fsync(fd)
-
-
-def _give_to(fd: int, user: int, group: int) -> None:
-    if (user, group) != (os.geteuid(), os.getegid()):
-        with suppress(PermissionError):  # only root can give a file away; content matters more than owner
-            os.fchown(fd, user, group)
+        os.close(parent_fd)
 
 
 def _require_unchanged(parent_fd: int, place: Place) -> None:

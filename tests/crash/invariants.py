@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.files.temporary import is_temporary
+from relay.files.replacement import is_temporary
 from tests.crash.scenario import MARKS, PHASES, git
 
 OWN = ("PLAN.md", "PLAN.ledger.yaml")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.files.temporary import is_temporary
+from relay.files.replacement import is_temporary
 from tests.crash.rig import Rig, open_rig
 from tests.crash.tracer import Fault, find_obstacle
 

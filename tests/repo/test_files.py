@@ -6,7 +6,9 @@ import stat
 import pytest
 
 from relay.errors import RepoError
-from relay.files.safe import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.files.replacement import replace_with_file
+from relay.files.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file
+from relay.files.walk import open_parent
 
 
 def test_a_new_file_gets_its_directories(tmp_path):
@@ -79,3 +81,47 @@ def test_an_unreadable_file_is_an_error_in_words(tmp_path):
     (tmp_path / "f").chmod(0)
     with pytest.raises(RepoError, match="cannot be read"):
         read_file(tmp_path, "f")
+
+
+@pytest.mark.parametrize("path", ["../out", "a/../../out", "/etc/hostname", "..", "/", "d/.."])
+def test_a_path_that_is_not_below_the_root_is_nothing(tmp_path, path):
+    (tmp_path / "out").write_bytes(b"precious")
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    (root / "d").mkdir()
+    assert (read_file(root, path), find_stat(root, path), open_file(root, path)) == (None, None, None)
+    with pytest.raises(OSError, match=r"root|directory in this one"):
+        replace_file(root, path, b"new", "100644")
+    assert (tmp_path / "out").read_bytes() == b"precious"
+
+
+def test_a_root_that_is_a_link_is_not_entered(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/f").write_bytes(b"x")
+    (tmp_path / "root").symlink_to("real")
+    assert read_file(tmp_path / "root", "f") is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_replaced_file_keeps_its_owner_and_a_new_one_gets_its_directory_s_group(tmp_path):
+    (tmp_path / "f").write_bytes(b"old")
+    os.chown(tmp_path / "f", 1234, 1235)
+    (tmp_path / "d").mkdir()
+    os.chown(tmp_path / "d", 0, 1236)
+    (tmp_path / "d").chmod(0o2755)
+    replace_file(tmp_path, "f", b"new", "100644")
+    replace_file(tmp_path, "d/f", b"new", "100644")
+    assert ((tmp_path / "f").stat().st_uid, (tmp_path / "f").stat().st_gid) == (1234, 1235)
+    assert (tmp_path / "d/f").stat().st_gid == 1236
+
+
+def test_a_replacement_that_is_stopped_leaves_nothing(tmp_path):
+    (tmp_path / "f").write_bytes(b"old")
+
+    def stop():
+        raise KeyboardInterrupt
+
+    with open_parent(tmp_path, "f") as (parent, name), pytest.raises(KeyboardInterrupt):
+        replace_with_file(parent, name, b"new", check=stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"old"

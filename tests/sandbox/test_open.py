@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from relay.errors import SandboxError
-from relay.files.temporary import is_temporary
+from relay.files.replacement import is_temporary
 from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.policy import Level, Mechanism
 from relay.sandbox.probe import holds, probe, prove

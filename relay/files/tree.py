@@ -1,23 +1,15 @@
-"""Files of the work tree, handled so that no symlink leads outside and no crash leaves half a file."""
+"""Files of the work tree by their repository-relative path; no symlink leads outside."""
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from relay.errors import RepoError
-from relay.files.temporary import make_temporary_name
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW_FILE = 0o666
-_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Nothing is at a path: a component is missing, is a file, or is a symlink that is not followed."""
-_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
+from relay.files.replacement import replace_with_file, replace_with_link
+from relay.files.walk import DIRECTORY, MISSING, NotAFileError, open_parent, open_regular, sync_fd
 
 
 @contextlib.contextmanager
@@ -25,38 +17,8 @@ def _ignoring_missing() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _MISSING:
+        if error.errno not in MISSING:
             raise
-
-
-@contextlib.contextmanager
-def open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Open the directory that holds `path`, one component at a time and never through a symlink.
-
-    Args:
-        root: The work tree.
-        path: Repository-relative, with ``/``.
-        create: Make missing directories.
-
-    Yields:
-        A file descriptor of the directory, and the last component.
-
-    Raises:
-        OSError: A component is missing, is a symlink or is not a directory.
-    """
-    *parents, name = PurePosixPath(path).parts
-    here = os.open(root, _DIRECTORY)
-    try:
-        for part in parents:
-            if create:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=here)
-            below = os.open(part, _DIRECTORY, dir_fd=here)
-            os.close(here)
-            here = below
-        yield here, name
-    finally:
-        os.close(here)
 
 
 def find_stat(root: Path, path: str) -> os.stat_result | None:
@@ -65,7 +27,7 @@ def find_stat(root: Path, path: str) -> os.stat_result | None:
         with open_parent(root, path) as (parent, name):
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError as error:
-        if error.errno in _MISSING:
+        if error.errno in MISSING:
             return None
         raise RepoError(f"{path!r} cannot be looked at: {error.strerror}") from error
 
@@ -79,10 +41,12 @@ def read_file(root: Path, path: str) -> bytes | None:
                 return _read_link(parent, name)
             if not stat.S_ISREG(mode):
                 return None
-            with os.fdopen(os.open(name, _FILE, dir_fd=parent), "rb") as file:
+            with os.fdopen(open_regular(name, parent), "rb") as file:
                 return file.read()
+    except NotAFileError:
+        return None
     except OSError as error:
-        if error.errno in _MISSING:
+        if error.errno in MISSING:
             return None
         raise RepoError(f"{path!r} cannot be read: {error.strerror}") from error
 
@@ -104,15 +68,13 @@ def open_file(root: Path, path: str) -> int | None:
     """
     try:
         with open_parent(root, path) as (parent, name):
-            fd = os.open(name, _FILE, dir_fd=parent)
+            return open_regular(name, parent)
+    except NotAFileError:
+        return None
     except OSError as error:
-        if error.errno in {*_MISSING, errno.ENXIO}:  # a socket is there
+        if error.errno in {*MISSING, errno.ENXIO}:  # a socket is there
             return None
         raise RepoError(f"{path!r} cannot be read: {error.strerror}") from error
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    return None
 
 
 def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
@@ -126,18 +88,10 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
             for the executable ones.
     """
     with open_parent(root, path, create=True) as (parent, name):
-        temporary = make_temporary_name()
-        try:
-            if mode == "120000":
-                os.symlink(data, temporary, dir_fd=parent)
-            else:
-                _write_new(parent, temporary, data, _find_permissions(parent, name, executable=mode == "100755"))
-            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-        except OSError:
-            with contextlib.suppress(OSError):  # the disk may be full or broken; the next run removes it
-                os.unlink(temporary, dir_fd=parent)
-            raise
-        sync_fd(parent)
+        if mode == "120000":
+            replace_with_link(parent, name, data)
+        else:
+            replace_with_file(parent, name, data, executable=mode == "100755")
 
 
 def remove_file(root: Path, path: str) -> None:
@@ -153,44 +107,10 @@ def remove_file(root: Path, path: str) -> None:
             return
 
 
-def _find_permissions(parent: int, name: str, *, executable: bool) -> int | None:
-    """Return the permission bits that the file at `name` shall have; None for the umask's choice."""
-    try:
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        found = None
-    if found is None or not stat.S_ISREG(found.st_mode):
-        return 0o755 if executable else None
-    bits = stat.S_IMODE(found.st_mode) & 0o777
-    return bits | (bits & 0o444) >> 2 if executable else bits & ~0o111
-
-
-def _write_new(parent: int, name: str, data: bytes, permissions: int | None) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, _NEW_FILE, dir_fd=parent), "wb") as file:
-        file.write(data)
-        file.flush()
-        if permissions is not None:
-            os.fchmod(file.fileno(), permissions)
-        sync_fd(file.fileno())
-
-
-def sync_fd(fd: int) -> None:
-    """Wait until the file or directory is on the disk; a file system that cannot say so is left alone."""
-    try:
-        if sys.platform == "darwin":
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        else:
-            os.fsync(fd)
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            raise
-
-
 def sync_directory(path: Path) -> None:
     """Sync one directory; a missing one has nothing to lose."""
     with _ignoring_missing():
-        fd = os.open(path, _DIRECTORY)
+        fd = os.open(path, DIRECTORY)
         try:
             sync_fd(fd)
         finally:
@@ -209,10 +129,10 @@ def fsync_paths(root: Path, paths: Iterable[str]) -> None:
 
 
 def _sync_at(parent: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotAFileError):
         if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             return
-        fd = os.open(name, _FILE, dir_fd=parent)
+        fd = open_regular(name, parent)
         try:
             sync_fd(fd)
         finally:
