@@ -13,15 +13,14 @@ import argparse
 import itertools
 import json
 import os
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from processes import git, make_repository
 
 from relay.config import load_settings
 from relay.git.repository import open_repo
@@ -203,7 +202,10 @@ def run_job(job: Job, strategy: str) -> Result:
     events: list[Event] = []
     times = itertools.count(0, REQUEST_S)
     script = parse_script(make_script(job, fresh=strategy == "reset"))
-    with make_repository(job) as root, serve(script, clock=lambda: next(times), keeps_bodies=False) as server:
+    with (
+        make_repository(dict(make_files(job))) as root,
+        serve(script, clock=lambda: next(times), keeps_bodies=False) as server,
+    ):
         begin = time.perf_counter()
         tree, commits = run_relay(root, server.base_url, events, {"context": strategy, "reset_at": job.reset_at})
         wall_s = time.perf_counter() - begin
@@ -247,29 +249,6 @@ def run_relay(root: Path, base_url: str, events: list[Event], flags: Mapping[str
         raise RuntimeError(f"{flags}: {ended.reason}")
     head = git(root, "rev-parse", "HEAD^{tree}", "HEAD").split()
     return head[0], int(git(root, "rev-list", "--count", "HEAD"))
-
-
-def git(root: Path, *args: str) -> str:
-    """Run git in the job's repository."""
-    done = subprocess.run(("git", "-C", str(root), *args), check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-@contextmanager
-def make_repository(job: Job) -> Iterator[Path]:
-    """Make the repository in a temporary directory."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        for name, text in make_files(job):
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        git(root, "init", "-q", "-b", "main")
-        git(root, "config", "user.name", "Benchmark")
-        git(root, "config", "user.email", "benchmark@example.invalid")
-        git(root, "add", ".")
-        git(root, "commit", "-q", "-m", "start")
-        yield root
 
 
 # The report

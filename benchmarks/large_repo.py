@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from processes import git
+
 from relay.git.message import Message
 from relay.git.repository import Repo, open_repo
 from relay.plan.model import Plan
@@ -85,11 +87,6 @@ def _stream(files: int) -> Iterator[bytes]:
 def find_name(number: int) -> str:
     """Return the path of a file."""
     return f"d{number // FILES_IN_A_FOLDER:04d}/f{number % FILES_IN_A_FOLDER:03d}.txt"
-
-
-def git(root: Path, *args: str) -> None:
-    """Run git as the user would."""
-    subprocess.run(("git", *args), cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 
 @dataclass(slots=True, kw_only=True)

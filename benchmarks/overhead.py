@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from processes import Cost, make_environ, make_repository, run_process
 
 from relay.git.repository import open_repo
 from relay.meters.gauge import estimate_tokens
@@ -68,16 +69,6 @@ FULL = Size(
 QUICK = Size(rounds=1, kinds=("write",), setups=("bare", "relay"), short=1, long=3, files=20, many_files=60)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one process took, its children included."""
-
-    wall_ms: float
-    cpu_ms: float
-    rss_mb: float
-    """Of the largest process."""
-
-
 def make_call(kind: str, n: int) -> dict[str, Any]:
     """Return a call of a kind; no two are the same, or relay would see a session that goes in circles."""
     match kind:
@@ -96,21 +87,9 @@ def make_script(kind: str, calls: int) -> str:
     return json.dumps({"sessions": [{"turns": [*turns, tick, {"text": "Commit: Make the calls"}]}]})
 
 
-@contextmanager
-def make_repository(files: int) -> Iterator[Path]:
-    """Make a repository in a temporary directory."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        (root / "src").mkdir()
-        for n in range(files):
-            (root / "src" / f"{n}.txt").write_text(f"line {n}\n" * 50, encoding="utf-8")
-        (root / "PLAN.md").write_text(PLAN, encoding="utf-8")
-        settings = ("user.name=Benchmark", "user.email=benchmark@example.invalid")
-        for command in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "start")):
-            subprocess.run(("git", *(f for s in settings for f in ("-c", s)), *command), cwd=root, check=True)
-        for name, value in (setting.split("=") for setting in settings):
-            subprocess.run(("git", "config", name, value), cwd=root, check=True)
-        yield root
+def make_files(files: int) -> dict[str, str]:
+    """Return what a repository of so many files holds."""
+    return {"PLAN.md": PLAN} | {f"src/{n}.txt": f"line {n}\n" * 50 for n in range(files)}
 
 
 # Processes
@@ -118,30 +97,14 @@ def make_repository(files: int) -> Iterator[Path]:
 
 def run_session(setup: str, kind: str, calls: int, files: int, *, path: str = os.environ["PATH"]) -> Cost:
     """Play one session to one of the setups."""
-    with make_repository(files) as root, serve(parse_script(make_script(kind, calls))) as server:
+    with make_repository(make_files(files)) as root, serve(parse_script(make_script(kind, calls))) as server:
         argv = [sys.executable, str(HERE / "bare_agent.py"), server.base_url]
         if setup != "bare":
             argv = [sys.executable, "-m", "relay", "run", *setup.split()[1:]]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
-        environ = {**kept, "ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": server.base_url, "PATH": path}
-        cost, status, output = run_process(argv, root, environ)
+        cost, status, output = run_process(argv, root, make_environ(server.base_url, PATH=path))
         if status or server.errors or server.unplayed:
             raise RuntimeError(f"{setup} {kind}: exit {status}\n{output}\n{server.errors}{server.unplayed}")
     return cost
-
-
-def run_process(argv: list[str], root: Path, environ: dict[str, str]) -> tuple[Cost, int, str]:
-    """Run a process to its end and account for it and its children."""
-    with tempfile.TemporaryFile() as output:
-        begin = time.perf_counter()
-        child = subprocess.Popen(argv, cwd=root, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        _, status, usage = os.wait4(child.pid, 0)
-        wall_s = time.perf_counter() - begin
-        child.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read().decode("utf-8", "replace")[-2_000:]
-    cpu_s = usage.ru_utime + usage.ru_stime
-    return Cost(wall_ms=wall_s * 1e3, cpu_ms=cpu_s * 1e3, rss_mb=usage.ru_maxrss / 1024), child.returncode, text
 
 
 def measure_calls(size: Size) -> list[dict[str, Any]]:
@@ -209,9 +172,9 @@ def measure_parts(size: Size) -> dict[str, float]:
         "relay --version": time_all(lambda: run_python(version, "--version"), size.rounds),
     }
     for files in (size.files, size.many_files):
-        with make_repository(files) as root:
+        with make_repository(make_files(files)) as root:
             parts |= measure_snapshots(root, files, rounds)
-    with make_repository(size.files) as root:
+    with make_repository(make_files(size.files)) as root:
         parts |= measure_commands(root, rounds)
     return parts
 

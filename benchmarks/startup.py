@@ -11,9 +11,10 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from processes import make_repository
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = """\
@@ -36,13 +37,6 @@ COMMANDS = (
 """Label and arguments of the interpreter."""
 
 
-def make_repository(root: Path, env: dict[str, str]) -> None:
-    """Make a small repository with a committed plan."""
-    (root / "PLAN.md").write_text(PLAN)
-    for args in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "plan"]):
-        subprocess.run(["git", *args], cwd=root, env=env, check=True)
-
-
 def time_once(args: tuple[str, ...], root: Path, env: dict[str, str]) -> float:
     """Return how long one run took, in milliseconds."""
     started = time.perf_counter()
@@ -55,16 +49,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=25)
     rounds = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory(prefix="relay-startup-") as folder:
-        root = Path(folder, "project")
-        root.mkdir()
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": folder,
-            "PYTHONPATH": str(ROOT),
-            **{f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-        }
-        make_repository(root, env)
+    with make_repository({"PLAN.md": PLAN}) as root:
+        env = {"PATH": os.environ["PATH"], "HOME": str(root.parent), "PYTHONPATH": str(ROOT)}
         best = dict.fromkeys((label for label, _ in COMMANDS), float("inf"))
         for _ in range(rounds):
             for label, args in COMMANDS:

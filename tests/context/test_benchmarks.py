@@ -38,3 +38,13 @@ def test_the_overhead_of_the_loop(tmp_path):
     assert [(row["kind"], row["setup"]) for row in found["calls"]] == [("write", "bare"), ("write", "relay")]
     assert found["git_processes"]["write"] > 0
     assert "tokens for a runner" in (tmp_path / "overhead.md").read_text()
+
+
+def test_a_job_of_three_phases(tmp_path):
+    """Three commits, and a figure in every column."""
+    run_quick("three_phases.py", tmp_path)
+
+    (run,) = json.loads((tmp_path / "three_phases.json").read_text())["now"]
+    assert run["first_request_s"] > 0
+    assert run["input_tokens"] > 0
+    assert "| now |" in (tmp_path / "three_phases.md").read_text()
