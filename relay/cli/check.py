@@ -105,7 +105,7 @@ def _from_error(message: str, name: str) -> "Violation":
 
 def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", settings: "Settings") -> Checked:
     from relay.meters.prices import find_price
-    from relay.planning.measurement import measure_phases
+    from relay.planning.sizes import measure_phases
 
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
@@ -128,7 +128,7 @@ def find_line_tokens(settings: "Settings") -> int:
 
 def _count_rules(root: Path) -> int:
     """Return the size of the root's AGENTS.md, within the rules budget; nested ones are left out of the guess."""
-    from relay.planning.measurement import iter_sizes
+    from relay.planning.sizes import iter_sizes
 
     return min(32 * 1024, sum(iter_sizes(root, ("AGENTS.md",))))
 

@@ -24,13 +24,14 @@ from relay.run.commit_step import Candidate, Landed, Refused, find_claims, find_
 from relay.run.pending_plan import Draft, apply_notes, parse_source
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
-from relay.runners.base import Session, SessionSpec
+from relay.runners.base import Session
 from relay.sandbox.policy import Mechanism
 from relay.secrets.patterns import redact
-from relay.session.events import LegEnded, LegStarted, PlanRestored
+from relay.session.events import PlanRestored
 from relay.session.values import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.context import RunContext
-from relay.setup.equipment import make_spec, make_workspace
+from relay.setup.equipment import make_workspace
+from relay.setup.session import SessionTask
 from relay.state.session_ends import render_end, render_wait
 from relay.store.legs import WipRecord, save_wip
 from relay.store.snapshot import write_snapshot_tree
@@ -95,34 +96,23 @@ class Leg:
 
     def run(self) -> LegResult:
         """Run the session to its end, then land or keep its work."""
-        ctx, session_id, phase = self._ctx, self._open.session_id, self._handover.briefing.phase
-        started = LegStarted(
-            session_id=session_id,
-            phase_id=phase.id,
-            title=phase.title,
-            leg=self._handover.number,
-            reason=self._handover.reason,
+        handover = self._handover
+        task = SessionTask(
+            session_id=self._open.session_id,
+            title=handover.briefing.phase.title,
+            phase_id=handover.phase_id,
+            number=handover.number,
+            reason=handover.reason,
+            system=render_runner_system(self._ctx.rules.text),
+            tools=self._toolbox.specs,
+            run_tool=self._run_tool,
+            render_soft_notice=render_soft_notice,
+            note_wait=self._note_wait,
         )
-        ctx.observe(started)
-        self._show_plan()
-        ctx.meter.open_session()
-        with ctx.runner.open_session(self._make_spec()) as session:
-            result = self._drive(session)
-        spent = ctx.meter.session
-        ctx.observe(
-            LegEnded(
-                session_id=session_id,
-                phase_id=phase.id,
-                end=result.end,
-                result=result.kind,
-                detail=result.detail,
-                usage=spent.usage,
-                cost_usd=spent.cost_usd,
-            )
-        )
-        return result
+        return self._ctx.sessions.run(task, self._drive)
 
     def _drive(self, session: Session) -> LegResult:
+        self._show_plan()
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
         while True:
             try:
@@ -344,17 +334,6 @@ class Leg:
             )
         )
         return redact(text, environ_values=self._ctx.secret_values)
-
-    def _make_spec(self) -> SessionSpec:
-        spec = make_spec(
-            self._ctx,
-            self._open.session_id,
-            system=render_runner_system(self._ctx.rules.text),
-            tools=self._toolbox.specs,
-            run_tool=self._run_tool,
-            render_soft_notice=render_soft_notice,
-        )
-        return replace(spec, note_wait=self._note_wait)
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:

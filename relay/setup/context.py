@@ -11,13 +11,11 @@ from relay.config import Settings
 from relay.git.repository import Repo
 from relay.hints import Caller
 from relay.interrupts import Interrupts
-from relay.meters.prices import Price
 from relay.meters.spend import Meter
-from relay.runners.base import ModelInfo, Runner
-from relay.runners.messages.cache import Pace
 from relay.sandbox.run import Sandbox
 from relay.session.events import Observe
 from relay.setup.rules import Rules
+from relay.setup.session import Sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +26,9 @@ class RunContext:
     settings: Settings
     sandbox: Sandbox
     """Confines every command: workspace-write for a run, read-only for planning."""
-    runner: Runner
-    model: ModelInfo
-    price: Price | None
+    sessions: Sessions
     rules: Rules
     meter: Meter
-    pace: Pace
-    """How slow this run's commands and answers are; chooses the lifetime of cache entries."""
     observe: Observe
     """Feeds the meter, the view and telemetry."""
     interrupts: Interrupts
@@ -52,8 +46,3 @@ class RunContext:
     """Secrets of the environment; nothing that relay keeps may hold one."""
     caller: Caller
     """Writes the commands that the user is told to type."""
-
-    @property
-    def long_cache(self) -> bool:
-        """Whether a session that starts now asks for cache entries of one hour."""
-        return self.settings.cache_ttl == "1h" or (self.settings.cache_ttl == "auto" and self.pace.is_slow)

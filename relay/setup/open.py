@@ -44,6 +44,7 @@ from relay.session.events import Event, Noticed, Observe, RunStarted
 from relay.session.usage import Spent
 from relay.setup.context import RunContext
 from relay.setup.rules import Rules, load_rules
+from relay.setup.session import Sessions
 from relay.state.facts import find_landed
 from relay.store.completion import finish_pending
 from relay.store.history import read_plan_commits, read_rewound_commits
@@ -106,27 +107,15 @@ def _open(
     policy = make_policy(repo, settings, protected, request.environ)
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     sandbox = stack.enter_context(open_sandbox(policy, level, off=settings.sandbox == "off"))
-    api = stack.enter_context(
-        open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
-    )
-    line = Line(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
-    model = _apply_limits(get_model(line, settings.model), settings)
-    price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    meter = make_meter(repo, request.plan_path, settings, price)
-    pace = Pace()
-    observe = _make_observe((meter.observe, pace.observe, view), log)
-    runner = ApiRunner(line=replace(line, observe=observe), known={model.id: model})
+    sessions = _open_sessions(stack, request, view, log, interrupts)
     ctx = RunContext(
         repo=repo,
         settings=settings,
         sandbox=sandbox,
-        runner=choose_runner(runner, settings.strategy),
-        model=model,
-        price=price,
+        sessions=sessions,
         rules=rules,
-        meter=meter,
-        pace=pace,
-        observe=observe,
+        meter=sessions.meter,
+        observe=sessions.observe,
         interrupts=interrupts,
         plan_path=request.plan_path,
         ledger_path=find_ledger_path(request.plan_path),
@@ -138,6 +127,32 @@ def _open(
         caller=request.caller,
     )
     return ctx, left
+
+
+def _open_sessions(
+    stack: ExitStack, request: RunRequest, view: Observe, log: EventLog, interrupts: Interrupts
+) -> Sessions:
+    """Return how this run's sessions are run; the endpoint has been asked for the model."""
+    repo, settings = request.repo, request.settings
+    api = stack.enter_context(
+        open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
+    )
+    line = Line(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
+    model = _apply_limits(get_model(line, settings.model), settings)
+    price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
+    meter = make_meter(repo, request.plan_path, settings, price)
+    pace = Pace()
+    observe = _make_observe((meter.observe, pace.observe, view), log)
+    runner = ApiRunner(line=replace(line, observe=observe), known={model.id: model})
+    return Sessions(
+        runner=choose_runner(runner, settings.strategy),
+        model=model,
+        settings=settings,
+        price=price,
+        meter=meter,
+        pace=pace,
+        observe=observe,
+    )
 
 
 def _open_log(request: RunRequest, run_id: str) -> EventLog:
@@ -155,7 +170,7 @@ def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:
         sandbox=ctx.sandbox.mechanism,
         cap_usd=ctx.settings.max_cost_usd,
         spent_usd=ctx.meter.total.cost_usd,
-        rehearsed=ctx.model.rehearsed,
+        rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
     )

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from relay.cli.plan import command, make_task
 from relay.errors import ExitCode
 from relay.hints import AT_ROOT, Caller
-from relay.planning.planner import MAX_SUBMISSIONS, PlanTask, render_command
+from relay.planning.planner import PlanTask, render_command
+from relay.planning.submission import MAX_SUBMISSIONS
 
 PLAN = """\
 # Work

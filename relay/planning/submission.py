@@ -1,0 +1,179 @@
+"""What a planning session hands in, and what relay makes of it: the new plan, or what is wrong with it."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from relay.errors import PlanError
+from relay.gate.shell_line import check_command
+from relay.plan.check import check_plan
+from relay.plan.edit import replace_phase
+from relay.plan.lines import BOM
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.parse import parse_plan
+from relay.plan.ticks import check_ticks_kept
+from relay.planning.sizes import PhaseSize, suggest_parts
+
+MAX_SUBMISSIONS = 6
+"""Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
+
+SIZE_TRIES = 2
+"""Submissions that are sent back because of a phase's estimated size; an estimate does not block a plan for good."""
+
+_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A submission that can be the plan."""
+
+    text: str
+    """Of the whole new plan, whatever part of it was submitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A submission that goes back to the session."""
+
+    faults: tuple[str, ...]
+    """What is wrong with it, for the model; never empty."""
+
+
+Judgement = Accepted | Rejected
+Measure = Callable[[Plan], tuple[PhaseSize, ...]]
+"""Estimates what each phase of a plan will take."""
+Judge = Callable[[str, bool], Judgement]
+"""Given a submission and whether sizes count."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Submissions:
+    """What one session has handed in."""
+
+    judge: Judge
+    tries: int = 0
+    last: str = ""
+    """The newest one that was judged or came too late; empty before the first."""
+    judgement: Judgement | None = None
+    """Of the newest one that was judged; None before the first."""
+
+    @property
+    def accepted(self) -> str | None:
+        """The new plan's text; None when no submission was accepted."""
+        return self.judgement.text if isinstance(self.judgement, Accepted) else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session may still submit something."""
+        return self.accepted is None and self.tries <= MAX_SUBMISSIONS
+
+    def submit(self, markdown: str) -> str | None:
+        """Judge a submission; None accepts it, else what the session is told."""
+        self.tries += 1
+        self.last = markdown
+        if self.tries > MAX_SUBMISSIONS:
+            return "relay takes no further submission in this session."
+        self.judgement = self.judge(markdown, self.tries <= SIZE_TRIES)
+        if isinstance(self.judgement, Accepted):
+            return None
+        left = MAX_SUBMISSIONS - self.tries
+        listed = "\n".join(f"- {fault}" for fault in self.judgement.faults)
+        return f"The plan is not accepted ({left} tries left). Correct this and submit the whole text again:\n{listed}"
+
+
+def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> Judgement:
+    """Judge phases that are to stand in the place of one; the faults name lines as they were submitted."""
+    try:
+        parse_plan(text)
+    except PlanError as error:
+        return Rejected(faults=(error.message,))
+    try:
+        result = judge_plan(replace_phase(before.text, phase.id, text), measure, before=before)
+    except PlanError as error:
+        result = Rejected(faults=(error.message,))
+    if isinstance(result, Accepted):
+        return result
+    named = (_find_submitted_line(phase, text, fault) for fault in result.faults)
+    return Rejected(faults=(*_describe_numbering(before, phase, text), *named))
+
+
+def _find_submitted_line(phase: Phase, text: str, fault: str) -> str:
+    """Name a line as it was submitted: the fault was found in the whole plan, where the old phase stood."""
+    found = _LINE.match(fault)
+    if found is None:
+        return fault
+    written = text.removeprefix(BOM).strip(_BLANK)
+    above = len(_LINE_END.findall(text[: text.index(written)]))
+    line = int(found[1]) - phase.line
+    if 0 <= line <= len(_LINE_END.findall(written)):
+        return f"line {line + 1 + above}: {found[2]}"
+    return f"in the rest of the plan: {found[2]}"
+
+
+def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[str]:
+    """Say what the submitted phases are called in the whole plan, where that is not what they are called alone."""
+    whole = f"{before.text[: phase.start]}{text.strip(_BLANK)}\n\n{before.text[phase.end :]}"
+    try:
+        alone, inside = parse_plan(text).phases, parse_plan(whole).phases
+    except PlanError:
+        return  # the fault says it
+    first = sum(other.start < phase.start for other in before.phases)
+    named = inside[first : first + len(alone)]
+    if [one.id for one in named] != [one.id for one in alone]:
+        names = "; ".join(f"{one.id} is `{one.title}`" for one in named)
+        yield f"phases and items are named here as the whole plan will number them: {names}"
+
+
+def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None) -> Judgement:
+    """Judge a whole plan.
+
+    Args:
+        text: As submitted.
+        measure: Estimates its phases; None when sizes do not count any more.
+        before: The plan that it changes; None for a new one.
+    """
+    text = text if text.endswith("\n") else f"{text}\n"
+    try:
+        plan = parse_plan(text)
+    except PlanError as error:
+        return Rejected(faults=(error.message,))
+    faults = [_describe(violation) for violation in check_plan(plan) if not violation.warning]
+    faults += _check_new(plan) if before is None else [_describe(fault) for fault in check_ticks_kept(before, plan)]
+    faults += _check_sizes(measure(plan)) if measure else []
+    return Rejected(faults=tuple(faults)) if faults else Accepted(text=text)
+
+
+def _describe(violation: Violation) -> str:
+    return f"line {violation.line}: {violation.message}" if violation.line else violation.message
+
+
+def _check_new(plan: Plan) -> list[str]:
+    """A new plan claims nothing, and each of its phases can be checked."""
+    faults = [
+        f"line {i.line}: item {i.id} is ticked; nothing is done yet" for p in plan.phases for i in p.items if i.done
+    ]
+    faults += [f"line {p.line}: phase {p.id} has no `Verify:` line with a command" for p in plan.phases if not p.verify]
+    faults += [
+        f"line {phase.line}: `{command}` {words}"
+        for phase in plan.phases
+        for command in phase.verify
+        if (words := check_command(command))
+    ]
+    faults += [
+        f"line {item.line}: item {item.id} names no file or folder; end it with ` — path`"
+        for phase in plan.phases
+        for item in phase.items
+        if not item.paths
+    ]
+    return faults
+
+
+def _check_sizes(sizes: tuple[PhaseSize, ...]) -> list[str]:
+    return [
+        f"phase {size.phase_id} is too big for one session (about {size.context_tokens:,} tokens, the line is "
+        f"{size.line_tokens:,}): split it into {suggest_parts(size)} phases"
+        for size in sizes
+        if size.too_big and suggest_parts(size) > 1
+    ]

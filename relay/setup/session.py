@@ -1,0 +1,129 @@
+"""One session of whatever kind: opened, announced, driven to its end, accounted for.
+
+What a session is *for* is its caller's: a phase (`relay.run.leg`), a plan (`relay.planning.planner`). A further kind
+is a `SessionTask`, a function that drives the open session, and the value that this function returns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from relay.config import Settings
+from relay.meters.gauge import open_gauge
+from relay.meters.prices import Price
+from relay.meters.spend import Meter
+from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
+from relay.runners.messages.cache import Pace
+from relay.session.events import LegEnded, LegStarted, Observe
+from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
+
+
+class Ending(Protocol):
+    """How a session of some kind ended; whoever drives it adds what he has to know."""
+
+    @property
+    def kind(self) -> str:
+        """``done``, ``handoff``, ``blocked``, ``failed`` or ``interrupted``."""
+
+    @property
+    def end(self) -> SessionEnd:
+        """Why the session stopped answering."""
+
+    @property
+    def detail(self) -> str:
+        """One line for the user."""
+
+
+EndingT = TypeVar("EndingT", bound=Ending)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTask:
+    """What one session is given to do."""
+
+    session_id: str
+    title: str
+    """For the user: the phase's title, ``planning``."""
+    phase_id: str = ""
+    """Empty for a session that belongs to no phase."""
+    number: int = 1
+    """1 for the first session of a phase."""
+    reason: str = ""
+    """Why the session starts, for the user."""
+    system: str
+    tools: tuple[ToolSpec, ...]
+    run_tool: Callable[[ToolCall], ToolResult]
+    """Runs one call to its end. Must not raise for what a model or a command can do."""
+    render_soft_notice: Callable[[int, int], str]
+    """Given fill and soft line in tokens: what the model is told once when the fill passes that line."""
+    note_wait: Callable[[float], None] = lambda _: None
+    """Told, before a long wait for a limit, until when it lasts (seconds since the epoch)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """Runs the sessions of a run, of every kind, with one runner and one model, on one account."""
+
+    runner: Runner
+    model: ModelInfo
+    """As `Runner.get_model` says it."""
+    settings: Settings
+    price: Price | None
+    """None when the model's price is unknown; costs are then unknown, not zero."""
+    meter: Meter
+    pace: Pace
+    """How slow this run's commands and answers are; chooses the lifetime of cache entries."""
+    observe: Observe
+
+    @property
+    def soft_tokens(self) -> int:
+        """Where a session with this model is told to hand off."""
+        reset_at = self.settings.reset_at_for(self.settings.model)
+        return open_gauge(window_tokens=self.model.window_tokens, reset_at=reset_at).soft_tokens
+
+    def run(self, task: SessionTask, drive: Callable[[Session], EndingT]) -> EndingT:
+        """Open a fresh session, have it driven, and tell everybody how it began, how it ended and what it cost."""
+        self.observe(
+            LegStarted(
+                session_id=task.session_id,
+                phase_id=task.phase_id,
+                title=task.title,
+                leg=task.number,
+                reason=task.reason,
+            )
+        )
+        self.meter.open_session()
+        with self.runner.open_session(self._make_spec(task)) as session:
+            ending = drive(session)
+        spent = self.meter.session
+        self.observe(
+            LegEnded(
+                session_id=task.session_id,
+                phase_id=task.phase_id,
+                end=ending.end,
+                result=ending.kind,
+                detail=ending.detail,
+                usage=spent.usage,
+                cost_usd=spent.cost_usd,
+            )
+        )
+        return ending
+
+    def _make_spec(self, task: SessionTask) -> SessionSpec:
+        settings = self.settings
+        return SessionSpec(
+            session_id=task.session_id,
+            model=settings.model,
+            system=task.system,
+            tools=task.tools,
+            run_tool=task.run_tool,
+            reset_at=settings.reset_at_for(settings.model),
+            render_soft_notice=task.render_soft_notice,
+            check_budget=self.meter.check,
+            note_wait=task.note_wait,
+            price=self.price,
+            max_output_tokens=settings.max_output_tokens,
+            effort=settings.effort,
+            cached="cache" not in settings.ablate,
+            long_cache=settings.cache_ttl == "1h" or (settings.cache_ttl == "auto" and self.pace.is_slow),
+        )

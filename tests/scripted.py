@@ -1,0 +1,60 @@
+"""A runner without an endpoint: its sessions say and call what a test wrote down."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from relay.runners.base import ModelInfo, SessionSpec
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+
+Call = tuple[str, Mapping[str, Any]]
+"""Name and input of a tool call."""
+Act = Call | Callable[[], object]
+"""A call, or something that happens meanwhile: a signal, an edit of the user's."""
+
+
+@dataclass
+class ScriptedRunner:
+    """Plays sessions; a `relay.runners.base.Runner`."""
+
+    sessions: list[list[Sequence[Act | SessionOutcome]]]
+    """For each session what it does at each message: acts, then an outcome; without one it ends its turn."""
+    told: list[str] = field(default_factory=list)
+    """Every message, in order."""
+    results: list[ToolResult] = field(default_factory=list)
+    specs: list[SessionSpec] = field(default_factory=list)
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return a model of ordinary size."""
+        return ModelInfo(id=model, window_tokens=200_000, max_output_tokens=8_000, rehearsed=True, source="script")
+
+    @contextmanager
+    def open_session(self, spec: SessionSpec) -> Iterator["ScriptedSession"]:
+        """Return the next session."""
+        self.specs.append(spec)
+        yield ScriptedSession(self, spec, iter(self.sessions.pop(0)))
+
+
+@dataclass
+class ScriptedSession:
+    """Plays one session; a `relay.runners.base.Session`."""
+
+    runner: ScriptedRunner
+    spec: SessionSpec
+    advances: Iterator[Sequence[Act | SessionOutcome]]
+
+    def advance(self, message: str) -> SessionOutcome:
+        """Do what comes next."""
+        self.runner.told.append(message)
+        for act in next(self.advances):
+            if isinstance(act, SessionOutcome):
+                return act
+            if callable(act):
+                act()
+                continue
+            call = ToolCall(id=f"call{len(self.runner.results)}", name=act[0], input=act[1])
+            self.runner.results.append(self.spec.run_tool(call))
+            if self.runner.results[-1].ends_session:
+                return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL)
+        return SessionOutcome(end=SessionEnd.FINISHED)
