@@ -1,6 +1,6 @@
 """What relay's loop adds to a model's calls: time, CPU, memory and prompt, against a bare script with the SDK.
 
-    python benchmarks/overhead.py [--quick] [--out DIR]
+    python benchmarks/overhead.py [--quick] [--git] [--out DIR]
 
 The rehearsal server plays the same calls of one kind to both, without latency; both are started as processes, in turn,
 so that a busy machine slows both alike. Two lengths of the same session separate what a call costs from what a start
@@ -36,6 +36,7 @@ from relay.store.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
 
 HERE = Path(__file__).resolve().parent
+PHASE_CALLS = 2
 MODEL = "claude-opus-5-5"
 PLAN = "# Work\n\n## Phase 1 — Calls\nVerify: `true`\n- [ ] Make the calls — src/\n"
 
@@ -142,7 +143,7 @@ def summarise(size: Size, kind: str, setup: str, taken: dict[tuple[str, str, int
 
 
 def count_git(size: Size) -> dict[str, float]:
-    """Return how many git processes relay starts for one call of each kind."""
+    """Return how many git processes relay starts for one call of each kind, and for a phase with two calls."""
     with tempfile.TemporaryDirectory() as folder:
         log, real = Path(folder) / "log", shutil.which("git")
         shim = Path(folder) / "git"
@@ -154,9 +155,9 @@ def count_git(size: Size) -> dict[str, float]:
             run_session("relay --sandbox off", kind, calls, size.files, path=f"{folder}:{os.environ['PATH']}")
             return len(log.read_text(encoding="utf-8").split())
 
-        return {
-            kind: (count(kind, size.long) - count(kind, size.short)) / (size.long - size.short) for kind in size.kinds
-        }
+        calls = {kind: (count(kind, size.long), count(kind, size.short)) for kind in size.kinds}
+        per_call = {kind: (long - short) / (size.long - size.short) for kind, (long, short) in calls.items()}
+        return {**per_call, "phase": count("write", PHASE_CALLS)}
 
 
 # Parts
@@ -244,7 +245,7 @@ def render_report(size: Size, rows: list[dict[str, Any]], git: dict[str, float],
             f"| {row['start_wall_ms']:.0f} | {row['start_cpu_ms']:.0f} | {row['rss_mb']:.0f} |"
         )
     table = "\n".join(lines)
-    counted = ", ".join(f"{kind} {count:.1f}" for kind, count in git.items())
+    counted = ", ".join(f"{kind} {git[kind]:.1f}" for kind in size.kinds)
     timed = "\n".join(f"| {name} | {ms:.1f} |" for name, ms in parts.items())
     runner = measure_prompt(render_runner_system(""), RUNNER_SPECS)
     planner = measure_prompt(render_planner_system("", line_tokens=100_000), PLANNER_SPECS)
@@ -263,7 +264,8 @@ here is milliseconds beside that.
 final gate, hooks and the commit. *Bare* is `bare_agent.py`: the SDK, one loop, `open()` and `subprocess.run`; it keeps
 nothing, checks nothing and confines nothing. RSS is that of the largest process; the SDK alone takes most of it.
 
-git processes that relay starts for one call: {counted}.
+git processes that relay starts for one call: {counted}; for a whole run of one phase with {PHASE_CALLS} calls of
+`write` and the tick: {git["phase"]:.0f}. Counted by a `git` on PATH that notes each start (`--git` counts only).
 
 | part | median ms |
 | --- | --- |
@@ -278,9 +280,13 @@ def main() -> None:
     """Measure everything and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, for a smoke test")
+    parser.add_argument("--git", action="store_true", help="only count git processes, and print the numbers")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL
+    if options.git:
+        print(json.dumps(count_git(size)))
+        return
     rows, git, parts = measure_calls(size), count_git(size), measure_parts(size)
     report = render_report(size, rows, git, parts)
     print(report)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.git.command import Git
+from relay.git.config_listing import read_listing
 from relay.git.repository import Repo
 
 _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
@@ -33,7 +34,7 @@ class Setting:
 
 def read_config(repo: Repo) -> tuple[Setting, ...]:
     """Return the configuration as it stands now, without relay's own overrides."""
-    parts = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin").split(b"\0")
+    parts = read_listing(repo).split(b"\0")
     return tuple(
         _parse_setting(repo.root, *entry)
         for entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
@@ -117,7 +118,8 @@ class Guarded:
 def guard(repo: Repo) -> Guarded:
     """Read the configuration now and return git with everything it names switched off.
 
-    Done once per operation and never kept: a config may include a file of the work tree, which a session can write.
+    Done once per operation: a config may include a file of the work tree, which a session can write. Git is asked again
+    when such a file, or any other of the configuration, is not what it was (`relay.git.config_listing`).
     """
     config = read_config(repo)
     return Guarded(git=repo.git.overruled(overrule(config)), config=config)

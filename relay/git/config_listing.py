@@ -1,0 +1,109 @@
+"""Git's configuration as ``git config --list`` shows it, asked for again only when a file that it comes from changed.
+
+Relay needs the configuration before everything that could run a filter or a hook, many times in a phase. An answer is
+used again while every file that it came from, or could have come from, holds the very bytes that it held then: bytes
+and not times, since a file may change twice within one tick of the clock. An include of a file of the work tree, which
+a session can write, is among these files, present or not.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+
+from relay.git.repository import Repo
+
+_LARGEST_BYTES = 1_000_000
+"""A larger file is not compared, and git is asked each time."""
+_CONDITIONS = ("gitdir:", "gitdir/i:", "onbranch:", "hasconfig:remote.*.url:")
+"""Depend on the place, on HEAD and on the configuration itself. Source: git-config(1), conditional includes."""
+
+_Contents = Mapping[str, bytes | None]
+"""By absolute path; None where nothing is."""
+
+_known: dict[tuple[str, ...], tuple[_Contents, bytes | None]] = {}
+"""By work tree and environment: the files, and what git said of them; None when they changed while it did."""
+
+
+def read_listing(repo: Repo) -> bytes:
+    """Return scope, origin and setting of each entry, NUL behind each, as the configuration stands now."""
+    env = repo.git.env
+    key = (str(repo.root), str(repo.git_dir), *(f"{name}={env[name]}" for name in sorted(env)))
+    contents, out = _known.pop(key, (dict.fromkeys(_find_standard_files(repo)), None))
+    now = _read_all(contents)
+    if out is None or now != contents:
+        asked = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin")
+        contents = _read_all(_find_files(repo, asked)) or {}
+        # The files are known by the answer only: it is kept when they were the same before it as after it.
+        out = asked if contents == now else None
+    else:
+        asked = out
+    if contents:
+        _known[key] = (contents, out)
+    return asked
+
+
+def _read_all(paths: Collection[str]) -> _Contents | None:
+    """Return what is in files; None when that cannot be told."""
+    try:
+        return {path: _read(path) for path in paths}
+    except (OSError, ValueError):
+        return None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_BYTES:
+            raise ValueError(path)
+        return file.read()
+
+
+def _find_standard_files(repo: Repo) -> tuple[str, ...]:
+    """Return where git looks without being told; a system-wide file elsewhere counts once it is there."""
+    env = repo.git.env
+    home = env.get("HOME", "")
+    system = env.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
+    user = (f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig")
+    own = (str(repo.common_dir / "config"), str(repo.git_dir / "config.worktree"))
+    return (system, *((env["GIT_CONFIG_GLOBAL"],) if "GIT_CONFIG_GLOBAL" in env else user), *own)
+
+
+def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
+    """Return every file that decides about the configuration; nothing when that is more than files."""
+    parts = out.split(b"\0")
+    files = dict.fromkeys(_find_standard_files(repo))
+    for raw_origin, entry in zip(parts[1::3], parts[2::3], strict=False):
+        origin = os.fsdecode(raw_origin)
+        if not origin.startswith("file:"):
+            continue  # relay's own
+        file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does, no link followed
+        files[file] = None
+        try:
+            files |= dict.fromkeys(_find_included(repo, file, os.fsdecode(entry)))
+        except ValueError:
+            return ()
+    return tuple(files)
+
+
+def _find_included(repo: Repo, file: str, entry: str) -> Iterator[str]:
+    """Yield what an entry of `file` brings in.
+
+    Raises:
+        ValueError: It depends on something that is not known here.
+    """
+    key, _, value = entry.partition("\n")
+    if not (key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))):
+        return
+    condition = key.removeprefix("includeif.") if key != "include.path" else ""
+    if value.startswith("%") or (value.startswith("~") and not value.startswith("~/")):
+        raise ValueError(value)
+    if condition and not condition.startswith(_CONDITIONS):
+        raise ValueError(condition)
+    if condition.startswith("onbranch:"):
+        yield str(repo.git_dir / "HEAD")
+    place = value.replace("~", repo.git.env.get("HOME", ""), 1) if value.startswith("~/") else value
+    yield os.path.join(os.path.dirname(file), place)  # noqa: PTH118, PTH120  # as git does, no link followed
