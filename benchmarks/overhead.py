@@ -24,12 +24,12 @@ from typing import Any
 from processes import Cost, make_environ, make_repository, run_process
 
 from relay.git.repository import open_repo
-from relay.meters.gauge import estimate_tokens
 from relay.prompts.texts import render_planner_system, render_runner_system
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
+from relay.session.tokens import estimate_tokens
 from relay.session.usage import Spent
 from relay.session.values import ToolSpec
 from relay.store.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from relay.meters.gauge import estimate_tokens
 from relay.prompts.texts import render_planner_system, render_runner_system
+from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolSpec
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
 

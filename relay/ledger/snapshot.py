@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from relay.ledger.model import Claim, Conflict, Ledger, Status
+from relay.session.tokens import BYTES_PER_TOKEN
 
-_BYTES_PER_TOKEN = 4  # the estimate of relay.meters.gauge, which stands on the same layer
 _HEADER = "Ledger of earlier sessions' claims:\n"
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200
@@ -17,7 +17,7 @@ def render_snapshot(ledger: Ledger, budget_tokens: int) -> str:
     on them: so what a claim rests on comes before it, or the claim says that it is not shown.
     """
     ranked: list[Claim | Conflict] = [*_rank_conflicts(ledger), *_rank_claims(ledger)]
-    left = budget_tokens * _BYTES_PER_TOKEN - _FOOTER_BYTES - len(_HEADER.encode())
+    left = budget_tokens * BYTES_PER_TOKEN - _FOOTER_BYTES - len(_HEADER.encode())
     if not ranked or left < 0:
         return ""
     shown: dict[str, str] = {}

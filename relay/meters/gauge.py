@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from relay.session.tokens import pad_tokens
 from relay.session.usage import Usage
 
 LARGEST_RESULT_TOKENS = 10_000
@@ -28,21 +29,6 @@ RESET_AT_GRAMMAR = "45%, 80k, 100000 or min(45%,100k)"
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)%", re.ASCII)
 _TOKENS = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)([km])|(\d{1,3}(?:_\d{3})+|\d{1,9})", re.IGNORECASE | re.ASCII)
 _UNITS = {"k": 1_000, "m": 1_000_000}
-
-
-def estimate_tokens(text: str, *, json: bool = False) -> int:
-    """Estimate the tokens of a text: its UTF-8 bytes by 4, JSON by 2, **always rounded up**.
-
-    Bytes are never fewer than characters, so they are the larger of the two usual measures. Rounding up keeps
-    parts from adding up to less than the whole, and nothing but the empty text is free.
-    """
-    size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return -(-size_bytes // (2 if json else 4))
-
-
-def pad_tokens(n: int) -> int:
-    """Return an estimate with its margin, ``ceil(n * 4 / 3)``: newer tokenizers count about 30 % more."""
-    return -(-n * 4 // 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

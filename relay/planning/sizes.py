@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.plan.model import Phase, Plan
+from relay.session.tokens import estimate_size_tokens, pad_tokens
 from relay.session.usage import Usage
 
 FIXED_TOKENS = 1_700
@@ -98,8 +99,7 @@ def suggest_parts(size: PhaseSize) -> int:
 
 
 def _count_tokens(size_bytes: int) -> int:
-    """Bytes by 4, with the margin of 4/3 for newer tokenizers; rounded up."""
-    return -(-size_bytes // 3)
+    return pad_tokens(estimate_size_tokens(size_bytes))
 
 
 def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int) -> tuple[PhaseSize, ...]:

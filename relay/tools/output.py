@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from relay.files.walk import open_ignored
+from relay.session.tokens import estimate_size_tokens, estimate_tokens
 from relay.session.values import ToolResult
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, Workspace
 
@@ -33,11 +34,6 @@ class Answer:
     """What the raw buffer did not keep and only the spool has."""
 
 
-def estimate_tokens(text: str) -> int:
-    """Return a cautious token count: a quarter of the UTF-8 bytes, rounded up (DESIGN § 6)."""
-    return -(-len(text.encode("utf-8", "replace")) // 4)
-
-
 def finish(workspace: Workspace, answer: Answer, call_id: str) -> ToolResult:
     """Turn an answer into a result of at most `OUTPUT_CAP_TOKENS` tokens."""
     text = answer.text.encode("utf-8", "replace").decode("utf-8")
@@ -47,7 +43,7 @@ def finish(workspace: Workspace, answer: Answer, call_id: str) -> ToolResult:
     else:
         spool = answer.spool or _spill(workspace, text, call_id)
         where = f"full output: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
-        text = cut_middle(text, where, lost_tokens=-(-answer.lost_bytes // 4))
+        text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
     return ToolResult(
         text=text, is_error=answer.is_error, ends_session=answer.ends_session, changed_paths=answer.changed_paths
     )
@@ -61,7 +57,7 @@ def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int =
         head, tail = _split_lines(data)
     else:
         head, tail = _end_at_line(data[:half]), _start_at_line(data[-half:])
-    cut = -(-(len(data) - len(head) - len(tail)) // 4) + lost_tokens
+    cut = estimate_size_tokens(len(data) - len(head) - len(tail)) + lost_tokens
     mark = f"\n… {cut:,} tokens cut; {where} …\n"
     return head.decode("utf-8", "ignore") + mark + tail.decode("utf-8", "ignore")
 

@@ -5,10 +5,10 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.meters.gauge import estimate_tokens
 from relay.runners.messages.history import History
 from relay.runners.messages.invariants import check_messages
 from relay.runners.messages.strategies import CLEARED, clear_results, compact
+from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolResult
 
 SMALL = estimate_tokens(CLEARED)

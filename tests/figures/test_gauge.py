@@ -9,11 +9,10 @@ from relay.meters.gauge import (
     Band,
     Gauge,
     Zone,
-    estimate_tokens,
     open_gauge,
-    pad_tokens,
     parse_reset_at,
 )
+from relay.session.tokens import estimate_tokens, pad_tokens
 from relay.session.usage import Usage
 
 DEFAULT = parse_reset_at(DEFAULT_RESET_AT)

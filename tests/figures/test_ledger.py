@@ -21,7 +21,7 @@ from relay.ledger import (
     parse_ledger,
     render_snapshot,
 )
-from relay.meters.gauge import estimate_tokens
+from relay.session.tokens import estimate_tokens
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(str.strip)
 SOURCES = st.builds(

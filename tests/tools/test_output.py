@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.sandbox.text import render_output
-from relay.tools.output import cut_middle, estimate_tokens
+from relay.session.tokens import estimate_tokens
+from relay.tools.output import cut_middle
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from relay.tools.output import estimate_tokens
+from relay.session.tokens import estimate_tokens
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from relay.errors import RunnerError
 from relay.interrupts import Interrupted, Interrupts
-from relay.meters.gauge import Gauge, estimate_tokens, open_gauge
+from relay.meters.gauge import Gauge, open_gauge
 from relay.meters.prices import cost_usd, find_limits
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
@@ -19,6 +19,7 @@ from relay.runners.messages.history import History
 from relay.runners.messages.invariants import make_sendable
 from relay.runners.messages.waiting import Patience
 from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled, TextShown
+from relay.session.tokens import estimate_tokens
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 

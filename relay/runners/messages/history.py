@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from relay.meters.gauge import estimate_tokens
+from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolResult
 
 Block = dict[str, Any]

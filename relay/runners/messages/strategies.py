@@ -23,13 +23,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from relay.meters.gauge import Gauge, Zone, estimate_tokens, parse_reset_at
+from relay.meters.gauge import Gauge, Zone, parse_reset_at
 from relay.prompts.texts import render_summary_request
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.conversation import ApiRunner, Conversation
 from relay.runners.messages.history import History, Message, estimate_block
 from relay.session.events import Noticed
+from relay.session.tokens import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome
 
 KEPT_TURNS_SHARE = 0.2
