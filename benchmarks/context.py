@@ -28,7 +28,8 @@ from relay.interrupts import Interrupts
 from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.run.loop import Selection, run
+from relay.run.loop import run
+from relay.run.selection import Selection
 from relay.session.events import Event, LegStarted, Noticed, ResponseReceived
 from relay.session.usage import Usage
 from relay.setup.open import RunRequest, open_run

@@ -23,7 +23,8 @@ from relay.plan.parse import parse_plan
 from relay.planning.planner import PlanTask, plan_feature
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.run.loop import Selection, run
+from relay.run.loop import run
+from relay.run.selection import Selection
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.setup.context import RunContext
 from relay.setup.open import RunRequest, open_run

@@ -10,7 +10,7 @@ from relay.cli.sessions import make_request, run_sessions, show_end
 from relay.errors import ExitCode
 
 if TYPE_CHECKING:
-    from relay.run.loop import Selection
+    from relay.run.selection import Selection
     from relay.setup.open import RunRequest
     from relay.state.standing import Standing
 
@@ -30,7 +30,8 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
     over and stops; a second one stops at once. Nothing is lost either way.
     """
-    from relay.run.loop import end_without_session, run
+    from relay.run.ends import end_without_session
+    from relay.run.loop import run
     from relay.setup.place import find_source
     from relay.state.standing import gather_standing
 
@@ -48,7 +49,7 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
 
 def find_selection(phase: str) -> "Selection":
     """Read ``next``, ``all`` or the id of a phase."""
-    from relay.run.loop import Selection
+    from relay.run.selection import Selection
 
     if phase in {"next", "all"}:
         return Selection(all=phase == "all")
@@ -62,7 +63,7 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
         RelayError: A run could not start: unfinished merge, uncommitted changes, no such phase, or not its turn.
     """
     from relay.cli.status import show_standing
-    from relay.run.loop import choose_phase
+    from relay.run.selection import choose_phase
     from relay.run.start import get_commands
     from relay.setup.open import require_clean, require_plan_file, require_repository
     from relay.store.completion import find_pending_revert

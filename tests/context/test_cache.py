@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from relay.run.loop import Selection, run
+from relay.run.loop import run
+from relay.run.selection import Selection
 from relay.session.events import CacheBroken, GateFinished
 from relay.session.values import ToolSpec
 

@@ -15,7 +15,8 @@ from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.run.loop import Selection, run
+from relay.run.loop import run
+from relay.run.selection import Selection
 from relay.setup.open import RunRequest, open_run
 from tests.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
 from tests.crash.scenario import git, make_environ

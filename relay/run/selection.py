@@ -1,0 +1,63 @@
+"""Which phase a run works on next, of those that the user asked for. Pure."""
+
+from dataclasses import dataclass
+
+from relay.errors import PlanError
+from relay.hints import Caller
+from relay.plan.model import Phase, Plan
+from relay.state.resume import ResumePoint, find_blocked_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the user asked to have run."""
+
+    phase_id: str = ""
+    """One phase; empty for the next one in turn."""
+    all: bool = True
+    """Whether to go on after a phase is done."""
+
+
+def choose_phase(
+    plan: Plan, point: ResumePoint, selection: Selection, caller: Caller, *, is_open: bool
+) -> Phase | None:
+    """Return the phase to work on; None when nothing that was asked for is left.
+
+    Args:
+        plan: The plan.
+        point: Where a run would go on.
+        selection: What was asked for.
+        caller: Who asked.
+        is_open: Whether a leg is open, on whatever phase.
+
+    Raises:
+        PlanError: The phase that was asked for does not exist, waits for others, or another one is open.
+    """
+    if not selection.phase_id:
+        return plan.find_phase(point.phase_id)
+    phase = get_phase(plan, selection.phase_id)
+    if phase.done:
+        return None
+    if waits := find_blocked_by(plan, phase):
+        raise PlanError(
+            f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=caller.render("run")
+        )
+    if is_open and point.phase_id != phase.id:
+        words = f"phase {point.phase_id} is open and has uncommitted work"
+        raise PlanError(
+            words, hint=f"{caller.render('run', '--phase', point.phase_id)}, or {caller.render('status', '--why')}"
+        )
+    return phase
+
+
+def get_phase(plan: Plan, phase_id: str) -> Phase:
+    """Return a phase of the plan.
+
+    Raises:
+        PlanError: There is none with this id.
+    """
+    phase = plan.find_phase(phase_id)
+    if phase is None:
+        known = ", ".join(phase.id for phase in plan.phases)
+        raise PlanError(f"there is no phase {phase_id!r} in the plan", hint=f"phases: {known}")
+    return phase
