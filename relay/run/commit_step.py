@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from relay.gate.model import GateResult, Status, Verdict
 from relay.git.message import Message
-from relay.git.names import list_paths, parse_path, render_path
+from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
 from relay.git.status import PathChange, find_ignored
-from relay.plan.files import find_ledger_path
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
@@ -24,12 +23,13 @@ from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.secrets.patterns import redact
 from relay.session.events import Committed, Noticed
 from relay.setup.context import RunContext
-from relay.store import legs, trailers
+from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.legs import OpenLeg, close_leg
+from relay.store.legs import OpenLeg, close_leg, find_leg_changes
+from relay.store.ownership import find_user_paths, select_owned
 from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.trailers import AMENDED, LEFTOVER, LEG
+from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
 
 SUBJECT_CHARS = 72
@@ -100,36 +100,15 @@ class _Work:
     gate: GateResult
 
 
-def find_owned_paths(ctx: RunContext, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
-    """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
-    changes = legs.find_leg_changes(ctx.repo, leg, now)
-    user = find_user_paths(ctx, leg) | find_earlier_paths(ctx.repo, leg, changes)
-    return _select_owned(ctx, leg, user, changes)
-
-
-def _select_owned(
-    ctx: RunContext, leg: OpenLeg, user: frozenset[str], changes: tuple[PathChange, ...]
-) -> tuple[str, ...]:
-    # A plan that was renamed meanwhile has two names.
-    others = {*user, ctx.plan_path, ctx.ledger_path, leg.plan_path, find_ledger_path(leg.plan_path)}
-    return tuple(change.path for change in changes if change.path not in others and not change.is_submodule)
-
-
-def find_user_paths(ctx: RunContext, leg: OpenLeg) -> frozenset[str]:
-    """Return what differed from HEAD when the leg began: the user's, and never committed."""
-    left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
-    return legs.find_user_paths(ctx.repo, leg) - left
-
-
 def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
     """Check a leg's work and commit it."""
     changed: list[str] = []
-    leg, user = candidate.leg, find_user_paths(ctx, candidate.leg)
+    leg, user = candidate.leg, find_user_paths(ctx.repo, candidate.leg)
     for _ in range(MAX_GATE_RUNS):
         before = write_snapshot_tree(ctx.repo)
-        changes = legs.find_leg_changes(ctx.repo, leg, before)
+        changes = find_leg_changes(ctx.repo, leg, before)
         user |= find_earlier_paths(ctx.repo, leg, changes)
-        owned = _select_owned(ctx, leg, user, changes)
+        owned = select_owned(ctx.plan_path, leg, user, changes)
         gate, verdict = _run_gate(ctx, candidate)
         if not verdict.green:
             return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
@@ -137,7 +116,7 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
         changed = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path in owned]
         if not changed:
             if after.tree != before.tree:
-                changes = legs.find_leg_changes(ctx.repo, leg, after)
+                changes = find_leg_changes(ctx.repo, leg, after)
             work = _Work(owned=owned, user=user, changes=changes, before=before, after=after, gate=gate)
             return _land_checked(ctx, candidate, work)
     words = f"the gate itself keeps changing what it checks: {list_paths(changed)}"

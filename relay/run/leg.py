@@ -20,7 +20,7 @@ from relay.prompts.texts import (
     render_runner_system,
     render_soft_notice,
 )
-from relay.run.commit_step import Candidate, Landed, Refused, find_claims, find_owned_paths, land
+from relay.run.commit_step import Candidate, Landed, Refused, find_claims, land
 from relay.run.pending_plan import Draft, apply_notes, parse_source
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
@@ -34,6 +34,7 @@ from relay.setup.equipment import make_workspace
 from relay.setup.session import SessionTask
 from relay.state.session_ends import render_end, render_wait
 from relay.store.legs import WipRecord, save_wip
+from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import write_snapshot_tree
 from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
@@ -328,7 +329,7 @@ class Leg:
                 next_step=asked.next_step if asked else "",
                 learned=(*asked.learned, *records) if asked else records,
                 dead_ends=asked.dead_ends if asked else last_errors,
-                files=find_owned_paths(self._ctx, self._open, now)[:50],
+                files=find_owned_paths(self._ctx.repo, self._ctx.plan_path, self._open, now)[:50],
                 gate=self._gate_words,
                 author="model" if asked else "relay",
             )

@@ -6,7 +6,6 @@ from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
-from relay.run.commit_step import find_owned_paths
 from relay.run.plan_commit import ensure_plan_committed, parse_committed
 from relay.run.start import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
@@ -16,6 +15,7 @@ from relay.state.resume import ResumeCase, ResumePoint, find_resume_point
 from relay.store.completion import finish_commit
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_leg_ref, read_leg
+from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import write_snapshot_tree
 
 
@@ -72,7 +72,7 @@ def _require_own_plan(ctx: RunContext, leg: OpenLeg) -> None:
     """
     if not is_of_another_plan(ctx.repo, leg, ctx.plan_path):
         return
-    if leg.last_wip is not None or find_owned_paths(ctx, leg, write_snapshot_tree(ctx.repo)):
+    if leg.last_wip is not None or find_owned_paths(ctx.repo, ctx.plan_path, leg, write_snapshot_tree(ctx.repo)):
         raise RepoError(
             f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
             hint=ctx.caller.render_for(leg.plan_path, "run"),
@@ -105,4 +105,4 @@ def _find_uncommitted(ctx: RunContext, leg: OpenLeg) -> list[str]:
     open_paths = {
         change.path for change in diff_trees(ctx.repo, ctx.repo.head() or ctx.repo.empty_tree, leg.last_wip.tree)
     }
-    return [path for path in find_owned_paths(ctx, leg, leg.last_wip) if path in open_paths]
+    return [path for path in find_owned_paths(ctx.repo, ctx.plan_path, leg, leg.last_wip) if path in open_paths]

@@ -21,7 +21,7 @@ from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
-from relay.run.commit_step import BATON_TITLE, find_owned_paths
+from relay.run.commit_step import BATON_TITLE
 from relay.run.gates import run_phase_gate
 from relay.run.pending_plan import Draft
 from relay.session.events import Noticed
@@ -40,6 +40,7 @@ from relay.store.legs import (
     save_snapshots,
     save_wip,
 )
+from relay.store.ownership import find_owned_paths
 from relay.store.restore import Restoration, plan_restoration, run_restoration
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
@@ -233,7 +234,7 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
         return leg
     gone = ("000000", ctx.repo.zero_id)
     own = (ctx.plan_path, ctx.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
-    reset = (*find_owned_paths(ctx, leg, last), *own)
+    reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
     old = parse_plan(find_text(ctx.repo, last.commit, ctx.plan_path) or plan.text)

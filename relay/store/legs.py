@@ -351,14 +351,8 @@ def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathC
 
     Left out is what either snapshot did not hold, and the paths whose bytes in `now` are not the work tree's. What
     the user had changed before the leg and nobody touched since is equal on both sides; what the user had changed
-    and the leg changed again is in the result, and the caller decides about it (`find_user_paths`).
+    and the leg changed again is in the result, and the caller decides about it (`relay.store.ownership`).
     """
     changes = objects.diff_trees(repo, leg.base_tree, now.tree)
     unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)
     return tuple(c for c in changes if c.path not in now.replaced and c.path not in unheld)
-
-
-def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
-    """Return the paths that differed from HEAD before the leg began: the user's, never to be committed by relay."""
-    head = leg.base_head or repo.empty_tree
-    return frozenset(change.path for change in objects.diff_trees(repo, head, leg.base_tree))

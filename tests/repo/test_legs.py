@@ -14,11 +14,11 @@ from relay.store.legs import (
     close_leg,
     continue_leg,
     find_leg_changes,
-    find_user_paths,
     open_leg,
     read_leg,
     save_wip,
 )
+from relay.store.ownership import find_user_paths
 from relay.store.planning_cost import (
     PlanningRecord,
     drop_plan_usage,
