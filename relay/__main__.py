@@ -14,7 +14,9 @@ def main() -> int:
     """Run the command line and return its exit code."""
     prepare_streams()
     argv = sys.argv[1:]
-    return run_guarded(lambda: relay.main(args=argv, prog_name="relay", standalone_mode=False), argv)
+    code = run_guarded(lambda: relay.main(args=argv, prog_name="relay", standalone_mode=False), argv)
+    gc.freeze()  # everything is closed: a last collection would look through all modules and free nothing
+    return code
 
 
 if __name__ == "__main__":

@@ -79,12 +79,13 @@ def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]",
     from relay.sandbox.harden import prepare_process
     from relay.setup.open import open_run
 
-    gc.enable()
     prepare_process()
     interrupts = Interrupts()
     view = make_view(json=as_json, stream=sys.stdout)
     try:
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
+            gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
+            gc.enable()
             ended = act(ctx)
             ctx.observe(ended)
     finally:

@@ -31,7 +31,7 @@ from relay.meters.prices import Budget, Price, find_price
 from relay.meters.spend import Meter
 from relay.plan.files import STATE_DIR, find_ledger_path, find_protected
 from relay.runners.base import ModelInfo
-from relay.runners.messages.api import open_api, require_key
+from relay.runners.messages.api import MessagesApi, open_api, require_key
 from relay.runners.messages.cache import Pace
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.exchange import Line, get_model
@@ -101,13 +101,16 @@ def _open(
     require_commits(repo)
     left = finish_pending(repo)
     require_clean(request)
+    api = stack.enter_context(  # here, because its SDK loads while the sandbox proves itself and git is asked
+        open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
+    )
     rules = Rules() if "rules" in settings.ablate else load_repository_rules(repo.root, settings)
     protected = find_protected(request.plan_path)
     log = stack.enter_context(_open_log(request, run_id))  # makes .relay before commands could
     policy = make_policy(repo, settings, protected, request.environ)
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     sandbox = stack.enter_context(open_sandbox(policy, level, off=settings.sandbox == "off"))
-    sessions = _open_sessions(stack, request, view, log, interrupts)
+    sessions = _open_sessions(api, request, view, log, interrupts)
     ctx = RunContext(
         repo=repo,
         settings=settings,
@@ -130,18 +133,15 @@ def _open(
 
 
 def _open_sessions(
-    stack: ExitStack, request: RunRequest, view: Observe, log: EventLog, interrupts: Interrupts
+    api: MessagesApi, request: RunRequest, view: Observe, log: EventLog, interrupts: Interrupts
 ) -> Sessions:
     """Return how this run's sessions are run; the endpoint has been asked for the model."""
     repo, settings = request.repo, request.settings
-    api = stack.enter_context(
-        open_api(environ=request.environ, interrupts=interrupts, idle_timeout_s=settings.idle_timeout_s)
-    )
-    line = Line(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
-    model = _apply_limits(get_model(line, settings.model), settings)
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     meter = make_meter(repo, request.plan_path, settings, price)
     pace = Pace()
+    line = Line(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
+    model = _apply_limits(get_model(line, settings.model), settings)
     observe = _make_observe((meter.observe, pace.observe, view), log)
     runner = ApiRunner(line=replace(line, observe=observe), known={model.id: model})
     return Sessions(

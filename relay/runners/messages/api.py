@@ -6,13 +6,11 @@ used, because it re-parses tool input on every delta and hands on truncated inpu
 """
 
 import json
-import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import RunnerError
@@ -21,6 +19,7 @@ from relay.meters.prices import PRICES_SEEN, find_limits
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
+from relay.runners.messages.retry_after import find_retry_after
 from relay.runners.messages.sse import parse_events
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, Watchdog, open_within
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_S = 10.0
-_LONGEST_WAIT_S = 366 * 86_400.0
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
@@ -245,7 +243,7 @@ def _fault_from_status(error: "anthropic.APIStatusError") -> Fault:
     )
     if kind in _TRANSIENT and error.response.headers.get("x-should-retry") == "false":
         kind = FaultKind.REQUEST  # the endpoint knows that it is not transient
-    return Fault(kind=kind, message=_describe(error), retry_after_s=_find_retry_after(error.response))
+    return Fault(kind=kind, message=_describe(error), retry_after_s=find_retry_after(error.response.headers))
 
 
 def _read_model(model: str, body: Any, *, rehearsed: bool) -> ModelInfo:
@@ -330,47 +328,6 @@ def _hint(status: int) -> str:
     return "see the endpoint's words above; `relay doctor` tries it again"
 
 
-def _find_retry_after(response: "httpx2.Response") -> float | None:
-    """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits."""
-    headers = response.headers
-    if (wait_ms := _parse_seconds(headers.get("retry-after-ms", ""))) is not None:
-        return wait_ms / 1000
-    if (wait_s := _parse_seconds(headers.get("retry-after", ""))) is not None:
-        return wait_s
-    resets = [
-        _seconds_until(headers.get(f"anthropic-ratelimit-{kind}-reset", ""))
-        for kind in ("requests", "tokens", "input-tokens", "output-tokens")
-        if headers.get(f"anthropic-ratelimit-{kind}-remaining") == "0"
-    ]
-    return max((reset for reset in resets if reset is not None), default=None)
-
-
-def _parse_seconds(value: str) -> float | None:
-    """Read seconds or an HTTP date; None when it is neither, or no time that anybody can mean."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            return _seconds_from_now(parsedate_to_datetime(value))
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) and seconds <= _LONGEST_WAIT_S else None
-
-
-def _seconds_until(moment: str) -> float | None:
-    """Seconds until an RFC 3339 time; None when it is not one."""
-    try:
-        return _seconds_from_now(datetime.fromisoformat(moment))
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _seconds_from_now(moment: datetime) -> float:
-    """Return how far away a moment is, 0 when it is past; a time without a zone is UTC."""
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(_LONGEST_WAIT_S, max(0.0, (aware - datetime.now(UTC)).total_seconds()))
-
-
 def _info_from_table(model: str, *, rehearsed: bool) -> ModelInfo:
     limits = find_limits(model)
     if limits is None:
@@ -389,12 +346,24 @@ def _info_from_table(model: str, *, rehearsed: bool) -> ModelInfo:
 
 @contextmanager
 def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float) -> Iterator[MessagesApi]:
-    """Open an endpoint and close its connections at the end."""
+    """Open an endpoint and close its connections at the end.
+
+    The SDK loads in a thread meanwhile, because nothing else of a start takes as long: open the endpoint before waiting
+    for other programs.
+    """
+    loading = threading.Thread(target=_load_sdk, name="relay-sdk")
+    loading.start()
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s)
     try:
         yield api
     finally:
+        loading.join()
         api.close()
+
+
+def _load_sdk() -> None:
+    import anthropic  # noqa: F401  # loaded, not used
+    import httpx2  # noqa: F401
 
 
 __all__ = ["Interrupted", "MessagesApi", "open_api", "require_key"]
