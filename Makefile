@@ -13,7 +13,7 @@ demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a r
 	@$(BIN)/relay demo
 
 test: $(VENV)/.dev sandbox  ## run the tests
-	@$(BIN)/pytest
+	@$(BIN)/pytest --timeout=600 --timeout-method=thread
 
 check: $(VENV)/.dev  ## formatter, linter, types, layers
 	$(BIN)/ruff format --check .

@@ -1,0 +1,1 @@
+"""relay runs a long build as a relay of fresh sessions: the plan file is the memory, git is the state."""

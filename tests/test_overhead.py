@@ -1,4 +1,4 @@
-"""What every request pays before a word of work is said: tools and role. Source of the limit: DESIGN § 7."""
+"""What every request pays before a word of work is said: tools and role."""
 
 import json
 

@@ -1,26 +1,41 @@
-"""The rules of AGENTS.md that no linter checks."""
+"""The rules of AGENTS.md that no linter checks; `tests/shape/test_rules.py` shows that each check can fail."""
 
 import ast
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+
+from tests.shape import rules
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "relay").rglob("*.py"))
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
+MAX_LOOSE_FILES = 5
+
+NO_NOUNS = {
+    "relay/files/temporary.py", "relay/prompts/shipped.py", "relay/runners/messages/stuck.py",
+    "relay/sandbox/confined.py", "relay/sandbox/private.py", "relay/setup/open.py",
+}  # fmt: skip
+
+TWO_THINGS = {
+    "Answer", "Draft", "Ending", "Exchange", "Fault", "FaultKind", "Finding", "Line", "Place", "Session", "Source", "Standing",
+    "State", "Status", "View", "_Part",
+}  # fmt: skip
 
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def functions(tree: ast.AST):
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+def find_all(rule: Callable[[str], rules.Found], paths: Iterable[Path] = SOURCES) -> list[str]:
+    """Return what breaks a rule in any of the files, as ``file:line: what``."""
+    return [f"{name_of(path)}:{found}" for path in paths for found in rule(path.read_text())]
 
 
 def test_modules_are_small():
@@ -35,7 +50,7 @@ def test_functions_are_small():
     long = {
         f"{name_of(path)}:{node.lineno} {node.name}": length
         for path in SOURCES
-        for node in functions(ast.parse(path.read_text()))
+        for node in rules.walk_functions(path.read_text())
         if (length := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION_LINES
     }
 
@@ -56,28 +71,92 @@ def test_names_say_what_a_thing_is():
     assert modules + classes == []
 
 
-def test_git_is_run_in_one_place():
-    """Only git/command.py starts git; the demo starts it for the person who watches."""
-    starts = re.compile(r"\[\s*[\"']git[\"']")
-    allowed = {"relay/demo.py", "relay/sandbox/probe.py"}  # shown to a person; a name of an act, not a command
+def test_modules_are_named_by_nouns():
+    """A participle or an adjective says nothing at the door; the list of those that are left only shrinks."""
+    assert {name_of(p) for p in SOURCES if rules.is_no_noun(p.stem)} <= NO_NOUNS
 
-    assert {name_of(p) for p in SOURCES if starts.search(p.read_text())} <= allowed
+
+def test_a_name_is_one_thing():
+    """No two rooms have a class of the same name; the list of those that do only shrinks."""
+    places: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for name in rules.list_classes(path.read_text()):
+            places.setdefault(name, set()).add(path.relative_to(ROOT).parts[1])
+
+    assert {name for name, rooms in places.items() if len(rooms) > 1} <= TWO_THINGS
+
+
+def test_few_files_stand_beside_the_rooms():
+    """A newcomer sees rooms."""
+    loose = [path.stem for path in (ROOT / "relay").glob("*.py") if not path.stem.startswith("__")]
+
+    assert len(loose) <= MAX_LOOSE_FILES, loose
+
+
+def test_values_are_frozen():
+    """A dataclass is frozen, slotted, keyword-only and holds tuples, or its docstring says why it is not."""
+    assert find_all(rules.find_loose_values) == []
+
+
+def test_closed_sets_can_be_written_down():
+    """Each is a `StrEnum`, or an `IntEnum` where the number is the meaning."""
+    assert find_all(rules.find_plain_enums) == []
+
+
+def test_verbs_mean_one_thing():
+    """A function does not do what its verb promises not to do."""
+    allowed = {
+        "relay/cli/main.py": "get_command",  # click's own name
+    }
+    found = find_all(rules.find_misused_verbs)
+
+    assert [entry for entry in found if allowed.get(entry.partition(":")[0], "\0") not in entry] == []
+
+
+def test_git_is_started_in_one_place():
+    """Only git/command.py starts git; in the sandbox of a session tools/git_files.py asks it, as the model could."""
+    allowed = {"relay/git/command.py", "relay/tools/git_files.py"}
+
+    assert {entry.partition(":")[0] for entry in find_all(rules.find_git_starts)} == allowed
+
+
+def test_git_is_spoken_in_two_rooms():
+    """git/ and store/ name git's subcommands; elsewhere stand these few, which read, or write what nobody else has."""
+    words = {
+        name_of(path): set(found)
+        for path in SOURCES
+        if path.relative_to(ROOT).parts[1] not in {"git", "store"} and (found := rules.find_git_words(path.read_text()))
+    }
+    known = {
+        "relay/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
+        "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
+        "relay/secrets/disclosure.py": {"cat-file"},
+        "relay/setup/doctor.py": {"version"},
+        "relay/state/standing.py": {"for-each-ref"},
+    }
+
+    assert [(name, found) for name, found in words.items() if not found <= known.get(name, set())] == []
 
 
 def test_relay_never_asks_git_to_destroy():
-    """No argument list of relay's git calls holds a destructive command or flag."""
-    forbidden = re.compile(
-        r"[\"'](stash|clean|push|checkout|switch|gc|prune|filter-branch|--hard|--force|-f|-D|-A|--all)[\"']"
-    )
-    found = [
-        f"{name_of(path)}:{n}"
-        for path in SOURCES
-        if path.relative_to(ROOT).parts[1] in {"git", "store"}
-        for n, line in enumerate(path.read_text().splitlines(), 1)
-        if forbidden.search(line) and "git" in line
-    ]
+    """No module that gives commands to git holds a word that makes git destroy."""
+    found = find_all(rules.find_destroyers)
+    filters = [entry for entry in found if re.fullmatch(r"relay/git/config_guard\.py:\d+: clean", entry)]
 
-    assert found == []
+    assert sorted(set(found) - set(filters)) == []  # there "clean" is the key of a filter driver
+
+
+def test_no_test_is_timed():
+    """A busy machine makes no test fail."""
+    assert find_all(rules.find_timed_assertions, sorted((ROOT / "tests").rglob("*.py"))) == []
+
+
+def test_what_is_cited_is_there():
+    """A reason stands where it is needed, or in a public source; this list of rules names the absent texts itself."""
+    texts = [path for path in tracked() if path.suffix in {".py", ".md", ".toml", ".yaml", ".yml", ""}]
+    own = {ROOT / "tests/shape/rules.py", ROOT / "tests/shape/test_rules.py"}
+
+    assert find_all(rules.find_absent_texts, [path for path in texts if path not in own]) == []
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["run", "--help"], ["plan", "--help"]])

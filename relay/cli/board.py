@@ -29,7 +29,7 @@ class Activity:
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    """The run as it is now; `apply` is its only way to change."""
+    """The run as it is now; `apply` is its only way to change. Mutable: events change it, one at a time."""
 
     started_at: float
     """On the same clock as every `now`, in seconds."""

@@ -185,7 +185,7 @@ def parse_path(root: Path, raw: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Walk:
-    """The directories between the root and where the walk stands."""
+    """The directories between the root and where the walk stands. Mutable: goes down and up."""
 
     root: Path
     raw: str

@@ -1,0 +1,1 @@
+"""Verify commands: how they are run, what their output shows, and the verdict."""

@@ -83,13 +83,13 @@ def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
         file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does, no link followed
         files[file] = None
         try:
-            files |= dict.fromkeys(_find_included(repo, file, os.fsdecode(entry)))
+            files |= dict.fromkeys(_get_included(repo, file, os.fsdecode(entry)))
         except ValueError:
             return ()
     return tuple(files)
 
 
-def _find_included(repo: Repo, file: str, entry: str) -> Iterator[str]:
+def _get_included(repo: Repo, file: str, entry: str) -> Iterator[str]:
     """Yield what an entry of `file` brings in.
 
     Raises:

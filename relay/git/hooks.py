@@ -5,7 +5,7 @@ stages files works while the git directory is read-only. What it puts there is n
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class HookRun:
 
     name: str
     argv: tuple[str, ...]
-    env: dict[str, str]
+    env: Mapping[str, str]
     """To be added to the sandbox's environment."""
     cwd: Path
     scratch: Path

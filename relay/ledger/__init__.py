@@ -21,7 +21,7 @@ A claim can only rest on earlier ones, so what rests on what has no cycles. The 
 parser events with every scalar as text: nothing becomes a date or a number, and neither aliases nor deep
 nesting get anywhere (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
 
-Order and budget of the snapshot: shared mechanisms notes § 3.3, with the properties named there.
+The snapshot for a prompt never exceeds its budget, and a claim of lower rank never pushes out one of higher rank.
 """
 
 from relay.ledger.append import append_claim, append_entry

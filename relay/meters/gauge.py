@@ -4,8 +4,8 @@ The fill is what the last response reported (prompt and output, every cache clas
 what was appended since. A response without usage leaves the fill *unknown* or estimated, never 0. The gauge
 decides nothing but the zone; who ends a session, and how, is the runner's business.
 
-Sources: shared mechanisms notes § 1 (fill, lines), § 5.1 (estimates); the bands are those of the essay on
-reasoning phases, drawn relative to the soft line instead of the window.
+Sources: fill as Codex and OpenCode count it, last usage and an estimate of what came after; estimates pad by a third as
+Claude Code does, because newer tokenizers give about 30 % more tokens. The bands are relative to the soft line.
 """
 
 import math

@@ -6,7 +6,7 @@ Everything that needs to know what Markdown is stands here; the modules above re
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from enum import StrEnum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
 _OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
 
-class EntryKind(Enum):
+class EntryKind(StrEnum):
     """What a line of a section is."""
 
     PROSE = auto()
@@ -156,7 +156,7 @@ def _belongs(section: Section, level: int) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Walks the block tokens once."""
+    """Walks the block tokens once. Mutable: it collects while it walks."""
 
     lines: Lines
     first: int

@@ -21,7 +21,7 @@ from relay.session.tokens import estimate_size_tokens, pad_tokens
 from relay.session.usage import Usage
 
 FIXED_TOKENS = 1_700
-"""Tools and role: the budget that DESIGN § 7 sets for them."""
+"""Tools and role: the most that `tests/test_overhead.py` allows them."""
 READ_BYTES = 50 * 1024
 """What one call of the read tool shows at most; larger files are searched, seldom read whole."""
 ITEM_TOKENS = 4_000

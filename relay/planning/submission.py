@@ -50,7 +50,7 @@ Judge = Callable[[str, bool], Judgement]
 
 @dataclass(slots=True, kw_only=True)
 class Submissions:
-    """What one session has handed in."""
+    """What one session has handed in. Mutable: counts tries and keeps what was accepted."""
 
     judge: Judge
     tries: int = 0

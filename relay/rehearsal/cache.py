@@ -69,6 +69,8 @@ class CachePlan:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
+    """Mutable: each read makes it live longer."""
+
     ttl: Ttl
     used: float
 
@@ -78,7 +80,7 @@ class _Entry:
 
 @dataclass(slots=True, kw_only=True)
 class PromptCache:
-    """Entries of all models of one workspace."""
+    """Entries of all models of one workspace. Mutable: a cache."""
 
     _entries: dict[tuple[str, str], _Entry] = field(default_factory=dict)
 

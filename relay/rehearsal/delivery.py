@@ -32,7 +32,7 @@ class ConnectionEnded(Exception):  # noqa: N818  # not an error: the script want
 
 @dataclass(slots=True, kw_only=True)
 class Connection:
-    """One request's way back to the client."""
+    """One request's way back to the client. Mutable: knows what was sent."""
 
     scope: Mapping[str, Any]
     receive: Receive

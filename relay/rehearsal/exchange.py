@@ -23,7 +23,7 @@ _HTML = b"<html><head><title>error</title></head><body><h1>Something went wrong<
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What came in, decoded."""
+    """What came in, decoded. Mutable: the body comes after the headers."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """One request and its response."""
+    """One request and its response. Mutable: filled as the request is read."""
 
     state: State
     connection: Connection

@@ -28,7 +28,7 @@ _NAMES = {_NULL: "nothing", "tag:yaml.org,2002:map": "a mapping", "tag:yaml.org,
 
 @dataclass(slots=True, kw_only=True)
 class NodeReader:
-    """Turns YAML nodes of one script into checked values."""
+    """Turns YAML nodes of one script into checked values. Mutable: spends its budget of values."""
 
     source: str
     """Name of the script, for messages."""

@@ -39,6 +39,8 @@ class Miss:
 
 @dataclass(slots=True, kw_only=True)
 class _Cast:
+    """Mutable: moves on with its conversation."""
+
     number: int
     segments: list[tuple[Session, int]]
     """Sessions this conversation went through, each with its first step."""
@@ -56,7 +58,7 @@ _Place = tuple[_Cast, int]
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """Where the conversations of one script stand."""
+    """Where the conversations of one script stand. Mutable: moves on with every request."""
 
     script: Script
     _casts: list[_Cast] = field(default_factory=list)

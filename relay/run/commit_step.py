@@ -33,7 +33,7 @@ from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
 
 SUBJECT_CHARS = 72
-"""Longest subject taken from a session. Source: git's own convention, DESIGN § 4.2."""
+"""Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
 BATON_TITLE = "Baton:"
 """Line of a hand-off commit's body after which the baton stands."""
 EVIDENCE_CHARS = 300

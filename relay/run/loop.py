@@ -22,7 +22,10 @@ from relay.state.session_ends import find_repeated_error, find_reset
 from relay.store.legs import OpenLeg, read_leg
 
 MAX_BARREN_LEGS = 3
-"""Sessions in a row over the line without a new tick before the phase is called too big. Source: DESIGN § 6."""
+"""Sessions in a row over the line without a new tick before the phase is called too big.
+
+Three, as Claude Code's breaker for a context that is full again right after it was compacted.
+"""
 MAX_SAME_ERRORS = 3
 """Sessions in a row that end at the same item with the same error before the phase is called stuck."""
 

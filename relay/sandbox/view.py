@@ -95,7 +95,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
     # Mount points below the private directory would be made in a place that commands write: use a fresh tmpfs then.
     shared = any(place.is_relative_to(temp) for place in (policy.root, inner_home, *(mount.dest for mount in shown)))
     tmp = temp / "relay" if shared else temp
-    devices, gaps = _find_devices(private)
+    devices, gaps = _make_devices(private)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return View(
         fixed=(
@@ -148,7 +148,7 @@ def _settle(place: Path) -> Path:
     return place.parent.resolve() / place.name
 
 
-def _find_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
+def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
     if os.geteuid() != 0:
         return [], ()
     nodes = private.path / "dev"

@@ -7,7 +7,7 @@ the work are the first to be lost.
 Stricter than the original in one thing: a link that leads out of the project, or to a file that tools hide
 from the model, is not followed, because its target would be sent to the provider.
 
-Source: shared mechanisms notes § 5.4, from ``core/src/agents_md.rs`` of openai/codex at ba2fb4831.
+Source: ``core/src/agents_md.rs`` of openai/codex at ba2fb4831.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Where a run goes on, from what git says and nothing else.
 
 `find_resume_point` is pure: the same facts give the same case, the same words and the same deed, whether
-`relay status --why` asks or `relay run` acts. Source of the table: DESIGN § 5.
+`relay status --why` asks or `relay run` acts.
 """
 
 from dataclasses import dataclass

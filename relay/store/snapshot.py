@@ -165,7 +165,7 @@ def _find_mode(repo: Repo, path: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Plan:
-    """What has to be put into the index."""
+    """What has to be put into the index. Mutable: filled path by path."""
 
     entries: list[tuple[str, str, str]] = field(default_factory=list)
     """Known already: deletions, and blobs of HEAD."""

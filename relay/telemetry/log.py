@@ -20,13 +20,13 @@ from relay.secrets.patterns import redact
 from relay.session.events import Event, Noticed, parse_event, render_event
 
 OUTPUT_AGE_S = 7 * 86_400
-"""Spilled tool output is kept for a week by its modification time; source: DESIGN § 4.4."""
+"""Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(slots=True, kw_only=True)
 class EventLog:
-    """An open log; the one mutable thing here, because it holds a descriptor. A context manager."""
+    """An open log, a context manager. Mutable: holds a descriptor."""
 
     path: Path
     clock: Callable[[], float]

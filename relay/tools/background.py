@@ -30,7 +30,7 @@ _SHOWN_BYTES = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """One command; its thread alone sets `ended`."""
+    """One command. Mutable: its thread alone sets `ended`."""
 
     command: str
     output: Path

@@ -11,7 +11,7 @@ from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_ENTRIES = 100
-"""Source: DESIGN § 8, as Claude Code and OpenCode do."""
+"""As Claude Code and OpenCode do."""
 
 
 def run_list(workspace: Workspace, given: Mapping[str, Any]) -> Answer:

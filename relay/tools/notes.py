@@ -39,7 +39,7 @@ class HandOff:
 
 @dataclass(slots=True, kw_only=True)
 class LegNotes:
-    """Filled by the tools while the session runs, read by the loop when it ends."""
+    """Filled by the tools while the session runs, read by the loop when it ends. Mutable: the tools fill it."""
 
     plan: Plan
     """As the leg would leave it: the loop puts the amended one here, so that new items can be ticked at once."""

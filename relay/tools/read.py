@@ -22,7 +22,7 @@ MAX_LINE_CHARS = 2_000
 """Source of both: OpenCode's read tool."""
 
 MAX_READ_BYTES = 39_000
-"""Just below the token cap (DESIGN § 8 says 50 KB, which the cap would cut again, in the middle)."""
+"""Just below the token cap: the 50 KB of other agents would be cut again by the cap, in the middle."""
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 """A larger file takes seconds to count through; a command does that better."""

@@ -23,7 +23,7 @@ from relay.tools.output import Answer
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_HITS = 100
-"""Source: DESIGN § 8, as OpenCode does."""
+"""As OpenCode does."""
 
 SHOWN_CHARS = 240
 """Of a long line, around the match."""

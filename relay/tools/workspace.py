@@ -11,7 +11,7 @@ ALWAYS_PROTECTED = ("**/.git", ".relay", "relay.toml", *(f"**/{name}" for name i
 """Never written by a tool, whatever the caller adds: git's data, relay's own, what steers coding agents."""
 
 OUTPUT_CAP_TOKENS = 10_000
-"""A tool result longer than this is cut in the middle and spilled. Source: DESIGN § 8, as Codex does."""
+"""A tool result longer than this is cut in the middle and spilled, as Codex does."""
 
 
 class RefusedError(Exception):

@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 import unicodedata
 
 import pytest
@@ -81,11 +80,9 @@ def test_an_output_without_unicode_gets_plainer_punctuation():
     assert raw.getvalue() == b'phase 1 - a -> b... "\\xe9"\\x80'
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("part", ["\x1b]", "\x1b[0", "\x9d", "\x1b(", "x\u202e"])
 def test_endless_escapes_are_cleaned_in_linear_time(part):
     """Sequences that are never closed cost no more than their length."""
-    clean(part * 1_000)
-    begun = time.process_time()
-    clean(part * 50_000)
-    clean(f"\x1b[{'0' * 100_000}")
-    assert time.process_time() - begun < 2
+    assert clean(part * 100_000).isprintable()
+    assert clean(f"\x1b[{'0' * 300_000}").isprintable()

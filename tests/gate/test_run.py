@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -80,11 +79,9 @@ def test_all_commands_run_in_order_even_after_a_red_one(run):
 
 
 def test_a_time_limit_kills_the_whole_tree(run, root):
-    begin = time.monotonic()
     command = "(trap '' TERM; setsid sleep 2 && touch late.txt) & echo started; sleep 30"
     (result,) = run(command, limits=Limits(timeout_s=0.5)).commands
     assert (result.status, result.exit_code, result.output_tail) == (Status.TIMED_OUT, None, "started")
-    assert time.monotonic() - begin < 10
     assert not (root / "late.txt").exists()
 
 

@@ -1,7 +1,5 @@
 """Text made to hang, to overflow or to mislead ends in a plan or in an error that names a line."""
 
-import time
-
 import pytest
 
 from relay.errors import PlanError
@@ -11,15 +9,13 @@ from relay.plan.parse import parse_plan
 
 PHASE = "# P\n- [ ] a\n\n"
 
-BOUND_S = 20.0
-"""Far above what is needed on a busy machine, far below what the quadratic ways take."""
+pytestmark = pytest.mark.timeout(120)
+"""Seconds; far above what is needed on a busy machine, far below what the quadratic ways take."""
 
 
-def read_in_time(text: str) -> int:
-    started = time.process_time()
+def read(text: str) -> int:
     plan = parse_plan(text)
     check_plan(plan)
-    assert time.process_time() - started < BOUND_S
     return sum(len(phase.items) for phase in plan.phases)
 
 
@@ -44,10 +40,8 @@ def test_text_below_a_nest_that_is_too_deep_is_not_dropped_in_silence():
 
 
 def test_quotes_broken_up_line_by_line_are_refused_and_not_read_in_quadratic_time():
-    started = time.process_time()
     with pytest.raises(PlanError, match="block quotes are broken up"):
         parse_plan(PHASE + "> ```\nb\n" * 50_000)
-    assert time.process_time() - started < BOUND_S
 
 
 @pytest.mark.parametrize(
@@ -79,7 +73,7 @@ def test_quotes_broken_up_line_by_line_are_refused_and_not_read_in_quadratic_tim
     ],
 )
 def test_long_text_is_read_in_linear_time(text, items):
-    assert read_in_time(PHASE + text) == items
+    assert read(PHASE + text) == items
 
 
 def test_a_plan_of_unreasonable_length_is_refused():
@@ -89,6 +83,6 @@ def test_a_plan_of_unreasonable_length_is_refused():
 
 def test_reading_leaves_the_recursion_limit_of_a_deep_caller_alone():
     def call_from(depth: int) -> int:
-        return call_from(depth - 1) if depth else read_in_time(PHASE + "- " * 40 + "[ ] a")
+        return call_from(depth - 1) if depth else read(PHASE + "- " * 40 + "[ ] a")
 
     assert call_from(500) == 2

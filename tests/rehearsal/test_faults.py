@@ -137,7 +137,7 @@ def test_overflow_is_the_apis_400(play: Any) -> None:
     ],
 )
 def test_a_broken_stream_is_an_exception_and_then_the_answer(play: Any, fault: str, error: Any) -> None:
-    """Connections that end and data that is not JSON raise what reliability § 6.1 measured."""
+    """Connections that end and data that is not JSON raise what the SDK was measured to raise."""
     table = play(script(fault))
     with pytest.raises(error):
         table.ask(OPENING)

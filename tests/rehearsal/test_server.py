@@ -37,49 +37,37 @@ def open_request(url: str, **extra: Any) -> http.client.HTTPConnection:
     return connection
 
 
-def test_it_starts_and_stops_quickly_and_leaves_no_thread() -> None:
-    """Serving begins within 0.3 s of a warm process; the port is free again afterwards."""
-    script = parse_script(HELLO)
-    best = 9.0
-    for _ in range(3):
-        started = time.monotonic()
-        with serve(script):
-            best = min(best, time.monotonic() - started)
-    with serve(script) as rehearsal:
+def test_it_stops_and_leaves_no_thread() -> None:
+    """The port is free again afterwards."""
+    with serve(parse_script(HELLO)) as rehearsal:
         with contextlib.closing(open_request(rehearsal.base_url)) as connection:
             assert connection.getresponse().status == 200
         assert count_threads() == 1
         port = int(rehearsal.base_url.rpartition(":")[2])
-        stopping = time.monotonic()
-    assert best < 0.3
-    assert time.monotonic() - stopping < 2.0
     assert count_threads() == 0
     with socket.create_server(("127.0.0.1", port)):
         pass
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", ["stall", "{kind: stall, ping_s: 0.01}", "{kind: stall, before_headers: true}"])
 def test_a_stall_does_not_hold_up_the_end(fault: str) -> None:
     """A client that waits is cut off when the server stops."""
-    with contextlib.ExitStack() as stack:
-        with serve(parse_script(f"sessions: [{{turns: [{{fault: {fault}, text: x}}]}}]")) as rehearsal:
-            stack.enter_context(contextlib.closing(open_request(rehearsal.base_url)))
-            wait_until(lambda: rehearsal.state.stage.list_unplayed() == ())
-            stopping = time.monotonic()
-        assert time.monotonic() - stopping < 1.5
+    script = parse_script(f"sessions: [{{turns: [{{fault: {fault}, text: x}}]}}]")
+    with contextlib.ExitStack() as stack, serve(script) as rehearsal:
+        stack.enter_context(contextlib.closing(open_request(rehearsal.base_url)))
+        wait_until(lambda: rehearsal.state.stage.list_unplayed() == ())
     assert count_threads() == 0
 
 
+@pytest.mark.timeout(60)
 def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
     """Its connection is taken away."""
     script = parse_script(f"sessions: [{{turns: [{{text: {'x' * 6_000_000}}}]}}]")
-    with contextlib.ExitStack() as stack:
-        with serve(script) as rehearsal:
-            request = open_request(rehearsal.base_url, model="claude-opus-5", max_tokens=128_000)
-            stack.enter_context(contextlib.closing(request))
-            wait_until(lambda: bool(rehearsal.requests))
-            stopping = time.monotonic()
-        assert time.monotonic() - stopping < 3
+    with contextlib.ExitStack() as stack, serve(script) as rehearsal:
+        request = open_request(rehearsal.base_url, model="claude-opus-5", max_tokens=128_000)
+        stack.enter_context(contextlib.closing(request))
+        wait_until(lambda: bool(rehearsal.requests))
     assert count_threads() == 0
 
 
@@ -142,12 +130,15 @@ def test_an_address_that_is_taken_is_said(play: Any) -> None:
         pass
 
 
-def test_pace_takes_real_time(play: Any) -> None:
-    """For demonstrations: a pause before the first byte and between events."""
-    table = play("pace: {first_s: 0.1, event_s: 0.01}\n" + HELLO)
-    started = time.monotonic()
-    assert table.ask(OPENING).content[-1].text == "Hello."
-    assert 0.15 < time.monotonic() - started < 2
+@pytest.mark.parametrize("pace", ["first_s", "event_s"])
+def test_pace_holds_an_answer_back(pace: str) -> None:
+    """For demonstrations: a pause before the first byte, or between events."""
+    script = parse_script(f"pace: {{{pace}: 60}}\n{HELLO}")
+    with serve(script) as rehearsal, contextlib.closing(open_request(rehearsal.base_url)) as connection:
+        assert connection.sock is not None
+        connection.sock.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.getresponse().read()
 
 
 def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
@@ -174,9 +165,10 @@ def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def wait_until(condition: Any, *, seconds: float = 5.0) -> None:
-    """Wait for another thread; fails after a while."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
+def wait_until(condition: Any) -> None:
+    """Wait for another thread; fails after many looks."""
+    for _ in range(12_000):
+        if condition():
+            return
         time.sleep(0.005)
+    pytest.fail("waited in vain")

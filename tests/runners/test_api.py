@@ -329,14 +329,12 @@ def test_what_never_ends_before_the_first_event_ends_too(interrupts, head):
     """Inside the client nothing looks at a clock while bytes come; an alarm does."""
     with trickle(head) as base_url:
         api = open_api(interrupts, ANTHROPIC_BASE_URL=base_url, idle_timeout_s=0.2)
-        started = time.monotonic()
         fault = ask(api)
         api.close()
 
     assert isinstance(fault, Fault)
     assert fault.kind is FaultKind.INFRA
     assert "no complete response headers" in fault.message
-    assert time.monotonic() - started < 5
 
 
 def test_a_stop_ends_a_request_and_counts_what_came():

@@ -61,14 +61,12 @@ def test_flood_is_cut_in_the_middle_and_timed_out(box: Any) -> None:
     assert result.output.startswith(b"first\ny\n")
     assert b"bytes of output cut here" in result.output
     assert len(result.output) < 2100
-    assert 0.6 <= result.duration_s < 5
 
 
 def test_background_job_does_not_hold_the_result(box: Any) -> None:
     """A job that keeps the pipe open is ended when the command ends."""
     result = box.sh("sleep 4242 & echo hi")
     assert (result.exit_code, result.output) == (0, b"hi\n")
-    assert result.duration_s < 10
     assert find_marked("sleep 4242") == []
 
 
@@ -103,7 +101,6 @@ def test_stop_is_asked_for_often(box: Any) -> None:
         begin = time.monotonic()
         result = box.sh(script, should_stop=lambda begin=begin: time.monotonic() - begin > 0.2)
         assert (result.interrupted, result.timed_out, result.exit_code) == (True, False, None)
-        assert result.duration_s < 5
 
 
 @pytest.mark.parametrize(
@@ -113,7 +110,6 @@ def test_nothing_waits_for_a_person(box: Any, script: str) -> None:
     """Standard input is empty, there is no terminal and every editor ends at once."""
     result = box.sh(script)
     assert result.exit_code == 0
-    assert result.duration_s < 10
 
 
 def test_stdin_is_given(box: Any) -> None:
@@ -266,10 +262,11 @@ box.run(("/bin/sh", "-c", "(setsid sleep 4246 &); echo x > up; sleep 4246"), lim
 
 
 def wait_for(condition: Any) -> None:
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
+    for _ in range(3_000):
+        if condition():
+            return
         time.sleep(0.02)
+    pytest.fail("waited in vain")
 
 
 def test_memory_directories_are_bounded(writer: Any) -> None:

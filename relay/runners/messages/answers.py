@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _OpenBlock:
-    """A content block and the pieces of its text that have come so far."""
+    """A content block and the pieces of its text that have come so far. Mutable: pieces come one by one."""
 
     body: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class _OpenBlock:
 
 @dataclass(slots=True)
 class AnswerBuilder:
-    """Collects the events of one stream."""
+    """Collects the events of one stream. Mutable: events come one by one."""
 
     complete: bool = False
     _message: dict[str, Any] | None = None

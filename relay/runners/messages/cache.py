@@ -1,6 +1,7 @@
 """The prompt cache: how long its entries have to live, and when it broke and by what. Pure.
 
-Source of the rule for a break and its constants: DESIGN § 7; less than 5 %, or fewer than 2,000 tokens, is noise.
+A drop of less than 5 %, or of fewer than 2,000 tokens, is noise: entries end at block borders. Claude Code counts so
+too.
 """
 
 import hashlib
@@ -28,6 +29,8 @@ class Pace:
     answer and the pause behind it (all tool calls of a turn, or one run of the gate) take longer than that together.
     One such miss writes the whole context again at 1.25 times the price of input; entries of one hour cost 0.75 times
     more to write, each token once. So a run that has come that close before asks for the hour in its next session.
+
+    Mutable: learns from every event.
     """
 
     pause_s: float = 0.0
@@ -56,7 +59,10 @@ class Pace:
 
 @dataclass(slots=True)
 class CacheWatch:
-    """Compares what each response read from the cache with what the one before it had left there."""
+    """Compares what each response read from the cache with what the one before it had left there.
+
+    Mutable: remembers the response before.
+    """
 
     lifetime_s: float = SHORT_TTL_S
     _expected_tokens: int | None = None

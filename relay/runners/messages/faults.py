@@ -1,7 +1,7 @@
 """What can go wrong with a request, in classes, and how long to wait. Pure.
 
 Classes decide; texts are only looked at where an endpoint gives nothing else to tell an overflow by.
-Source of the overflow texts and their vetoes: facts on provider errors, checked 2026-11-20.
+The overflow texts and their vetoes are those that Codex, OpenCode, pi and Cline match, as of 2026-11-20.
 """
 
 import re

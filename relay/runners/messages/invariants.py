@@ -2,8 +2,8 @@
 
 relay's histories keep the rules by construction: answers pass through `make_sendable`, every call is answered in the
 message after it, and nothing that was sent is changed. `check_messages` is the proof, used by the tests on every
-request that a conversation can send. Source: facts on message invariants, composed from the provider's documentation
-and the normalisers of four agents.
+request that a conversation can send. Sources: the provider's documentation of messages, and what
+the normalisers of Codex, Cline, OpenCode and pi repair.
 """
 
 import re

@@ -14,8 +14,8 @@ too, and a conversation is not in it.
 change goes on *without its thinking blocks*, which they accept (the provider's escape for this case): compaction drops
 thinking from the turns it keeps, pruning from every answer behind the first result it clears.
 
-Sources: mechanisms notes § 5.7 (ladders of Claude Code, Codex, OpenCode, Cline) and § 5.3 (batches, because each
-rewrite costs the cached prefix once); constants are named where they stand.
+Sources: what Claude Code, Codex, OpenCode and Cline do when a window fills; in batches as Cline does, because each
+rewrite costs the cached prefix once. Constants are named where they stand.
 """
 
 from abc import ABC, abstractmethod
@@ -61,7 +61,10 @@ def choose_runner(runner: ApiRunner, strategy: str) -> Runner:
 
 @dataclass(slots=True, kw_only=True)
 class Continuous:
-    """Gives every leg the conversation of the leg before; a `relay.runners.base.Runner`."""
+    """Gives every leg the conversation of the leg before; a `relay.runners.base.Runner`.
+
+    Mutable: keeps the conversation of the leg before.
+    """
 
     runner: ApiRunner
     kind: type[Conversation]
@@ -92,7 +95,7 @@ class Continuous:
 
 @dataclass(slots=True)
 class _Watched:
-    """A session that remembers how it ended."""
+    """A session that remembers how it ended. Mutable: the end is noted when it comes."""
 
     conversation: Conversation
     end: SessionEnd | None = None

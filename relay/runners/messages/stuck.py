@@ -1,7 +1,8 @@
 """Recognise a session that goes in circles. Pure.
 
 A repeat counts only when calls *and* results are equal and nothing was written in between: re-running a test after an
-edit, or waiting for a server with a changing answer, is work. Source of the rule: DESIGN § 10; period ≤ 4, three times.
+edit, or waiting for a server with a changing answer, is work. Periods up to four, because A-B-A-B is a circle too;
+three times, where OpenCode, Cline and OpenHands warn: twice happens in honest work.
 """
 
 import json
@@ -16,7 +17,7 @@ REPEATS = 3
 
 @dataclass(slots=True)
 class LoopDetector:
-    """Sees every turn's calls and results."""
+    """Sees every turn's calls and results. Mutable: remembers the turns."""
 
     _turns: list[str] = field(default_factory=list)
 

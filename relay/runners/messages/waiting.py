@@ -31,6 +31,8 @@ class Patience:
     """How often and how long one request has been tried.
 
     Time is added up from what requests took and what was waited, so it runs on no clock but theirs.
+
+    Mutable: counts tries and time.
     """
 
     max_wait_s: float

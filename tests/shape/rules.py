@@ -1,0 +1,206 @@
+"""The rules of AGENTS.md that no linter checks, as functions from one file's text to what breaks a rule in it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+Found = tuple[str, ...]
+"""What breaks a rule, each as ``line: what``."""
+
+_DESTROYERS = frozenset({
+    "stash", "clean", "push", "checkout", "switch", "restore", "reset", "rm", "gc", "prune", "reflog", "filter-branch",
+    "--hard", "--force", "-f", "-D", "-A", "--all",
+})  # fmt: skip
+_READS_CLOCK = re.compile(r"(^|\.)(time|monotonic|perf_counter|process_time|thread_time)(_ns)?$")
+# A tree that no ref names is no change: `write_tree` and its like are how git compares.
+_WRITERS = re.compile(r"write_(?!\w*tree)|(save|remove|move|delete|ensure)_|unlink$|mkdir$|rename$|replace_file$")
+_TOUCHES_FILES = re.compile(r"\.(read_text|read_bytes|write_text|write_bytes|unlink|mkdir|run|probe)$|^open$")
+_MUTABLE = re.compile(r"^list\b|^dict\b|^set\b|\b(list|dict|set)\[.*\| None$")
+
+
+@cache
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _note(found: Iterator[tuple[int, str]]) -> Found:
+    return tuple(f"{line}: {what}" for line, what in sorted(set(found)))
+
+
+def walk_functions(source: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return every function, however deep."""
+    return [n for n in ast.walk(_parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def list_classes(source: str) -> list[str]:
+    """Return the names of the classes at the top of a module."""
+    return [node.name for node in _parse(source).body if isinstance(node, ast.ClassDef)]
+
+
+def find_loose_values(source: str) -> Found:
+    """Find dataclasses that are not frozen, slotted and keyword-only, and whose docstring has no ``Mutable: why``."""
+    return _note(_find_loose_values(_parse(source)))
+
+
+def _find_loose_values(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", ())]
+        mark = next((text for text in marks if re.match(r"(dataclasses\.)?dataclass\b", text)), None)
+        if mark is None or not isinstance(node, ast.ClassDef):
+            continue
+        mutable = re.search(r"\bMutable: \w", ast.get_docstring(node) or "")
+        wanted = ("slots",) if mutable else ("frozen", "slots", "kw_only")
+        if missing := [name for name in wanted if f"{name}=True" not in mark]:
+            yield node.lineno, f"{node.name} is not {' '.join(missing)}"
+        for field in node.body:
+            if not mutable and isinstance(field, ast.AnnAssign) and _MUTABLE.match(ast.unparse(field.annotation)):
+                yield field.lineno, f"{node.name} holds a {ast.unparse(field.annotation)}"
+
+
+def find_plain_enums(source: str) -> Found:
+    """Find closed sets that are neither words nor numbers: ``StrEnum`` and ``IntEnum`` can be written down."""
+    return _note(
+        (node.lineno, node.name)
+        for node in ast.walk(_parse(source))
+        if isinstance(node, ast.ClassDef) and {"Enum", "enum.Enum"} & {ast.unparse(base) for base in node.bases}
+    )
+
+
+def find_git_starts(source: str) -> Found:
+    """Find where git itself may be started: a list or tuple that begins with it, or a call about a program so named."""
+    return _note(_find_git_starts(_parse(source)))
+
+
+def _find_git_starts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        said: list[ast.expr] = []
+        if isinstance(node, ast.List | ast.Tuple):
+            said = node.elts[:1]
+        elif isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(("with", "fix")):
+            said = node.args[:1]
+        for first in said:
+            if isinstance(first, ast.Constant) and re.fullmatch(r"(\S*/)?git", str(first.value)):
+                yield first.lineno, str(first.value)
+
+
+def find_git_words(source: str) -> frozenset[str]:
+    """Return the subcommands that a module gives to a `Git`; ``*`` for one that only running it would tell."""
+    return frozenset(word for call in _find_git_calls(_parse(source)) for word in _name_subcommand(call))
+
+
+def _find_git_calls(tree: ast.Module) -> list[ast.Call]:
+    """Find ``X.run(…)`` and ``X.probe(…)`` where X is called git, or is made by a call with git in its name."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    return [
+        call
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in {"run", "probe"}
+        and re.search(r"git(\([^.]*\))?$", ast.unparse(call.func.value))
+    ]
+
+
+def _name_subcommand(call: ast.Call) -> Iterator[str]:
+    first = call.args[0] if call.args else None
+    yield first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else "*"
+
+
+def find_destroyers(source: str) -> Found:
+    """Find words that make git destroy, anywhere in a module that gives commands to git.
+
+    Anywhere: an argument list is often built some lines above the call.
+    """
+    tree = _parse(source)
+    if not _find_git_calls(tree) and not find_git_starts(source):
+        return ()
+    return _note(
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _DESTROYERS
+    )
+
+
+def find_misused_verbs(source: str) -> Found:
+    """Find functions that do what their verb promises not to do; private ones too."""
+    return _note(
+        (node.lineno, f"{node.name} {broken}")
+        for node in walk_functions(source)
+        for broken in _judge_verb(node.name.lstrip("_").partition("_")[0], node)
+    )
+
+
+def _judge_verb(verb: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    returns = ast.unparse(node.returns) if node.returns else ""
+    calls = [ast.unparse(inner.func) for inner in _walk_own(node) if isinstance(inner, ast.Call)]
+    if verb in {"check", "find"} and any(isinstance(inner, ast.Raise) for inner in _walk_own(node)):
+        yield "raises"
+    if verb in {"find", "read", "load", "is", "has"}:
+        yield from (f"calls {call}" for call in calls if _WRITERS.match(call.rpartition(".")[2]))
+    if verb == "get" and re.search(r"\bNone\b", returns):
+        yield "may return None"
+    if verb in {"is", "has", "may"} and returns != "bool":
+        yield f"returns {returns}"
+    if verb in {"parse", "render"}:
+        yield from (f"calls {call}" for call in calls if _TOUCHES_FILES.search(call))
+
+
+def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what a function does itself: not what functions in it do, and not how it passes on a failure."""
+    for inner in ast.iter_child_nodes(node):
+        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ExceptHandler):
+            yield inner
+            yield from _walk_own(inner)
+
+
+def find_timed_assertions(source: str) -> Found:
+    """Find assertions on a clock, or on a value that was computed from one."""
+    return _note(found for function in walk_functions(source) for found in _find_timed(function))
+
+
+def _find_timed(function: ast.AST) -> Iterator[tuple[int, str]]:
+    times: set[str] = set()
+    nodes = sorted(
+        (n for n in ast.walk(function) if isinstance(n, ast.Assign | ast.AugAssign | ast.Assert)),
+        key=lambda n: n.lineno,
+    )
+    for node in nodes:
+        if isinstance(node, ast.Assert):
+            if any(_bounds_time(inner, times) for inner in ast.walk(node.test)):
+                yield node.lineno, ast.unparse(node.test)
+        elif any(_is_time(inner, times) for inner in ast.walk(node.value)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            times |= {inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+
+
+def _bounds_time(node: ast.AST, times: set[str]) -> bool:
+    return (
+        isinstance(node, ast.Compare)
+        and any(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in node.ops)
+        and any(_is_time(inner, times) for inner in ast.walk(node))
+    )
+
+
+def _is_time(node: ast.AST, times: set[str]) -> bool:
+    if isinstance(node, ast.Call):
+        return _READS_CLOCK.search(ast.unparse(node.func)) is not None
+    if isinstance(node, ast.Attribute):
+        return node.attr == "duration_s"
+    return isinstance(node, ast.Name) and node.id in times
+
+
+def find_absent_texts(text: str) -> Found:
+    """Find citations of texts that are not in the repository."""
+    absent = re.compile(r"\bDESIGN(\.md)?\b(?!\.)|\bmechanisms notes\b|\bfacts on\b|\bthe essay\b|§ ?\d")
+    lines = enumerate(text.splitlines(), 1)
+    return _note((number, found[0]) for number, line in lines if (found := absent.search(line)))
+
+
+def is_no_noun(stem: str) -> bool:
+    """Say whether a module's name is a participle or an adjective, as far as its form and a short list tell."""
+    last = stem.rpartition("_")[2]
+    nouns = {"feed", "seed", "speed", "bed", "embed"}
+    return (last.endswith("ed") and last not in nouns) or last in {
+        "shown", "kept", "earlier", "hidden", "out", "stuck", "private", "safe", "temporary", "new", "old", "common",
+        "misc", "other", "done", "open", "given", "taken",
+    }  # fmt: skip

@@ -1,0 +1,84 @@
+"""Each check of `tests.shape.rules` finds what it is for, and lets pass what is right."""
+
+import pytest
+
+from tests.shape import rules
+
+FROZEN = "@dataclass(frozen=True, slots=True, kw_only=True)\nclass A:\n"
+CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (rules.find_loose_values, "@dataclass\nclass A:\n    b: int\n"),
+        (rules.find_loose_values, "@dataclass(frozen=True, slots=True)\nclass A:\n    b: int\n"),
+        (rules.find_loose_values, "@dataclasses.dataclass(slots=True, kw_only=True)\nclass A:\n    b: int\n"),
+        (rules.find_loose_values, '@dataclass(kw_only=True)\nclass A:\n    """B. Mutable: counts."""\n'),
+        (rules.find_loose_values, '@dataclass(slots=True, kw_only=True)\nclass A:\n    """Not Mutable at all."""\n'),
+        (rules.find_loose_values, FROZEN + "    b: list[int]\n"),
+        (rules.find_loose_values, FROZEN + "    b: dict[str, int] | None = None\n"),
+        (rules.find_plain_enums, "class A(Enum):\n    B = auto()\n"),
+        (rules.find_git_starts, 'subprocess.run(("git", "gc"))'),
+        (rules.find_git_starts, 'subprocess.run([\n    "git",\n    "gc",\n])'),
+        (rules.find_git_starts, 'GIT = ("/usr/bin/git", "--no-pager")'),
+        (rules.find_git_starts, 'shutil.which("git")'),
+        (rules.find_git_starts, 'os.execlp("git", "git", "gc")'),
+        (rules.find_destroyers, 'repo.git.run("stash")'),
+        (rules.find_destroyers, 'git.run(\n    "reset",\n    "--hard",\n)'),
+        (rules.find_destroyers, 'subprocess.run(("git", "gc"))'),
+        (rules.find_destroyers, 'args = ("branch", "-D", name)\nguard(repo).git.probe(*args)'),
+        (rules.find_destroyers, 'get_git(environ, root).run("push")'),
+        (rules.find_misused_verbs, "def check_a() -> str | None:\n    raise AError\n"),
+        (rules.find_misused_verbs, "def _find_a() -> str | None:\n    if b:\n        raise AError\n"),
+        (rules.find_misused_verbs, "def find_a(ref) -> None:\n    objects.delete_ref(ref)\n"),
+        (rules.find_misused_verbs, "def read_a(path) -> str:\n    path.parent.mkdir()\n"),
+        (rules.find_misused_verbs, "def get_a() -> str | None: ...\n"),
+        (rules.find_misused_verbs, "def is_a() -> int: ...\n"),
+        (rules.find_misused_verbs, "def parse_a(path) -> A:\n    return A(path.read_text())\n"),
+        (rules.find_misused_verbs, "def render_a(path) -> str:\n    return open(path).read()\n"),
+        (rules.find_timed_assertions, CLOCK + "    assert time.monotonic() - begun < 5\n"),
+        (rules.find_timed_assertions, CLOCK + "    took = perf_counter() - begun\n    assert 1 < took <= 5\n"),
+        (rules.find_timed_assertions, CLOCK + "    best = min(9, begun)\n    assert best < 0.3\n"),
+        (rules.find_timed_assertions, CLOCK + "    while a:\n        assert time.monotonic() < begun, 'late'\n"),
+        (rules.find_timed_assertions, "def test_a():\n    assert run().duration_s < 5\n"),
+        (rules.find_absent_texts, "Source: DESIGN § 8"),
+        (rules.find_absent_texts, "as the shared mechanisms notes say"),
+    ],
+)
+def test_what_breaks_a_rule_is_found(rule, broken):
+    assert len(rule(broken)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "right"),
+    [
+        (rules.find_loose_values, FROZEN + "    b: tuple[int, ...]\n    c: Mapping[str, int]\n"),
+        (rules.find_loose_values, '@dataclass(slots=True)\nclass A:\n    """B.\n\n    Mutable: counts.\n    """\n'),
+        (rules.find_loose_values, "class A:\n    b: list[int]\n"),
+        (rules.find_plain_enums, "class A(StrEnum):\n    B = auto()\n\nclass C(IntEnum):\n    D = 1\n"),
+        (rules.find_git_starts, 'program.startswith("git")\nnames = ("a", "git")\n'),
+        (rules.find_destroyers, 'repo.git.run("read-tree", head)'),
+        (rules.find_destroyers, 'CONTEXTS = ("reset", "prune")'),
+        (rules.find_misused_verbs, "def find_a() -> A:\n    try: ...\n    except OSError:\n        raise AError\n"),
+        (rules.find_misused_verbs, "def require_a() -> None:\n    raise AError\n"),
+        (rules.find_misused_verbs, "def find_a() -> A:\n    return write_tree(b)\n"),
+        (rules.find_misused_verbs, "def get_a() -> A:\n    raise AError\n"),
+        (rules.find_timed_assertions, CLOCK + "    assert work() == 3\n"),
+        (rules.find_timed_assertions, "def test_a():\n    assert clock.waits == [3.0]\n"),
+        (rules.find_absent_texts, "Source: git's own convention"),
+    ],
+)
+def test_what_is_right_is_let_pass(rule, right):
+    assert rule(right) == ()
+
+
+def test_the_subcommands_given_to_git_are_read():
+    source = 'repo.git.run("log", "-1")\ngit.probe(*args)\nhooks.run("x")\nget_git(a, b).run("init")'
+
+    assert rules.find_git_words(source) == {"log", "*", "init"}
+
+
+@pytest.mark.parametrize(("stem", "bad"), [("left_out", True), ("shipped", True), ("safe", True), ("gauge", False)])
+def test_a_noun_is_told_from_a_participle(stem, bad):
+    assert rules.is_no_noun(stem) is bad
