@@ -18,6 +18,10 @@ from relay.git.repository import Repo
 
 _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
 _HOOK = re.compile(r"hook\.(?P<name>.*)\.[a-z]+", re.DOTALL)
+_PLAIN_EXTENSIONS = frozenset({
+    "extensions.noop", "extensions.objectformat", "extensions.partialclone", "extensions.preciousobjects",
+    "extensions.relativeworktrees", "extensions.worktreeconfig",
+})  # fmt: skip
 _FILTER_KEYS = ("clean", "smudge", "process", "required")
 
 
@@ -113,6 +117,14 @@ class Guarded:
     def flag(self, key: str, *, default: bool) -> bool:
         """Return a boolean setting."""
         return is_true(find_value(self.config, key), default=default)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether objects, and refs that only relay uses, are written as by default: then relay may do it itself."""
+        formats = {setting.key for setting in self.config if setting.key.startswith("extensions.")}
+        odd = find_value(self.config, "core.sharedrepository") or self.flag("core.protecthfs", default=False)
+        logs = (find_value(self.config, "core.logallrefupdates") or "").lower()
+        return not odd and logs != "always" and formats <= _PLAIN_EXTENSIONS
 
 
 def guard(repo: Repo) -> Guarded:

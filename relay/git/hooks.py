@@ -12,7 +12,7 @@ from pathlib import Path
 from relay.git.command import render_settings
 from relay.git.config_guard import Setting, find_value, is_true
 from relay.git.names import quote_path
-from relay.git.objects import CONFIGURED_HOOKS
+from relay.git.refs import CONFIGURED_HOOKS
 from relay.git.repository import Repo
 
 

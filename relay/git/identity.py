@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from relay.errors import RepoError
 from relay.git.repository import Repo
 
+RELAY_IDENTITY: Mapping[str, str] = {
+    "GIT_AUTHOR_NAME": "relay",
+    "GIT_AUTHOR_EMAIL": "relay@localhost",
+    "GIT_COMMITTER_NAME": "relay",
+    "GIT_COMMITTER_EMAIL": "relay@localhost",
+}
+"""Author of everything under ``refs/relay/``; never of a commit on a branch."""
+
 _IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
 _VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")
 

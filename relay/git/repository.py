@@ -9,6 +9,8 @@ from pathlib import Path
 
 from relay.errors import RepoError
 from relay.git.command import Git, get_git
+from relay.git.loose import read_loose
+from relay.git.ref_files import find_head_ref, find_id
 
 MINIMUM_GIT = (2, 36)
 """``git hook run`` and ``core.fsync`` came with 2.36 (April 2022)."""
@@ -55,6 +57,11 @@ class Repo:
         return self.relay_dir
 
     @property
+    def objects_dir(self) -> Path:
+        """Where git keeps objects as files."""
+        return self.common_dir / "objects"
+
+    @property
     def zero_id(self) -> str:
         """The object id that means "does not exist" in a compare-and-swap."""
         return "0" * (64 if self.object_format == "sha256" else 40)
@@ -69,13 +76,24 @@ class Repo:
     @property
     def branch(self) -> str | None:
         """The branch that HEAD names, asked anew each time; None when HEAD is detached."""
-        result = self.git.probe("symbolic-ref", "-q", "HEAD")
-        name = os.fsdecode(result.out.removesuffix(b"\n"))
+        name = find_head_ref(self.git_dir)
+        if name is None:
+            result = self.git.probe("symbolic-ref", "-q", "HEAD")
+            name = os.fsdecode(result.out.removesuffix(b"\n"))
         return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
 
     def head(self) -> str | None:
         """Return the commit that HEAD names now; None on an unborn branch."""
+        ref = find_head_ref(self.git_dir)
+        commit = find_id(self.common_dir, ref) if ref else None
+        if commit and self._has_commit(commit):
+            return commit
         return self.find_commit("HEAD")
+
+    def _has_commit(self, commit: str) -> bool:
+        """Return whether an object has a file of its own and is a commit."""
+        found = read_loose(self.objects_dir, self.object_format, commit)
+        return found is not None and found[0] == "commit"
 
     def find_commit(self, rev: str) -> str | None:
         """Return the id of the commit that `rev` names; None when there is none."""

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from relay.errors import PlanError, RepoError
 from relay.files.tree import find_stat
-from relay.git import objects
+from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, Message, read_texts, render_message
@@ -128,7 +128,7 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
         if repo.git.probe("check-ref-format", "--branch", name).code:
             break
         reason = f"relay: before phase {rewind.phase_id}"
-        if objects.move_ref(repo, f"refs/heads/{name}", rewind.target, None, reason=reason):
+        if refs.move_ref(repo, f"refs/heads/{name}", rewind.target, None, reason=reason):
             return name
     raise RepoError(f"no branch {base} could be made", hint=f"git branch <name> {rewind.target[:12]}")
 
@@ -136,7 +136,7 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
 def keep_tip(repo: Repo, rewind: Rewind) -> str:
     """Keep the branch's tip under ``refs/relay/rewound`` and return the ref."""
     ref = next_ref(repo, REWOUND, rewind.branch)
-    if not objects.move_ref(repo, ref, rewind.head, None):
+    if not refs.move_ref(repo, ref, rewind.head, None):
         raise RepoError(f"{ref} was made by somebody else meanwhile", hint="run this again")
     return ref
 
@@ -214,7 +214,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
     objects.sync_objects(repo, commit, rewind.head)
     ref = f"refs/heads/{rewind.branch}"
     note_pending(repo, commit, rewind.head)
-    if repo.branch != rewind.branch or not objects.move_ref(
+    if repo.branch != rewind.branch or not refs.move_ref(
         repo, ref, commit, rewind.head, identity=identity, reason=subject
     ):
         withdraw_pending(repo, commit)

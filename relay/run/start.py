@@ -13,7 +13,8 @@ from relay.config import Settings
 from relay.errors import PlanError, RelayError
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.git.names import list_paths, parse_path, render_path
-from relay.git.objects import diff_trees, drop_ref, read_blob, read_entries, write_paths_tree
+from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
+from relay.git.refs import drop_ref
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.check import find_obscurity
 from relay.plan.edit import tick_items, untick_items

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay.files.tree import fsync_paths, read_file, replace_file
-from relay.git import objects
+from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.git.identity import get_identity
@@ -217,11 +217,11 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     ref = f"refs/heads/{request.branch}"
     reason = f"relay: {request.message.subject}"
     note_pending(repo, commit, request.head)
-    if repo.branch != request.branch or not objects.move_ref(
+    if repo.branch != request.branch or not refs.move_ref(
         repo, ref, commit, request.head, identity=identity, reason=reason
     ):
         withdraw_pending(repo, commit)
-        where = objects.find_ref(repo, ref)
+        where = refs.find_ref(repo, ref)
         words = f"{request.branch} is at {where}, not at {request.head}; HEAD names {repo.branch}"
         return ready.end(CommitEnd.BRANCH_MOVED, output=words)
     left = finish_commit(repo, commit, dict(request.replace), based_on=request.based_on)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relay.errors import RepoError
-from relay.git import objects
+from relay.git import objects, refs
 from relay.git.message import CommitText, Message, make_line, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
@@ -136,7 +136,7 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     kept += ((OPENED, _find_moment(repo)),)
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
-    if not objects.move_ref(repo, find_leg_ref(branch), commit, None):
+    if not refs.move_ref(repo, find_leg_ref(branch), commit, None):
         raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
     return _parse_leg(branch, read_text(repo.git, commit))
 
@@ -171,11 +171,11 @@ def _render_start(
 def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
     """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one."""
     branch = branch or repo.branch
-    commit = objects.find_ref(repo, find_leg_ref(branch)) if branch else None
+    commit = refs.find_ref(repo, find_leg_ref(branch)) if branch else None
     if branch is None or commit is None:
         return None
     leg = _parse_leg(branch, read_text(repo.git, commit))
-    tip = objects.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
+    tip = refs.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
     return leg if tip is None else _advance(leg, read_text(repo.git, tip))
 
 
@@ -237,7 +237,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
     parents = (leg.base_head,) if leg.base_head else ()
     commit = objects.write_commit(repo, leg.base_tree, parents, message)
-    if not objects.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
+    if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
     opened = _parse_leg(leg.branch, read_text(repo.git, commit))
     return replace(
@@ -263,7 +263,7 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
     ref = next_ref(repo, "wip", branch)
     message = Message(subject=subject, trailers=_render_skipped(found.skipped))
     commit = objects.write_commit(repo, found.tree, (head,) if head else (), message)
-    if not objects.move_ref(repo, ref, commit, None):
+    if not refs.move_ref(repo, ref, commit, None):
         raise RepoError(f"{ref} was made by somebody else", hint="is another relay at work on this branch?")
     return ref, commit
 
@@ -274,7 +274,7 @@ def close_leg(repo: Repo, leg: OpenLeg) -> bool:
     Returns:
         False when another leg is open by now; nothing has changed then.
     """
-    return objects.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
+    return refs.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +311,7 @@ def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: Tree
     last = leg.last_wip
     for snapshot in snapshots:
         leg = _write_snapshot(repo, leg, record, snapshot)
-    if leg.last_wip and not objects.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
+    if leg.last_wip and not refs.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
         raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
     return leg
 

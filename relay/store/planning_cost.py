@@ -6,7 +6,7 @@ A plan that `relay plan` wrote is not committed by it, so its cost would be lost
 
 from dataclasses import dataclass
 
-from relay.git import objects
+from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
@@ -34,8 +34,8 @@ def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
     """
     ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
     for _ in range(3):
-        old = objects.find_ref(repo, ref)
-        if objects.move_ref(repo, ref, _write(repo, record, plan, (old,) if old else ()), old):
+        old = refs.find_ref(repo, ref)
+        if refs.move_ref(repo, ref, _write(repo, record, plan, (old,) if old else ()), old):
             return
     raise GitError(f"{ref} is being moved by somebody else")
 
@@ -43,29 +43,29 @@ def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
 def read_plan_usage(repo: Repo, branch: str | None = None) -> PlanningRecord | None:
     """Return what is kept for the branch's written plan; None when nothing is."""
     branch = branch or repo.branch
-    commit = objects.find_ref(repo, f"refs/relay/plan/{render_ref_part(branch)}") if branch else None
+    commit = refs.find_ref(repo, f"refs/relay/plan/{render_ref_part(branch)}") if branch else None
     return _parse(read_text(repo.git, commit)) if commit else None
 
 
 def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
     """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None when none does."""
     ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
-    commit = objects.find_ref(repo, ref)
+    commit = refs.find_ref(repo, ref)
     return objects.read_blob(repo, commit, plan_path) if commit else None
 
 
 def drop_plan_usage(repo: Repo) -> None:
     """Forget what is kept for HEAD's branch: the ``planned`` commit carries it now."""
     ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
-    commit = objects.find_ref(repo, ref)
+    commit = refs.find_ref(repo, ref)
     if commit:
-        objects.drop_ref(repo, ref, commit)
+        refs.drop_ref(repo, ref, commit)
 
 
 def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
     """Keep a plan that was turned down, with what it cost, and return the ref."""
     ref = next_ref(repo, "rejected", get_branch(repo))
-    objects.move_ref(repo, ref, _write(repo, record, plan, ()), None)
+    refs.move_ref(repo, ref, _write(repo, record, plan, ()), None)
     return ref
 
 

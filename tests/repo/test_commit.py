@@ -9,7 +9,7 @@ import pytest
 from relay.errors import RepoError
 from relay.git.identity import find_identity
 from relay.git.message import Message
-from relay.git.objects import move_ref
+from relay.git.refs import move_ref
 from relay.git.signing import check_signing
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.completion import finish_commit, finish_pending, note_pending, withdraw_pending

@@ -1,0 +1,99 @@
+"""Refs as git's plain files: what can be told without asking git. Whatever looks unusual is left to git.
+
+One file holds one ref, ``packed-refs`` holds those that have none, HEAD names a branch after ``ref:``. Source:
+gitrepository-layout(5). Refs in a reftable, symbolic ones and links are git's to read.
+"""
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from relay.files.walk import sync_fd
+
+_ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
+_HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
+
+
+def find_head_ref(git_dir: Path) -> str | None:
+    """Return the full name of the branch that HEAD names; None when it names none, or only git can tell."""
+    try:
+        found = _HEAD.fullmatch(_read(git_dir / "HEAD") or b"")
+    except OSError:
+        return None
+    name = os.fsdecode(found[1]) if found else ""
+    return name if _is_ordinary(name) else None
+
+
+def find_id(common_dir: Path, ref: str) -> str | None:
+    """Return the object id that a ref (a full name, not HEAD) holds; empty without one, None when only git can tell."""
+    if not _is_ordinary(ref) or (common_dir / "reftable").is_dir():
+        return None
+    try:
+        data = _read(common_dir / ref)
+        packed = _read(common_dir / "packed-refs") if data is None else None
+    except OSError:
+        return None
+    if data is not None:
+        found = _ID.fullmatch(data)
+        return found[1].decode() if found else None
+    found = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(os.fsencode(ref)) + rb"$", packed or b"", re.MULTILINE)
+    return found[1].decode() if found else ""
+
+
+def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
+    """Point a ref at `new` if it is at `old`, by git's own lock file, which is synced and becomes the ref's file.
+
+    Returns:
+        False when it is not there, somebody holds the lock, or it cannot be written; nothing has changed then.
+    """
+    file = common_dir / ref
+    lock = file.with_name(f"{file.name}.lock")
+    try:
+        fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return False
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            is_there = find_id(common_dir, ref) == old
+            if is_there:
+                stream.write(f"{new}\n".encode())
+                stream.flush()
+                sync_fd(fd)
+        if is_there:
+            lock.replace(file)
+            return True
+    except OSError:
+        pass
+    except BaseException:
+        lock.unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):
+        lock.unlink()
+    return False
+
+
+def _is_ordinary(ref: str) -> bool:
+    parts = ref.split("/")
+    return parts[0] == "refs" and not any(part.startswith(".") or not part or "\n" in part for part in parts)
+
+
+def _read(file: Path) -> bytes | None:
+    """Return what is in a file; None when there is none, or a directory.
+
+    Raises:
+        OSError: It cannot be read, or is a link.
+    """
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            return None
+        with os.fdopen(os.dup(fd), "rb") as stream:
+            return stream.read() if stat.S_ISREG(mode) else b""
+    finally:
+        os.close(fd)

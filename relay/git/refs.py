@@ -1,0 +1,130 @@
+"""Moving and dropping refs, by compare-and-swap and durably."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+from relay.files.tree import sync_directory
+from relay.git.command import GitError, GitResult
+from relay.git.config_guard import guard
+from relay.git.identity import RELAY_IDENTITY
+from relay.git.lock_journal import declare_locks, find_ref_locks
+from relay.git.ref_files import find_id, replace_id
+from relay.git.repository import Repo
+
+CONFIGURED_HOOKS = (2, 54)
+"""Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
+
+
+def move_ref(
+    repo: Repo,
+    ref: str,
+    new: str,
+    old: str | None,
+    *,
+    identity: Mapping[str, str] = RELAY_IDENTITY,
+    reason: str = "relay",
+) -> bool:
+    """Point `ref` at `new` if it still is at `old` (None: does not exist), durably.
+
+    Args:
+        repo: The repository.
+        ref: The full name.
+        new: The commit it shall hold.
+        old: The commit it must hold now.
+        identity: Who the reflog names.
+        reason: What the reflog says.
+
+    Returns:
+        False when the ref was somewhere else; nothing has changed then. True also when it held `new` already,
+        unless it had to be made.
+
+    Raises:
+        GitError: The ref is where it should be, but git could not write it.
+    """
+    if old is not None and _is_own(repo, ref) and _move_own(repo, ref, new, old):
+        return True
+    # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
+    git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
+    command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
+    return _change_ref(repo, ref, old, new, lambda: git.probe(*command, env=identity))
+
+
+def _is_own(repo: Repo, ref: str) -> bool:
+    """Return whether only relay takes this ref's lock."""
+    # A reftable has one lock for all refs, so that even one that only relay uses takes the user's.
+    return ref.startswith("refs/relay/") and not (repo.common_dir / "reftable").is_dir()
+
+
+def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
+    """Move a ref that only relay uses, which moves after every tool, as ``git update-ref`` does, without a process.
+
+    Returns:
+        False when that is not as plain as it mostly is; nothing has changed then, and git is to do it, or say why not.
+    """
+    logged = (repo.common_dir / "logs" / ref).exists()
+    if logged or not guard(repo).is_plain or not replace_id(repo.common_dir, ref, new, old):
+        return False
+    sync_ref(repo, ref, is_new_place=False)
+    return True
+
+
+def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
+    """Take a ref from one value to another (None: to none) by `change`, and go by what the ref holds then.
+
+    Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
+    """
+    own = new is not None and _is_own(repo, ref)
+    is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
+    with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
+        result = change()
+        if result.code and find_ref(repo, ref) == old:
+            result = change()
+        found = find_ref(repo, ref) if result.code else new
+    if result.code and found == old:
+        raise GitError(f"git update-ref failed: {result.words}")
+    # A name that had to be made and is taken, or had to go and is gone: somebody else's doing, whatever it holds.
+    if result.code and (found != new or old is None or new is None):
+        return False
+    sync_ref(repo, ref, is_new_place=is_new_place)
+    return True
+
+
+def drop_ref(repo: Repo, ref: str, old: str) -> bool:
+    """Remove `ref` if it still is at `old`.
+
+    Returns:
+        False when the ref was somewhere else or gone; nothing has changed then.
+
+    Raises:
+        GitError: The ref is where it should be, but git could not remove it.
+    """
+    git = guard(repo).git
+    # Git looks for the ref in packed-refs too, and locks that file: not one that only relay uses.
+    command = ("update-ref", "--no-deref", "-d", ref, old)
+    return _change_ref(repo, ref, old, None, lambda: git.probe(*command, env=RELAY_IDENTITY))
+
+
+def find_ref(repo: Repo, ref: str) -> str | None:
+    """Return the object id that `ref` (a full name) holds; None when it does not exist."""
+    found = find_id(repo.common_dir, ref)
+    if found is not None:
+        return found or None
+    result = repo.git.probe("rev-parse", "-q", "--verify", "--end-of-options", ref)
+    return result.out.decode().strip() or None
+
+
+def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:
+    """Make a ref's new value survive a power cut: git syncs the file but not the directory that names it.
+
+    Args:
+        repo: The repository.
+        ref: The full name.
+        is_new_place: The directory itself may be new, and so may be those above it.
+    """
+    place = (repo.common_dir / ref).parent
+    while place != repo.common_dir and place.is_relative_to(repo.common_dir):
+        sync_directory(place)
+        if not is_new_place:
+            break
+        place = place.parent
+    sync_directory(repo.common_dir / "reftable")

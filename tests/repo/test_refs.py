@@ -1,0 +1,109 @@
+"""What relay reads from ref files, and writes to them, is what git would say and write."""
+
+import pytest
+
+from relay.git.ref_files import find_head_ref, find_id
+from relay.git.refs import find_ref, move_ref
+
+REF = "refs/relay/wip/main/000001"
+
+
+def pack(box):
+    box.git("pack-refs", "--all")
+
+
+def pack_and_move(box):
+    pack(box)
+    box.git("commit", "-q", "--allow-empty", "-m", "moved")
+
+
+def make_symbolic(box):
+    box.git("update-ref", "refs/heads/other", "HEAD")
+    box.git("symbolic-ref", "refs/heads/main", "refs/heads/other")
+
+
+def make_link(box):
+    (box.root / ".git/refs/heads/real").write_text(box.text("rev-parse", "HEAD") + "\n", encoding="utf-8")
+    (box.root / ".git/refs/heads/main").unlink()
+    (box.root / ".git/refs/heads/main").symlink_to("real")
+
+
+def delete(box):
+    box.git("update-ref", "-d", "refs/heads/main")
+
+
+def delete_packed(box):
+    pack(box)
+    delete(box)
+
+
+def empty_folder(box):
+    pack(box)
+    (box.root / ".git/refs/heads/main").mkdir()
+
+
+STATES = [pack, pack_and_move, make_symbolic, make_link, delete, delete_packed, empty_folder, lambda box: box.commit()]
+
+
+@pytest.mark.parametrize("change", STATES)
+def test_branch_and_head_are_what_git_says(box, change):
+    repo = box.open()
+    change(box)
+    said = box.git("rev-parse", "-q", "--verify", "refs/heads/main", check=False).decode().strip()
+    assert find_ref(repo, "refs/heads/main") == (said or None)
+    assert find_id(repo.common_dir, "refs/heads/main") in {said, None}
+    assert repo.branch == "main"
+    assert repo.head() == (box.git("rev-parse", "-q", "--verify", "HEAD", check=False).decode().strip() or None)
+
+
+@pytest.mark.parametrize("ref", ["HEAD", "refs/../HEAD", "refs/heads/../../config", "refs//x", "main", "refs/\n"])
+def test_a_name_that_leads_elsewhere_is_left_to_git(box, ref):
+    assert find_id(box.open().common_dir, ref) is None
+
+
+@pytest.mark.parametrize("head", [b"ref: refs/heads/../../x\n", b"ref: refs/tags/x\n", b"ref: refs/heads/a\0\n", b""])
+def test_an_odd_head_is_left_to_git(tmp_path, head):
+    (tmp_path / "HEAD").write_bytes(head)
+    assert find_head_ref(tmp_path) is None
+
+
+def test_a_commit_that_a_power_cut_emptied_is_no_head(box):
+    repo, commit = box.open(), box.text("rev-parse", "HEAD")
+    file = box.root / ".git/objects" / commit[:2] / commit[2:]
+    kept = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(b"")
+    assert repo.head() is None
+    file.write_bytes(kept)
+
+
+@pytest.mark.parametrize("flags", [(), ("core.logAllRefUpdates", "always"), ("core.sharedRepository", "group")])
+def test_relay_s_own_ref_moves_only_from_where_it_was(box, flags):
+    if flags:
+        box.git("config", *flags)
+    repo, old = box.open(), box.text("rev-parse", "HEAD")
+    new, other = box.commit("new"), box.commit("other")
+    assert move_ref(repo, REF, old, None)
+    assert not move_ref(repo, REF, new, other)
+    assert box.text("rev-parse", REF) == old
+    assert move_ref(repo, REF, new, old)
+    assert box.text("rev-parse", REF) == new == find_ref(repo, REF)
+    assert bool(box.git("reflog", REF, check=False)) == ("always" in flags)
+    assert not list((box.root / ".git").rglob("*.lock"))
+
+
+def test_a_packed_ref_of_relay_s_moves_too(box):
+    repo, old, new = box.open(), box.text("rev-parse", "HEAD"), box.commit("new")
+    assert move_ref(repo, REF, old, None)
+    pack(box)
+    assert move_ref(repo, REF, new, old)
+    assert box.text("rev-parse", REF) == new
+
+
+def test_a_moved_ref_has_the_permissions_that_git_gives(box):
+    repo, old, new = box.open(), box.text("rev-parse", "HEAD"), box.commit("new")
+    move_ref(repo, REF, old, None)
+    mode = (box.root / ".git" / REF).stat().st_mode
+    move_ref(repo, REF, new, old)
+    assert (box.root / ".git" / REF).stat().st_mode == mode
+    assert [file.name for file in (box.root / ".git" / REF).parent.iterdir()] == ["000001"]
