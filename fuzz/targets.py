@@ -15,9 +15,10 @@ from pathlib import Path
 from relay.config.load import load_settings
 from relay.errors import ConfigError, PlanError, RelayError
 from relay.git.message import Message, make_line, parse_message, render_message
-from relay.ledger import Claim, Source, append_claim, parse_ledger, render_snapshot
+from relay.ledger import Claim, Source, append_entry, parse_ledger, render_snapshot
 from relay.plan.check import check_plan
-from relay.plan.edit import append_items, append_note, tick_items
+from relay.plan.edit import append_items, append_note
+from relay.plan.encoding import encode_text
 from relay.plan.front_matter import parse_front_matter
 from relay.plan.lines import Lines
 from relay.plan.model import Plan
@@ -44,22 +45,22 @@ def fuzz_plan(data: bytes) -> None:
     except PlanError as error:
         _check_refusal(error, lines=Lines.of(text).count)
         return
-    assert not check_transition(text, text, may_tick=())
+    assert not check_transition(plan, plan, may_tick=())
     check_plan(plan)
     _check_spans(plan)
     _check_tick(plan)
     phase = plan.phases[-1]
     with suppress(PlanError):
-        noted = append_note(text, phase.id, "fuzzed `[x]`")
-        assert not check_transition(text, noted, may_tick=())
-        assert [item.done for p in parse_plan(noted).phases for item in p.items] == _boxes(plan)
+        noted = append_note(plan, phase.id, "fuzzed `[x]`")
+        assert not check_transition(plan, noted, may_tick=())
+        assert _boxes(noted) == _boxes(plan)
     with suppress(PlanError):
-        longer = append_items(text, phase.id, ["fuzzed"])
-        assert _boxes(parse_plan(longer)) == [*_boxes(plan), False]
+        longer = append_items(plan, phase.id, ["fuzzed"])
+        assert _boxes(longer) == [*_boxes(plan), False]
 
 
 def _boxes(plan: Plan) -> list[bool]:
-    return [item.done for phase in plan.phases for item in phase.items]
+    return [item.done for item in plan.items]
 
 
 def _check_spans(plan: Plan) -> None:
@@ -70,7 +71,7 @@ def _check_spans(plan: Plan) -> None:
         for item in phase.items:
             assert phase.start < item.mark < phase.end
             assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]"}
-    ids = [item.id for phase in plan.phases for item in phase.items]
+    ids = [item.id for item in plan.items]
     assert len(set(ids)) == len(ids)
 
 
@@ -79,8 +80,9 @@ def _check_tick(plan: Plan) -> None:
     item = next((item for phase in reversed(plan.phases) for item in reversed(phase.open_items)), None)
     if item is None:
         return
-    before = plan.text.encode("utf-8", "surrogateescape")
-    after = tick_items(plan.text, [item.id]).encode("utf-8", "surrogateescape")
+    ticked = plan.tick([item.id])
+    assert ticked == parse_plan(ticked.text)
+    before, after = encode_text(plan.text), encode_text(ticked.text)
     changed = [at for at, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]]
     assert [after[at : at + 1] for at in changed] == [b"x"]
 
@@ -129,9 +131,9 @@ def fuzz_ledger(data: bytes) -> None:
         sources=(Source(path=f"a{words}", lines="1-2"),),
     )
     with suppress(RelayError):  # a file that is a flow list, or ends in the middle of something, cannot be appended to
-        after = append_claim(text, claim)
-        assert after.startswith(text)
-        assert parse_ledger(after).claims == (*ledger.claims, claim)
+        after = append_entry(ledger, claim)
+        assert after.text.startswith(text)
+        assert parse_ledger(after.text).claims == (*ledger.claims, claim)
 
 
 @cache

@@ -24,7 +24,7 @@ nesting get anywhere (the C loader's object layer crashes on deep nesting, measu
 The snapshot for a prompt never exceeds its budget, and a claim of lower rank never pushes out one of higher rank.
 """
 
-from relay.ledger.append import append_claim, append_entry
+from relay.ledger.append import append_entry
 from relay.ledger.model import Claim, Conflict, Entry, Ledger, Source, Status, StatusChange
 from relay.ledger.parse import parse_ledger
 from relay.ledger.snapshot import render_snapshot
@@ -37,7 +37,6 @@ __all__ = [
     "Source",
     "Status",
     "StatusChange",
-    "append_claim",
     "append_entry",
     "parse_ledger",
     "render_snapshot",

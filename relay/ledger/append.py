@@ -1,33 +1,27 @@
 """One more entry at the end of the file; nothing that is there is touched."""
 
 from relay.errors import RelayError
-from relay.ledger.model import Claim, Conflict, Entry, StatusChange
-from relay.ledger.parse import build_entry, parse_ledger, read_all
-from relay.ledger.stream import read_entries
+from relay.ledger.model import Claim, Conflict, Entry, Ledger, StatusChange
+from relay.ledger.parse import extend, parse_ledger
 
 
-def append_claim(text: str, claim: Claim) -> str:
-    """Append a claim; see `append_entry`."""
-    return append_entry(text, claim)
-
-
-def append_entry(text: str, entry: Entry) -> str:
-    """Return the file with one more entry: every character that was there stays, and the result was read back.
+def append_entry(ledger: Ledger, entry: Entry) -> Ledger:
+    """Return the ledger with one more entry: every character that was there stays, and the result was read back.
 
     A lone surrogate, which YAML cannot hold, becomes ``?``.
 
     Raises:
-        RelayError: The file cannot be read or is not a list that can be appended to, or the entry does not fit
-            it (an id that is taken or unknown, a reason that is missing).
+        RelayError: The file is not a list that can be appended to, or the entry does not fit it (an id that is taken
+            or unknown, a reason that is missing).
     """
-    reader = read_all(text)
+    text = ledger.text
     newline = "\r\n" if "\r\n" in text else "\n"
     block = "".join(line + newline for line in _render_entry(entry))
     after = text + ("" if not text or text.endswith("\n") else newline) + block
-    for line, raw in read_entries(block):
-        reader.add(build_entry(raw, line), line)
+    longer = extend(ledger, block).finish(after)
+    # A file whose list has another form (flow style, indented, ended) reads on after the block, or not at all.
     try:
-        same = parse_ledger(after) == reader.finish()
+        same = parse_ledger(after) == longer
     except RelayError:
         same = False
     if not same:
@@ -35,7 +29,7 @@ def append_entry(text: str, entry: Entry) -> str:
             "the ledger cannot be appended to: an entry at its end would not be read back as it is",
             hint="the file must be one plain list whose entries start with '- ' in the first column",
         )
-    return after
+    return longer
 
 
 def _render_entry(entry: Entry) -> list[str]:

@@ -63,8 +63,10 @@ Entry = Claim | Conflict | StatusChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All entries, in the order of the file."""
+    """All entries, in the order of the file; `relay.ledger.append` makes a longer one."""
 
+    text: str = field(default="", compare=False)
+    """The file's text; empty when there is no file yet."""
     claims: tuple[Claim, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     changes: Mapping[str, StatusChange] = field(default_factory=dict)

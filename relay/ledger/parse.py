@@ -14,10 +14,10 @@ _BLOB = re.compile(r"(?:[0-9a-f]{7,64})?")
 class Reader:
     """Takes entries in order, refuses those that do not fit, and becomes a ledger."""
 
-    def __init__(self) -> None:
-        self.claims: dict[str, Claim] = {}
-        self.conflicts: dict[str, Conflict] = {}
-        self.changes: dict[str, StatusChange] = {}
+    def __init__(self, start: Ledger) -> None:
+        self.claims = {claim.id: claim for claim in start.claims}
+        self.conflicts = {conflict.id: conflict for conflict in start.conflicts}
+        self.changes = dict(start.changes)
 
     def add(self, entry: Entry, line: int) -> None:
         """Take the next entry."""
@@ -48,10 +48,13 @@ class Reader:
         if missing := [name for name in others if name not in self.claims]:
             raise fail(line, f"found the id {missing[0]!r}; allowed: the id of a claim above")
 
-    def finish(self) -> Ledger:
-        """Return what was taken so far."""
+    def finish(self, text: str) -> Ledger:
+        """Return what was taken so far, as the ledger that stands in `text`."""
         return Ledger(
-            claims=tuple(self.claims.values()), conflicts=tuple(self.conflicts.values()), changes=dict(self.changes)
+            text=text,
+            claims=tuple(self.claims.values()),
+            conflicts=tuple(self.conflicts.values()),
+            changes=dict(self.changes),
         )
 
 
@@ -61,13 +64,17 @@ def parse_ledger(text: str) -> Ledger:
     Raises:
         RelayError: It is not of the form above; the message starts with ``line N: ``, the caller adds the path.
     """
-    return read_all(text).finish()
+    return extend(Ledger(), text).finish(text)
 
 
-def read_all(text: str) -> Reader:
-    """Read all entries of a file."""
-    reader = Reader()
-    for line, raw in read_entries(text):
+def extend(ledger: Ledger, block: str) -> Reader:
+    """Read the entries of a text as those that follow on a ledger's.
+
+    Raises:
+        RelayError: One cannot be read, or does not fit what stands before it.
+    """
+    reader = Reader(ledger)
+    for line, raw in read_entries(block):
         reader.add(build_entry(raw, line), line)
     return reader
 

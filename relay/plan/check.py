@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from relay.plan.lines import Lines
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, iter_entries, read_outline
+from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, iter_entries
 from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number, render_plain
 from relay.plan.statements import find_statement, read_after_lines, read_verify_lines
@@ -29,7 +29,7 @@ _LONE_RETURN = re.compile(r"\r(?!\n)")
 
 def check_plan(plan: Plan) -> tuple[Violation, ...]:
     """Return what is wrong with a plan, in line order; warnings are marked as such."""
-    outline = read_outline(plan.text)
+    outline = plan.outline
     heads = {extent.head for extent in find_extents(outline.sections)}
     found = [
         *_check_numbers(plan),

@@ -1,19 +1,20 @@
 """Change a plan file and nothing in it but what was asked for.
 
-Every function reads its own result back and lets the guard judge it before returning; what cannot be done without
-touching something else is refused, never done by halves.
+Every function reads its own result back and has it judged as a transition before returning; what cannot be done
+without touching something else is refused, never done by halves. Boxes alone are changed by `Plan.tick` and
+`Plan.untick`.
 """
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from relay.errors import PlanError
 from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
-from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents, read_outline
-from relay.plan.parse import build_plan, parse_plan
+from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents
+from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -29,45 +30,19 @@ _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999
 
 
-def tick_items(text: str, item_ids: Collection[str]) -> str:
-    """Tick items: one character of the text becomes ``x`` for each that is open; a ticked one stays as it is.
-
-    Raises:
-        PlanError: There is no such item, or the text is not a plan.
-    """
-    items = {item.id: item for phase in parse_plan(text).phases for item in phase.items}
-    unknown = next((item_id for item_id in item_ids if item_id not in items), None)
-    if unknown is not None:
-        raise PlanError(f"line 1: there is no item {unknown}; there are {_render_ids(list(items))}")
-    marks = sorted({items[item_id].mark for item_id in item_ids if not items[item_id].done})
-    starts = (0, *(mark + 1 for mark in marks))
-    ticked = "x".join(text[start:end] for start, end in zip(starts, (*marks, len(text)), strict=True))
-    _refuse_illegal(text, ticked, may_tick=item_ids)
-    return ticked
-
-
-def untick_items(text: str, item_ids: Collection[str]) -> str:
-    """Take ticks back, one character each; an item that is open, or that the plan does not have, is passed over."""
-    items = (item for phase in parse_plan(text).phases for item in phase.items)
-    marks = sorted(item.mark for item in items if item.done and item.id in item_ids)
-    starts = (0, *(mark + 1 for mark in marks))
-    return " ".join(text[start:end] for start, end in zip(starts, (*marks, len(text)), strict=True))
-
-
-def append_note(text: str, phase_id: str, note: str) -> str:
+def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     """Append ``- note`` to a phase's Notes, one level below its heading; they are made at its end when there are none.
 
     Args:
-        text: The plan file's text; its line ending is kept.
+        plan: The plan; its line ending is kept.
         phase_id: The phase, done or not.
         note: Any text. It becomes one line, and what Markdown would take for a block is escaped.
 
     Raises:
         PlanError: There is no such phase, the note is empty, or the note would not be read as one there.
     """
-    outline = read_outline(text)
-    plan = build_plan(outline)
-    phase, extent = _get_phase(plan, outline, phase_id)
+    outline = plan.outline
+    phase, extent = _get_phase(plan, phase_id)
     words = _render_inert(_clean(note))
     if not words:
         raise PlanError(f"line {phase.line}: an empty note for phase {phase_id}; a note has text")
@@ -77,11 +52,11 @@ def append_note(text: str, phase_id: str, note: str) -> str:
     level = min(outline.sections[extent.head].level + 1, _MAX_LEVEL)
     heading = [] if notes else [f"{'#' * level} Notes"]
     at = _last_line(outline.lines, place) + 1
-    known = _count_notes(text, phase_id, words)
+    known = _count_notes(plan, phase_id, words)
     # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
     for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
-        noted = _insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below])
-        if not check_transition(text, noted, may_tick=()) and _count_notes(noted, phase_id, words) > known:
+        noted = _try_parse(_insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below]))
+        if noted and not check_transition(plan, noted, may_tick=()) and _count_notes(noted, phase_id, words) > known:
             return noted
     raise PlanError(
         f"line {phase.line}: a note at the end of phase {phase_id} would not be read as one; "
@@ -89,41 +64,40 @@ def append_note(text: str, phase_id: str, note: str) -> str:
     )
 
 
-def append_items(text: str, phase_id: str, lines: Sequence[str]) -> str:
+def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     """Append open items to a phase, below its last one and with the same bullet, indentation and quote marks.
 
     Args:
-        text: The plan file's text.
+        plan: The plan; its line ending is kept.
         phase_id: A phase that is not done.
         lines: One item each, with or without ``- [ ]``. White space inside becomes single blanks.
 
     Raises:
         PlanError: There is no such phase, it is done, an item is empty or ticked, or it would not be read as an item.
     """
-    outline = read_outline(text)
-    plan = build_plan(outline)
-    phase, extent = _get_phase(plan, outline, phase_id)
+    outline = plan.outline
+    phase, extent = _get_phase(plan, phase_id)
     _refuse_done(phase)
     texts = [_read_item(phase, line) for line in lines]
     if not texts:
-        return text
+        return plan
     last = [box for box in outline.sections[extent.head].boxes if not box.depth][-1]
     at = last.stop
     while not outline.lines.at(at - 1).strip(" \t>"):
         at -= 1
     prefix = outline.lines.at(last.line - 1).partition("[")[0]
-    longer = _insert(outline.lines, at, list(_render_items(prefix, texts)))
-    _refuse_illegal(text, longer, amendable=(phase_id,))
-    if not _is_longer(phase, parse_plan(longer).find_phase(phase_id), texts):
+    longer = parse_plan(_insert(outline.lines, at, list(_render_items(prefix, texts))))
+    _refuse_illegal(plan, longer, phase_id)
+    if not _is_longer(phase, longer.find_phase(phase_id), texts):
         raise PlanError(f"line {phase.line}: items appended to phase {phase_id} would not be read as its items")
     return longer
 
 
-def replace_phase(text: str, phase_id: str, markdown: str) -> str:
+def replace_phase(plan: Plan, phase_id: str, markdown: str) -> Plan:
     """Put new phases in the place of an open one.
 
     Args:
-        text: The plan file's text; its line ending is used.
+        plan: The plan; its line ending is used.
         phase_id: A phase that is not done.
         markdown: One or more headings with items. Items that are ticked in the old phase stand there with the same
             text, ticked, in the same order. Notes of the old phase are kept at the end.
@@ -132,25 +106,24 @@ def replace_phase(text: str, phase_id: str, markdown: str) -> str:
         PlanError: There is no such phase, it is done, the new text has no phase, a ticked item is missing, or other
             phases would change their meaning.
     """
-    outline = read_outline(text)
-    plan = build_plan(outline)
-    phase, extent = _get_phase(plan, outline, phase_id)
+    text, outline = plan.text, plan.outline
+    phase, extent = _get_phase(plan, phase_id)
     _refuse_done(phase)
     ending = _find_ending(outline.lines, phase.line)
     written = _LINE_END.sub(ending.replace("\\", r"\\"), markdown.removeprefix(BOM)).strip(" \t\r\n")
     notes = _join_notes(text, outline, extent)
     tail = text[phase.start : phase.end]
     tail = tail[len(tail.rstrip(" \t\r\n")) :]
-    replaced = "".join(
-        (text[: phase.start], written, f"{ending}{ending}{notes}" if notes else "", tail, text[phase.end :])
+    parse_plan(written)  # it has to hold a phase by itself
+    replaced = parse_plan(
+        "".join((text[: phase.start], written, f"{ending}{ending}{notes}" if notes else "", tail, text[phase.end :]))
     )
-    parse_plan(written)
-    _refuse_illegal(text, replaced, amendable=(phase_id,))
+    _refuse_illegal(plan, replaced, phase_id)
     return replaced
 
 
-def _get_phase(plan: Plan, outline: Outline, phase_id: str) -> tuple[Phase, Extent]:
-    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
+def _get_phase(plan: Plan, phase_id: str) -> tuple[Phase, Extent]:
+    for phase, extent in zip(plan.phases, find_extents(plan.outline.sections), strict=True):
         if phase.id == phase_id:
             return phase, extent
     raise PlanError(f"line 1: there is no phase {phase_id}; there are {_render_ids([p.id for p in plan.phases])}")
@@ -161,10 +134,8 @@ def _refuse_done(phase: Phase) -> None:
         raise PlanError(f"line {phase.line}: phase {phase.id} is done; only open phases change, write a new one")
 
 
-def _refuse_illegal(
-    before: str, after: str, *, may_tick: Collection[str] = (), amendable: Collection[str] = ()
-) -> None:
-    for violation in check_transition(before, after, may_tick=may_tick, amendable=amendable):
+def _refuse_illegal(before: Plan, after: Plan, amendable: str) -> None:
+    for violation in check_transition(before, after, may_tick=(), amendable=(amendable,)):
         raise PlanError(f"line {violation.line}: {violation.message}")
 
 
@@ -212,10 +183,16 @@ def _render_inert(text: str) -> str:
     return f"{text[:at]}\\{text[at:]}"
 
 
-def _count_notes(text: str, phase_id: str, words: str) -> int:
-    outline = read_outline(text)
-    _, extent = _get_phase(build_plan(outline), outline, phase_id)
-    inside = outline.sections[extent.head + 1 : extent.stop]
+def _try_parse(text: str) -> Plan | None:
+    try:
+        return parse_plan(text)
+    except PlanError:
+        return None
+
+
+def _count_notes(plan: Plan, phase_id: str, words: str) -> int:
+    _, extent = _get_phase(plan, phase_id)
+    inside = plan.outline.sections[extent.head + 1 : extent.stop]
     bullets = (e for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
     return sum(entry.text == words for entry in bullets)
 

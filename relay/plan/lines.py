@@ -6,7 +6,8 @@ later offset on the wrong line.
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Self
 
 BOM = "\ufeff"
@@ -52,6 +53,13 @@ class Lines:
     def index_at(self, offset: int) -> int:
         """Return the line that holds an offset."""
         return min(max(bisect_right(self.starts, offset) - 1, 0), self.count - 1)
+
+    def put(self, offsets: Collection[int], character: str) -> Self:
+        """Return the lines with one character in the place of another at each offset; neither is a line end."""
+        ends = (*sorted(offsets), len(self.text))
+        starts = (0, *(offset + 1 for offset in ends[:-1]))
+        text = character.join(self.text[start:end] for start, end in zip(starts, ends, strict=True))
+        return replace(self, text=text)
 
     def is_blank(self, index: int) -> bool:
         """Whether a line holds nothing but spaces and tabs, as CommonMark sees it."""

@@ -5,9 +5,11 @@ endings as they are on disk. Line numbers are 1-based and count the lines that C
 carriage return or the two as a pair end a line, and nothing else does.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from relay.plan.outline import Outline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +66,40 @@ class Phase:
         """The items that are not ticked, in order."""
         return tuple(item for item in self.items if not item.done)
 
+    def mark(self, marks: Collection[int], sign: str) -> "Phase":
+        """Return the phase with `sign` in those of its boxes that stand at these offsets."""
+        if not any(item.mark in marks for item in self.items):
+            return self
+        done = sign != " "
+        items = (replace(item, done=done) if item.mark in marks else item for item in self.items)
+        return replace(self, items=tuple(items))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A parsed plan file."""
+    """A parsed plan file. It is read once, where its bytes come in, and carried as this value from then on."""
 
     text: str
+    """The file's text; `relay.plan.encoding` makes bytes of it."""
     title: str
     """The first heading's text; empty when there is none above the first phase."""
     preamble: str
     """What stands between front matter and the first phase: goal, constraints, non-goals."""
     phases: tuple[Phase, ...]
+    outline: Outline = field(repr=False, compare=False)
+    """What the text was cut into; checks and edits start from it instead of reading the text again."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The front matter's ``relay`` mapping, values unchecked; empty when there is none."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The items of all phases, in document order."""
+        return tuple(item for phase in self.phases for item in phase.items)
+
+    @property
+    def done_ids(self) -> frozenset[str]:
+        """Ids of the items that are ticked."""
+        return frozenset(item.id for item in self.items if item.done)
 
     @property
     def done(self) -> bool:
@@ -89,12 +112,32 @@ class Plan:
 
     def find_item(self, item_id: str) -> Item | None:
         """Return the item with this id."""
-        return next((item for phase in self.phases for item in phase.items if item.id == item_id), None)
+        return next((item for item in self.items if item.id == item_id), None)
 
     def next_phase(self) -> Phase | None:
         """Return the first open phase whose `after` phases are all done."""
         done = {phase.id for phase in self.phases if phase.done}
         return next((p for p in self.phases if not p.done and all(a in done for a in p.after)), None)
+
+    def tick(self, item_ids: Collection[str]) -> "Plan":
+        """Return the plan with these items ticked: one character of the text for each that is open.
+
+        Raises:
+            LookupError: It has no such item. To pass over a claim would lose it, so its maker has to know the plan.
+        """
+        if unknown := set(item_ids).difference(item.id for item in self.items):
+            raise LookupError(*sorted(unknown))
+        return self._mark({item.mark for item in self.items if not item.done and item.id in item_ids}, "x")
+
+    def untick(self, item_ids: Collection[str]) -> "Plan":
+        """Return the plan with these items open; one that is open, or that it does not have, is passed over."""
+        return self._mark({item.mark for item in self.items if item.done and item.id in item_ids}, " ")
+
+    def _mark(self, marks: Collection[int], sign: str) -> "Plan":
+        if not marks:
+            return self
+        outline = self.outline.mark(marks, sign)
+        return replace(self, text=outline.text, outline=outline, phases=tuple(p.mark(marks, sign) for p in self.phases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,9 @@ Everything that needs to know what Markdown is stands here; the modules above re
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relay.errors import PlanError
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 MAX_CHARS = 4 * 1024 * 1024
 """A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
 _BOX = re.compile(r"\[([ xX])\][ \t]+(?=[^ \t\n])")
+_BOX_CHARS = len("[ ]")
 _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
 _OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
@@ -45,7 +45,7 @@ class Entry:
     kind: EntryKind
     line: int
     text: str
-    """Without container markup (quotes, bullets, indentation)."""
+    """Without container markup (quotes, bullets, indentation), and without a task's box."""
     depth: int
     """How many list items it stands in, its own included."""
     unclosed: bool = False
@@ -105,6 +105,23 @@ class Outline:
         """The file's text."""
         return self.lines.text
 
+    def mark(self, marks: Collection[int], sign: str) -> "Outline":
+        """Return the outline with `sign`, ``x`` or a blank, in the boxes at these offsets; nothing is read again.
+
+        What stands in a box has no part in how Markdown is read, so that all else is as reading would find it.
+        """
+        sections = tuple(
+            replace(section, boxes=tuple(_set_box(box, marks, sign) for box in section.boxes))
+            if any(box.mark in marks for box in section.boxes)
+            else section
+            for section in self.sections
+        )
+        return replace(self, lines=self.lines.put(marks, sign), sections=sections)
+
+
+def _set_box(box: Box, marks: Collection[int], sign: str) -> Box:
+    return replace(box, done=sign != " ") if box.mark in marks else box
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
@@ -114,7 +131,6 @@ class Extent:
     stop: int
 
 
-@lru_cache(maxsize=4)
 def read_outline(text: str) -> Outline:
     """Read the skeleton of a plan file.
 
@@ -237,7 +253,7 @@ class _Reader:
             line=index + 1,
             mark=self.lines.offset(index) + bracket + 1,
             done=found[1] != " ",
-            text=line[bracket + 3 :].strip(" \t"),
+            text=line[bracket + _BOX_CHARS :].strip(" \t"),
             prose=following[1].content[found.end() :],
             depth=sum(self.items),
             stop=self.first + (item.map[1] if item.map else index + 1),
@@ -250,8 +266,9 @@ class _Reader:
             kind = EntryKind.PROSE
             if opens and not offset:
                 kind = EntryKind.TASK if self.items[-1] else EntryKind.BULLET
+            words = text[_BOX_CHARS:] if kind is EntryKind.TASK else text
             self.entries.append(
-                Entry(kind=kind, line=index + offset + 1, text=text.strip(" \t"), depth=len(self.items))
+                Entry(kind=kind, line=index + offset + 1, text=words.strip(" \t"), depth=len(self.items))
             )
 
     def _add_block(self, token: "Token") -> None:

@@ -1,7 +1,6 @@
 """Text → `Plan`."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from relay.errors import PlanError
 from relay.plan.model import Item, Phase, Plan
@@ -13,7 +12,6 @@ from relay.plan.statements import read_after_lines, read_validation_commands, re
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
 
-@lru_cache(maxsize=4)  # a session reads HEAD's plan and its draft after every call of a tool
 def parse_plan(text: str) -> Plan:
     """Read a plan file.
 
@@ -23,15 +21,7 @@ def parse_plan(text: str) -> Plan:
         PlanError: There is no phase in it, its front matter is not usable, or it is nested or quoted so that it cannot
             be read safely. The message starts with ``line N: ``; callers put the path before it.
     """
-    return build_plan(read_outline(text))
-
-
-def build_plan(outline: Outline) -> Plan:
-    """Read the phases off an outline.
-
-    Raises:
-        PlanError: There is no phase in it.
-    """
+    outline = read_outline(text)
     sections = outline.sections
     extents = find_extents(sections)
     if not extents:
@@ -63,6 +53,7 @@ def build_plan(outline: Outline) -> Plan:
         title=sections[1].title if first > 1 else "",
         preamble=outline.text[sections[0].start : sections[first].start],
         phases=tuple(phases),
+        outline=outline,
         settings=outline.front.settings,
     )
 

@@ -1,6 +1,6 @@
 """Which changes to a plan file are legal while relay runs.
 
-Both texts are cut into phases and what stands between them. What is not amendable must be the same byte for byte,
+Both plans are cut into phases and what stands between them. What is not amendable must be the same byte for byte,
 apart from boxes that may be ticked and lines that were appended to a phase's ``Notes``. What is amendable may change
 freely around the items that are ticked. Whatever cannot be explained so is refused: the guard fails closed.
 """
@@ -10,41 +10,30 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from relay.errors import PlanError
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.outline import Box, Outline, Section, find_extents, read_outline
-from relay.plan.parse import build_plan
+from relay.plan.outline import Outline, Section, find_extents
 
 _BLANK = " \t\r\n"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_ERROR = re.compile(r"line (\d+): (.*)", re.DOTALL)
 _SHOWN_CHARS = 60
 _SHOWN_IDS = 8
 
 
 def check_transition(
-    before: str, after: str, *, may_tick: Collection[str], amendable: Collection[str] = ()
+    before: Plan, after: Plan, *, may_tick: Collection[str], amendable: Collection[str] = ()
 ) -> tuple[Violation, ...]:
     """Return what makes a change illegal; empty means that it is legal.
 
     Args:
-        before: The plan file's text as it was.
-        after: Its text as it would be; lines in violations are lines of this text.
+        before: The plan as it was.
+        after: The plan as it would be; lines in violations are lines of its text.
         may_tick: Ids, in `before`, of items whose box may go from ``[ ]`` to ``[x]``.
         amendable: Ids, in `before`, of phases that may be rewritten, split or dropped; a phase that is done never is.
-
-    Raises:
-        PlanError: `before` is not a plan.
     """
-    old = _read(before)
-    if before == after:
+    if before.text == after.text:
         return ()
-    try:
-        new = _read(after)
-    except PlanError as error:
-        return (_from_error(error),)
-    return tuple(_check_sides(old, new, frozenset(may_tick), frozenset(amendable)))
+    return tuple(_check_sides(_make_side(before), _make_side(after), frozenset(may_tick), frozenset(amendable)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,36 +48,29 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One of the two texts."""
+    """One of the two plans."""
 
-    outline: Outline
     plan: Plan
     masked: str
     """The text with every box open."""
     parts: tuple[_Part, ...]
 
+    @property
+    def outline(self) -> Outline:
+        return self.plan.outline
+
     def cut(self, part: _Part | Section) -> str:
         return self.masked[part.start : part.end]
 
 
-def _read(text: str) -> _Side:
-    outline = read_outline(text)
-    plan = build_plan(outline)
-    masked = _mask(text, [box for section in outline.sections for box in section.boxes])
-    return _Side(outline=outline, plan=plan, masked=masked, parts=tuple(_cut(outline, plan)))
+def _make_side(plan: Plan) -> _Side:
+    outline = plan.outline
+    marks = [box.mark for section in outline.sections for box in section.boxes]
+    return _Side(plan=plan, masked=outline.lines.put(marks, " ").text, parts=tuple(_cut(plan)))
 
 
-def _mask(text: str, boxes: Sequence[Box]) -> str:
-    pieces = []
-    done = 0
-    for box in boxes:
-        pieces += [text[done : box.mark], " "]
-        done = box.mark + 1
-    return "".join((*pieces, text[done:]))
-
-
-def _cut(outline: Outline, plan: Plan) -> Iterator[_Part]:
-    done = 0
+def _cut(plan: Plan) -> Iterator[_Part]:
+    outline, done = plan.outline, 0
     for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
         if phase.start > done:
             yield _Part(phase=None, sections=(), start=done, end=phase.start)
@@ -317,8 +299,3 @@ def _shorten(text: str) -> str:
 
 def _violation(line: int, message: str) -> Violation:
     return Violation(line=line, message=message)
-
-
-def _from_error(error: PlanError) -> Violation:
-    found = _ERROR.match(error.message)
-    return _violation(int(found[1]), found[2]) if found else _violation(0, error.message)

@@ -90,9 +90,9 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
         return _reject(ctx, refused, f"no plan was accepted: {_describe_refusal(submissions, ended)}", code)
     _keep_overwritten(ctx, session_id)
-    replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted), "100644")
-    _keep_cost(ctx, session_id, submissions.accepted, ctx.meter.session)
-    return _finish(ctx, parse_plan(submissions.accepted))
+    replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), "100644")
+    _keep_cost(ctx, session_id, submissions.accepted.text, ctx.meter.session)
+    return _finish(ctx, submissions.accepted)
 
 
 def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:

@@ -29,8 +29,8 @@ _BLANK = " \t\r\n"
 class Accepted:
     """A submission that can be the plan."""
 
-    text: str
-    """Of the whole new plan, whatever part of it was submitted."""
+    plan: Plan
+    """The whole new plan, whatever part of it was submitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class Submissions:
     """Of the newest one that was judged; None before the first."""
 
     @property
-    def accepted(self) -> str | None:
-        """The new plan's text; None when no submission was accepted."""
-        return self.judgement.text if isinstance(self.judgement, Accepted) else None
+    def accepted(self) -> Plan | None:
+        """The new plan; None when no submission was accepted."""
+        return self.judgement.plan if isinstance(self.judgement, Accepted) else None
 
     @property
     def is_open(self) -> bool:
@@ -90,7 +90,7 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
     except PlanError as error:
         return Rejected(faults=(error.message,))
     try:
-        result = judge_plan(replace_phase(before.text, phase.id, text), measure, before=before)
+        result = judge_plan(replace_phase(before, phase.id, text).text, measure, before=before)
     except PlanError as error:
         result = Rejected(faults=(error.message,))
     if isinstance(result, Accepted):
@@ -142,7 +142,7 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     faults = [_describe(violation) for violation in check_plan(plan) if not violation.warning]
     faults += _check_new(plan) if before is None else [_describe(fault) for fault in check_ticks_kept(before, plan)]
     faults += _check_sizes(measure(plan)) if measure else []
-    return Rejected(faults=tuple(faults)) if faults else Accepted(text=text)
+    return Rejected(faults=tuple(faults)) if faults else Accepted(plan=plan)
 
 
 def _describe(violation: Violation) -> str:

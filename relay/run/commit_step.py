@@ -12,12 +12,12 @@ from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
 from relay.git.status import PathChange, find_ignored
-from relay.plan.model import Item, Phase, Plan
+from relay.plan.model import Item, Phase
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.gates import make_hooks, run_phase_gate
 from relay.run.omissions import Delivery, find_left_out, render_left_out
-from relay.run.pending_plan import Draft
+from relay.run.pending_plan import PendingPlan
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.secrets.patterns import redact
@@ -49,9 +49,7 @@ class Candidate:
     leg: OpenLeg
     number: int
     """Of the session within the phase."""
-    head_plan: str
-    """The plan's text at HEAD."""
-    draft: Draft
+    pending: PendingPlan
     evidence: Mapping[str, str]
     """Item id → what the session gave as evidence; goes into the commit's body."""
     touched: frozenset[str]
@@ -125,26 +123,24 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
 
 def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
-    claims = find_claims(candidate.head_plan, candidate.draft.plan_text)
-    refusal = _check_plan(candidate, claims) or _check_left_out(ctx, candidate, claims, work)
+    refusal = _check_plan(candidate) or _check_left_out(ctx, candidate, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
     refusal = refusal or _check_planted(ctx, added, "the session (or a commit hook)")
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
-    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, claims, work.gate))
+    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, work.gate))
     if outcome.commit is None:
         return _explain(outcome)
-    _finish(ctx, candidate, claims, outcome)
+    _finish(ctx, candidate, outcome)
     return Landed(commit=outcome.commit)
 
 
-def _check_left_out(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], work: _Work) -> Refused | None:
+def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
     """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
-    drafted = parse_plan(candidate.draft.plan_text)
     delivery = Delivery(
         leg=candidate.leg,
-        items=tuple(filter(None, map(drafted.find_item, claims))),
+        items=candidate.pending.claims,
         touched=candidate.touched,
         changed=frozenset(change.path for change in work.changes),
         owned=work.owned,
@@ -159,40 +155,25 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
     return None
 
 
-def find_claims(head_plan: str, drafted_plan: str) -> tuple[str, ...]:
-    """Return the items that the draft ticks and HEAD does not, in order."""
-    before, after = parse_plan(head_plan), parse_plan(drafted_plan)
-    done = {item.id for phase in before.phases for item in phase.items if item.done}
-    return tuple(item.id for phase in after.phases for item in phase.items if item.done and item.id not in done)
-
-
 def _run_gate(ctx: RunContext, candidate: Candidate) -> tuple[GateResult, Verdict]:
     own = candidate.phase.own_verify
     return run_phase_gate(ctx, candidate.phase.id, candidate.commands, baseline=candidate.baseline, own=own)
 
 
-def _check_plan(candidate: Candidate, claims: tuple[str, ...]) -> Refused | None:
-    """Let only legal changes of the plan through, whoever drafted them."""
-    head: Plan = parse_plan(candidate.head_plan)
-    drafted = candidate.draft.plan_text
-    still_open = tuple(phase.id for phase in head.phases if not phase.done)
-    in_phase = tuple(item for item in claims if candidate.phase.id == item.rpartition(".")[0])
+def _check_plan(candidate: Candidate) -> Refused | None:
+    """Let only legal changes of the plan through, whoever made them: the text that is going to be the file is read."""
+    pending, phase_id = candidate.pending, candidate.phase.id
+    drafted = parse_plan(pending.plan.text)
+    still_open = tuple(phase.id for phase in pending.head.phases if not phase.done)
+    in_phase = tuple(item for item in pending.claimed_ids if phase_id == item.rpartition(".")[0])
     # In two steps, because an item that the session added is not in HEAD's plan, where a tick could be allowed to it.
-    amended = _untick(drafted, claims)
-    violations = check_transition(candidate.head_plan, amended, may_tick=(), amendable=still_open)
+    amended = drafted.untick(drafted.done_ids - pending.head.done_ids)
+    violations = check_transition(pending.head, amended, may_tick=(), amendable=still_open)
     violations = violations or check_transition(amended, drafted, may_tick=in_phase)
     if not violations:
         return None
     words = "; ".join(f"line {violation.line}: {violation.message}" for violation in violations)
     return Refused(for_user=f"the plan would change in a way that is not allowed: {words}")
-
-
-def _untick(text: str, items: tuple[str, ...]) -> str:
-    """Return a plan with the boxes of `items` open."""
-    plan = parse_plan(text)
-    for item in filter(None, map(plan.find_item, items)):
-        text = f"{text[: item.mark]} {text[item.mark + 1 :]}"
-    return text
 
 
 def _check_planted(ctx: RunContext, added: Iterable[str], who: str) -> Refused | None:
@@ -240,7 +221,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         head=candidate.leg.base_head,
         message=message,
         paths=work.owned,
-        replace=candidate.draft.render_files(ctx.plan_path, ctx.ledger_path),
+        replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         tree=work.after.tree,
         keep_out=work.user,
     )
@@ -257,10 +238,9 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
 
 
-def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], gate: GateResult) -> Message:
-    plan = parse_plan(candidate.draft.plan_text)
-    items = [item for claim in claims if (item := plan.find_item(claim)) is not None]
-    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in items)
+def _render_message(ctx: RunContext, candidate: Candidate, gate: GateResult) -> Message:
+    pending = candidate.pending
+    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
     baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
@@ -271,8 +251,8 @@ def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.PHASE, candidate.phase.id),
             (trailers.STATUS, candidate.status),
-            (trailers.ITEMS, " ".join(claims)),
-            *_render_amended(candidate, claims),
+            (trailers.ITEMS, " ".join(pending.claimed_ids)),
+            *_render_amended(pending),
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
             (trailers.GATE, _render_gate(gate)),
@@ -283,9 +263,9 @@ def _render_message(ctx: RunContext, candidate: Candidate, claims: tuple[str, ..
     )
 
 
-def _render_amended(candidate: Candidate, claims: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
     """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
-    before, after = parse_plan(candidate.head_plan), parse_plan(_untick(candidate.draft.plan_text, claims))
+    before, after = pending.head, pending.plan.untick(pending.claimed_ids)
     texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
     amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
     return ((AMENDED, " ".join(amended)),) if amended else ()
@@ -331,7 +311,7 @@ def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 
-def _finish(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], outcome: CommitOutcome) -> None:
+def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
     subject = redact(_choose_subject(candidate), environ_values=ctx.secret_values)
@@ -341,7 +321,7 @@ def _finish(ctx: RunContext, candidate: Candidate, claims: tuple[str, ...], outc
             subject=subject,
             status=candidate.status,
             phase_id=candidate.phase.id,
-            items=claims,
+            items=candidate.pending.claimed_ids,
         )
     )
     for words in outcome.left:

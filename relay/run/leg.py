@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from relay.files.tree import read_file, replace_file
 from relay.git.objects import find_blob_id
-from relay.plan.parse import parse_plan
 from relay.prompts.texts import (
     render_baton,
     render_gate_report,
@@ -20,8 +19,8 @@ from relay.prompts.texts import (
     render_runner_system,
     render_soft_notice,
 )
-from relay.run.commit_step import Candidate, Landed, Refused, find_claims, land
-from relay.run.pending_plan import Draft, apply_notes, parse_source
+from relay.run.commit_step import Candidate, Landed, Refused, land
+from relay.run.pending_plan import PendingPlan
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
 from relay.runners.base import Session
@@ -42,7 +41,7 @@ from relay.tools.toolbox import build_runner_tools
 
 _SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
 _NOTED = frozenset({"tick", "amend", "record", "hand_off"})
-"""Tools that change the draft and so deserve a snapshot."""
+"""Tools that change the pending plan and so deserve a snapshot."""
 MAX_UNSAVED_CALLS = 10
 """Calls in a row that only look, before what they have cost is stored all the same."""
 
@@ -91,7 +90,8 @@ class Leg:
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
         self._unsaved_calls = 0
-        self._blobs: dict[str, str] = {}
+        self._begun = handover.pending
+        self._recorded = 0
         self._last_error = ("", "")
         """Where the session's last error came from, and its words; empty once that was overcome."""
 
@@ -190,8 +190,7 @@ class Leg:
             phase=handover.briefing.phase,
             leg=self._open,
             number=handover.number,
-            head_plan=handover.head_plan,
-            draft=self._draft(),
+            pending=self._pending(),
             evidence=self._notes.claims,
             touched=frozenset(self._notes.touched_paths),
             commands=handover.commands,
@@ -206,8 +205,8 @@ class Leg:
 
     def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str, *, committed: bool = False) -> LegResult:
         if committed:
-            drafted = parse_plan(self._draft().plan_text)
-            self._ctx.observe(render_plan(drafted, committed=drafted))
+            plan = self._pending().plan
+            self._ctx.observe(render_plan(plan, committed=plan))
         return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
@@ -229,8 +228,9 @@ class Leg:
         """Store until when a limit lasts, before waiting for it."""
         self._save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
 
-    def _draft(self) -> Draft:
-        return apply_notes(self._handover.draft, self._notes, blobs=self._blobs)
+    def _pending(self) -> PendingPlan:
+        """Return what the session started from with what it has noted; amendments are in the notes' plan already."""
+        return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims))
 
     def _save(
         self,
@@ -239,19 +239,17 @@ class Leg:
         baton: str = "",
         trailers: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        pending = self._pending()
         record = WipRecord(
             spend=self._ctx.meter.unrecorded,
-            items=self._find_claims(),
+            items=pending.claimed_ids,
             baton=baton,
-            replace=self._draft().render_files(self._ctx.plan_path, self._ctx.ledger_path),
+            replace=pending.render_files(self._ctx.plan_path, self._ctx.ledger_path),
             paths=paths,
             trailers=trailers,
         )
         self._open = save_wip(self._ctx.repo, self._open, record)
         self._unsaved_calls = 0
-
-    def _find_claims(self) -> tuple[str, ...]:
-        return find_claims(self._handover.head_plan, self._draft().plan_text)
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
         self._unsaved_calls += 1
@@ -262,10 +260,7 @@ class Leg:
             self._last_error = ("", "")
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
-        if call.name == "amend" and not result.is_error:
-            self._take_amendment()
-        if call.name == "record" and not result.is_error:
-            self._note_sources()
+        self._take_records()
         self._store(call, result)
         return result
 
@@ -278,19 +273,14 @@ class Leg:
         if noted or paths is None or paths or self._unsaved_calls >= MAX_UNSAVED_CALLS:
             self._save(paths=None if self._toolbox.is_busy() else paths)
 
-    def _take_amendment(self) -> None:
-        """Let the session tick what it has just added."""
-        plan = parse_plan(self._draft().plan_text)
-        phase = plan.find_phase(self._handover.phase_id)
-        if phase is not None:
-            self._notes.plan, self._notes.phase = plan, phase
-
-    def _note_sources(self) -> None:
-        """Keep which content a record was read from, so that a later session can tell whether it still holds."""
+    def _take_records(self) -> None:
+        """Put new findings into the ledger, with the content that each was read from: later it may be another."""
         root = self._ctx.repo.root
-        named = (parse_source(source).path for source in self._notes.records[-1].sources)
-        found = {path: read_file(root, path) for path in named if (root / path).is_file()}
-        self._blobs |= {path: find_blob_id(self._ctx.repo, data) for path, data in found.items() if data is not None}
+        for record in self._notes.records[self._recorded :]:
+            found = {s.path: read_file(root, s.path) for s in record.sources if (root / s.path).is_file()}
+            blobs = {path: find_blob_id(self._ctx.repo, data) for path, data in found.items() if data is not None}
+            self._begun = self._begun.record(record, blobs)
+            self._recorded += 1
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
@@ -313,8 +303,8 @@ class Leg:
         return ToolResult(text=result.text + words, is_error=True, changed_paths=None)
 
     def _show_plan(self) -> None:
-        head = parse_plan(self._handover.head_plan)
-        self._ctx.observe(render_plan(parse_plan(self._draft().plan_text), committed=head))
+        pending = self._pending()
+        self._ctx.observe(render_plan(pending.plan, committed=pending.head))
 
     def _render_baton(self) -> str:
         now = write_snapshot_tree(self._ctx.repo)
@@ -324,7 +314,9 @@ class Leg:
         last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
         text = render_baton(
             Baton(
-                done=tuple(f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self._find_claims()),
+                done=tuple(
+                    f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self._pending().claimed_ids
+                ),
                 open=notes.open_ids(),
                 next_step=asked.next_step if asked else "",
                 learned=(*asked.learned, *records) if asked else records,

@@ -11,7 +11,6 @@ from relay.files.tree import read_file, replace_file
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.status import read_status
-from relay.plan.edit import tick_items
 from relay.plan.encoding import encode_text
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
@@ -27,8 +26,8 @@ from relay.store.planning_cost import drop_plan_usage, read_plan_usage, read_wri
 from relay.store.texts import find_text
 
 
-def ensure_plan_committed(ctx: RunContext) -> str:
-    """Commit the plan file by itself where it differs from HEAD; return its text.
+def ensure_plan_committed(ctx: RunContext) -> Plan:
+    """Commit the plan file by itself where it differs from HEAD; return it as HEAD has it then.
 
     Raises:
         PlanError: There is no plan, it cannot be read, or what relay has ticked was changed.
@@ -37,22 +36,23 @@ def ensure_plan_committed(ctx: RunContext) -> str:
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None:
         raise PlanError(f"{ctx.plan_path}: there is no such plan", hint=f'{ctx.caller.render("plan")} "what you want"')
-    text = _decode(disk, ctx.plan_path)
-    committed = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
-    if committed is None:
-        _commit_new(ctx, text, disk)
-        return text
+    plan = parse_committed(_decode(disk, ctx.plan_path), ctx.plan_path)
+    text = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
+    if text is None:
+        _commit_new(ctx, plan, disk)
+        return plan
     if ctx.plan_path not in read_status(ctx.repo).changed:
-        return text  # line endings may differ from the blob's; git says that it is the same file
-    merged, violations = _merge(committed, text, ctx.plan_path)
-    if merged == committed:
-        replace_file(ctx.repo.root, ctx.plan_path, disk if merged == text else encode_text(committed), "100644")
+        return plan  # line endings may differ from the blob's; git says that it is the same file
+    committed = parse_committed(text, ctx.plan_path)
+    merged, violations = _merge(committed, plan)
+    if merged.text == text:
+        replace_file(ctx.repo.root, ctx.plan_path, disk if plan.text == text else encode_text(text), "100644")
         return merged
-    if violations and not _replaces(ctx, parse_committed(committed, ctx.plan_path), text):
+    if violations and not _replaces(ctx, committed, plan):
         raise _refuse(violations, ctx)
     if violations:
-        _commit_new(ctx, text, disk)
-        return text
+        _commit_new(ctx, plan, disk)
+        return plan
     spent = _take_planning_cost(ctx)
     _commit(ctx, merged, disk=disk, status="amended", subject="relay: plan amended", spent=spent)
     drop_plan_usage(ctx.repo)
@@ -79,10 +79,9 @@ def _decode(data: bytes, path: str) -> str:
         raise PlanError(f"{path}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
 
 
-def _commit_new(ctx: RunContext, text: str, disk: bytes) -> None:
-    plan = parse_committed(text, ctx.plan_path)
+def _commit_new(ctx: RunContext, plan: Plan, disk: bytes) -> None:
     subject = f"relay: plan — {plan.title}" if plan.title else "relay: plan"
-    _commit(ctx, text, disk=disk, status="planned", subject=subject[:72], spent=_take_planning_cost(ctx))
+    _commit(ctx, plan, disk=disk, status="planned", subject=subject[:72], spent=_take_planning_cost(ctx))
     drop_plan_usage(ctx.repo)
 
 
@@ -91,27 +90,19 @@ def _take_planning_cost(ctx: RunContext) -> Spent:
     return record.spend if record and record.plan_path == ctx.plan_path else Spent()
 
 
-def _replaces(ctx: RunContext, committed: Plan, text: str) -> bool:
+def _replaces(ctx: RunContext, committed: Plan, plan: Plan) -> bool:
     """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
     if committed.done:
         return True
     written = read_written_plan(ctx.repo, ctx.plan_path)
-    return written is not None and written == encode_text(text)
+    return written is not None and written == encode_text(plan.text)
 
 
-def _merge(committed: str, edited: str, path: str) -> tuple[str, tuple[Violation, ...]]:
-    """Return the user's text with the ticks that relay made since it was opened, and what relay does not commit.
-
-    Raises:
-        PlanError: The text is no plan.
-    """
-    before, after = parse_committed(committed, path), parse_committed(edited, path)
-    texts = {item.id: item.text for phase in after.phases for item in phase.items if not item.done}
-    missing = [
-        item.id for phase in before.phases for item in phase.items if item.done and texts.get(item.id) == item.text
-    ]
-    merged = tick_items(edited, missing)
-    return merged, check_ticks_kept(before, parse_committed(merged, path))
+def _merge(committed: Plan, edited: Plan) -> tuple[Plan, tuple[Violation, ...]]:
+    """Return the user's plan with the ticks that relay made since it was opened, and what relay does not commit."""
+    texts = {item.id: item.text for item in edited.items if not item.done}
+    merged = edited.tick([item.id for item in committed.items if item.done and texts.get(item.id) == item.text])
+    return merged, check_ticks_kept(committed, merged)
 
 
 def _refuse(violations: tuple[Violation, ...], ctx: RunContext) -> PlanError:
@@ -125,7 +116,7 @@ def _refuse(violations: tuple[Violation, ...], ctx: RunContext) -> PlanError:
     )
 
 
-def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:
+def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:
     message = Message(
         subject=subject,
         trailers=(
@@ -140,7 +131,7 @@ def _commit(ctx: RunContext, text: str, *, disk: bytes, status: str, subject: st
         branch=get_branch(ctx.repo),
         head=ctx.repo.head(),
         message=message,
-        replace={ctx.plan_path: encode_text(text)},
+        replace={ctx.plan_path: encode_text(plan.text)},
         based_on={ctx.plan_path: disk},
         take_in=False,
     )

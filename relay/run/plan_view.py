@@ -11,7 +11,7 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
         plan: As drafted; boxes that sessions have claimed are ticked in it.
         committed: As HEAD has it; what is ticked here is done.
     """
-    done = {item.id for phase in committed.phases for item in phase.items if item.done}
+    done = committed.done_ids
     phases = tuple(
         {
             "id": phase.id,
@@ -23,7 +23,7 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
     return PlanShown(phases=phases)
 
 
-def _find_state(item: Item, done: set[str]) -> str:
+def _find_state(item: Item, done: frozenset[str]) -> str:
     if item.id in done:
         return "done"
     return "claimed" if item.done else "open"

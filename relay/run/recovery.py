@@ -6,7 +6,7 @@ from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
-from relay.run.plan_commit import ensure_plan_committed, parse_committed
+from relay.run.plan_commit import ensure_plan_committed
 from relay.run.start import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
@@ -22,7 +22,7 @@ from relay.store.snapshot import write_snapshot_tree
 def settle(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
     """Ask git where the run stands, and tidy up what a killed run or a busy user left."""
     _finish_landed(ctx)
-    plan = parse_committed(ensure_plan_committed(ctx), ctx.plan_path)
+    plan = ensure_plan_committed(ctx)
     standing = read_standing(ctx.repo, plan, ctx.plan_path, boot_id=ctx.boot_id)
     point, leg, facts = find_resume_point(standing.facts), standing.leg, standing.facts.leg
     if leg is None or facts is None:

@@ -22,7 +22,6 @@ from relay.git.signing import Draft, write_user_commit
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.hints import AT_ROOT, Caller
 from relay.plan.encoding import encode_text
-from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
 from relay.store import trailers
 from relay.store.completion import REWOUND, finish_pending, note_pending, withdraw_pending
@@ -231,8 +230,9 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     """Store the tree before the phase, with the plan as HEAD has it but for the boxes ticked since."""
     entries = objects.read_entries(repo, rewind.head, (rewind.plan_path,))
     mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else "100644"
-    now, then = (find_text(repo, commit, rewind.plan_path) or "" for commit in (rewind.head, rewind.target))
-    blob = objects.hash_bytes(repo.git, encode_text(open_boxes(now, then)))
+    plan = parse_plan(find_text(repo, rewind.head, rewind.plan_path) or "")
+    opened = plan.untick(plan.done_ids - _find_done(repo, rewind.target, rewind.plan_path))
+    blob = objects.hash_bytes(repo.git, encode_text(opened.text))
     index = repo.relay_dir / "rewind-index"
     repo.relay_dir.mkdir(exist_ok=True)
     objects.remove_private(index)
@@ -244,22 +244,9 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     return tree
 
 
-def open_boxes(now: str, then: str) -> str:
-    """Return the plan `now` with every box open that `then` had not ticked; everything else stays.
-
-    Raises:
-        PlanError: `now` cannot be parsed.
-    """
-    before = {item.id for phase in _parse_old(then) for item in phase.items if item.done}
-    for phase in parse_plan(now).phases:
-        for item in phase.items:
-            if item.done and item.id not in before:
-                now = f"{now[: item.mark]} {now[item.mark + 1 :]}"  # one character for one: offsets stay
-    return now
-
-
-def _parse_old(text: str) -> tuple[Phase, ...]:
+def _find_done(repo: Repo, commit: str, plan_path: str) -> frozenset[str]:
+    """Return the items that were ticked in a commit; none where there was no plan yet."""
     try:
-        return parse_plan(text).phases
+        return parse_plan(find_text(repo, commit, plan_path) or "").done_ids
     except PlanError:
-        return ()  # there was no plan yet: nothing had been ticked
+        return frozenset()

@@ -17,14 +17,13 @@ from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_t
 from relay.git.refs import drop_ref
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.check import find_obscurity
-from relay.plan.edit import tick_items, untick_items
 from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
 from relay.run.commit_step import BATON_TITLE
 from relay.run.gates import run_phase_gate
-from relay.run.pending_plan import Draft
+from relay.run.pending_plan import PendingPlan
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import RunContext
@@ -66,9 +65,7 @@ class Handover:
     """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
     reason: str
     """Why this session starts, for the user."""
-    head_plan: str
-    """The plan's text at HEAD."""
-    draft: Draft
+    pending: PendingPlan
     """Plan and ledger as the phase's earlier sessions would leave them."""
     commands: tuple[str, ...]
     """The gate."""
@@ -93,8 +90,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
     if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
         return None
-    ledger = find_text(ctx.repo, head, ctx.ledger_path) or ""
-    _parse_ledger(ctx, ledger)  # before a leg is open
+    pending = PendingPlan(head=plan, plan=plan, ledger=_read_ledger(ctx, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
@@ -104,8 +100,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
     start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
     leg = open_leg(ctx.repo, start, base=base)
-    draft = Draft(plan_text=plan.text, ledger_text=ledger)
-    return _make_handover(ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline)
+    return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline)
 
 
 def _settle_kept(ctx: RunContext, ref: str, commit: str, rewritten: list[str]) -> None:
@@ -134,11 +129,8 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
     tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
-    plan_text = find_text(ctx.repo, tip, ctx.plan_path) or plan.text
-    draft = Draft(plan_text=plan_text, ledger_text=find_text(ctx.repo, tip, ctx.ledger_path) or "")
-    return _make_handover(
-        ctx, leg, plan, draft, reason=reason, baton=baton, baseline=baseline, interruption=interruption
-    )
+    pending = PendingPlan(head=plan, plan=_read_plan(ctx, tip) or plan, ledger=_read_ledger(ctx, tip))
+    return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
 
 
 def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
@@ -166,9 +158,8 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
     record = _make_record(ctx, leg)
     if discarded:
         files = dict(record.replace or {})
-        if plan := files.get(ctx.plan_path):
-            text = untick_items(decode_text(plan), leg.items)
-            files[ctx.plan_path] = encode_text(text)
+        if saved := files.get(ctx.plan_path):
+            files[ctx.plan_path] = encode_text(parse_plan(decode_text(saved)).untick(leg.items).text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
         record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
     return save_wip(ctx.repo, leg, record)
@@ -238,13 +229,11 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    old = parse_plan(find_text(ctx.repo, last.commit, ctx.plan_path) or plan.text)
-    texts = {item.id: item.text for phase in old.phases for item in phase.items if item.id in leg.items}
-    kept = tuple(i.id for phase in plan.phases for i in phase.items if texts.get(i.id) == i.text and not i.done)
-    draft = Draft(
-        plan_text=tick_items(plan.text, kept), ledger_text=find_text(ctx.repo, last.commit, ctx.ledger_path) or ""
-    )
-    files = draft.render_files(ctx.plan_path, ctx.ledger_path)
+    old = _read_plan(ctx, last.commit) or plan
+    texts = {item.id: item.text for item in old.items if item.id in leg.items}
+    kept = tuple(item.id for item in plan.items if texts.get(item.id) == item.text and not item.done)
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_read_ledger(ctx, last.commit))
+    files = pending.render_files(ctx.plan_path, ctx.ledger_path)
     marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
     record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
     return save_wip(ctx.repo, replace(leg, base_head=head, base_tree=base), record)
@@ -253,16 +242,14 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
 def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     ctx: RunContext,
     leg: OpenLeg,
-    plan: Plan,
-    draft: Draft,
+    pending: PendingPlan,
     *,
     reason: str,
     baton: str,
     baseline: GateResult | None,
     interruption: str = "",
 ) -> Handover:
-    drafted = parse_plan(draft.plan_text)
-    phase = drafted.find_phase(leg.phase_id) or plan.find_phase(leg.phase_id)
+    phase = pending.plan.find_phase(leg.phase_id) or pending.head.find_phase(leg.phase_id)
     if phase is None:
         raise LookupError(leg.phase_id)  # the resume point named it a moment ago
     found = dict(leg.trailers)
@@ -276,47 +263,40 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         number=_read_count(found.get(LEG, ""), 1),
         barren=_read_count(found.get(BARREN, ""), 0),
         reason=reason,
-        head_plan=plan.text,
-        draft=draft,
+        pending=pending,
         commands=get_commands(ctx.settings, phase),
         baseline=baseline,
         briefing=PhaseBriefing(
-            plan=drafted,
+            plan=pending.plan,
             phase=phase,
             plan_path=ctx.plan_path,
             environment=_describe_environment(ctx, leg.branch),
-            claimed=tuple(i.id for i in phase.items if i.done and not _is_done(plan, i.id)),
+            claimed=tuple(item.id for item in pending.claims if item in phase.items),
             baton=baton,
             interruption=interruption,
             baseline=_describe_red(baseline),
-            ledger=_render_ledger(ctx, draft),
+            ledger="" if "ledger" in ctx.settings.ablate else render_snapshot(pending.ledger, LEDGER_TOKENS),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
         ),
     )
 
 
-def _render_ledger(ctx: RunContext, draft: Draft) -> str:
-    if not draft.ledger_text or "ledger" in ctx.settings.ablate:
-        return ""
-    return render_snapshot(_parse_ledger(ctx, draft.ledger_text), LEDGER_TOKENS)
+def _read_plan(ctx: RunContext, commit: str | None) -> Plan | None:
+    text = find_text(ctx.repo, commit, ctx.plan_path)
+    return parse_plan(text) if text else None
 
 
-def _parse_ledger(ctx: RunContext, text: str) -> Ledger:
-    """Read a ledger; the error names its file.
+def _read_ledger(ctx: RunContext, commit: str | None) -> Ledger:
+    """Read the ledger of a commit; the error names its file.
 
     Raises:
         RelayError: It cannot be read as one.
     """
     try:
-        return parse_ledger(text)
+        return parse_ledger(find_text(ctx.repo, commit, ctx.ledger_path) or "")
     except RelayError as error:
         where = f"{render_path(ctx.ledger_path)}:{error.message.removeprefix('line ')}"
         raise RelayError(where, hint=error.hint or "relay only appends to it; git log shows who changed it") from None
-
-
-def _is_done(plan: Plan, item_id: str) -> bool:
-    item = plan.find_item(item_id)
-    return item is not None and item.done
 
 
 def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:

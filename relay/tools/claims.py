@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.errors import PlanError
+from relay.ledger import Source
 from relay.plan.edit import append_items, append_note
+from relay.plan.model import Plan
 from relay.sandbox.text import render_output
 from relay.tools.confine import locate
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
@@ -55,7 +57,7 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     return Answer(text="Recorded.")
 
 
-def _require_source(workspace: Workspace, source: str) -> str:
+def _require_source(workspace: Workspace, source: str) -> Source:
     match = _SOURCE.fullmatch(source)
     if match is None:
         raise RefusedError("A source is path, path:line or path:first-last; leave sources empty if there is none.")
@@ -64,7 +66,7 @@ def _require_source(workspace: Workspace, source: str) -> str:
     with locate(workspace.root, match["path"], follow=True) as place:
         if place.status is None:
             raise RefusedError(f"{source}: no such file. A source is path, path:line or path:first-last.")
-        return place.path + source[match.end("path") :]
+        return Source(path=place.path, lines=source[match.end("path") + 1 :])
 
 
 def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
@@ -78,17 +80,19 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
     amendment = Amendment(phase_id=phase.id, items=items, note=" ".join(" ".join(rest).split()), why=why)
     if amendment in notes.amendments:
         return Answer(text="Already noted; nothing changed.")
-    _try_amendment(notes.plan.text, amendment)
+    notes.plan = _amend(notes.plan, amendment)
+    notes.phase = notes.plan.find_phase(notes.phase.id) or notes.phase
     notes.amendments.append(amendment)
     what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
     return Answer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
 
 
-def _try_amendment(plan_text: str, amendment: Amendment) -> None:
-    """Refuse now what could not be written into the plan later."""
+def _amend(plan: Plan, amendment: Amendment) -> Plan:
+    """Return the plan as the commit is going to have it, or refuse what it cannot take."""
+    what = amendment.note or f"added {len(amendment.items)} item(s)"
     try:
-        text = append_items(plan_text, amendment.phase_id, amendment.items)
-        append_note(text, amendment.phase_id, f"{amendment.note} {amendment.why}")
+        longer = append_items(plan, amendment.phase_id, amendment.items)
+        return append_note(longer, amendment.phase_id, f"amended: {what} (because {amendment.why})")
     except PlanError as error:
         raise RefusedError(f"The plan cannot take this: {error.message}") from error
 

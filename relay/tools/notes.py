@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from relay.ledger import Source
 from relay.plan.model import Phase, Plan
 
 
@@ -12,8 +13,8 @@ class Record:
 
     claim: str
     because: str
-    sources: tuple[str, ...]
-    """``path``, ``path:line`` or ``path:first-last``, relative to the root; each existed when it was recorded."""
+    sources: tuple[Source, ...]
+    """Relative to the root; each existed when it was recorded. Which content it had then is not known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class LegNotes:
     """Filled by the tools while the session runs, read by the loop when it ends. Mutable: the tools fill it."""
 
     plan: Plan
-    """As the leg would leave it: the loop puts the amended one here, so that new items can be ticked at once."""
+    """As the session's amendments leave it, without its own ticks; new items can be ticked at once."""
     phase: Phase
     """The phase of this leg in `plan`; only its items can be ticked."""
     claims: dict[str, str] = field(default_factory=dict)

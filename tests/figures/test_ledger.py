@@ -16,7 +16,6 @@ from relay.ledger import (
     Source,
     Status,
     StatusChange,
-    append_claim,
     append_entry,
     parse_ledger,
     render_snapshot,
@@ -55,10 +54,10 @@ def entries(draw: st.DrawFn) -> tuple[Entry, ...]:
 
 
 def write(*made: Entry) -> str:
-    text = ""
+    ledger = Ledger()
     for entry in made:
-        text = append_entry(text, entry)
-    return text
+        ledger = append_entry(ledger, entry)
+    return ledger.text
 
 
 def refuse(text: str) -> str:
@@ -93,16 +92,16 @@ def test_a_claim_is_appended_as_a_line_person_can_read() -> None:
 
 @given(entries())
 def test_what_is_appended_is_read_back_and_nothing_before_it_changes(made: tuple[Entry, ...]) -> None:
-    text = ""
+    ledger = Ledger()
     for entry in made:
-        after = append_entry(text, entry)
-        assert after.startswith(text)
-        text = after
-    ledger = parse_ledger(text)
+        longer = append_entry(ledger, entry)
+        assert longer.text.startswith(ledger.text)
+        ledger = longer
+    assert ledger == parse_ledger(ledger.text)
     assert ledger.claims == tuple(entry for entry in made if isinstance(entry, Claim))
     assert ledger.conflicts == tuple(entry for entry in made if isinstance(entry, Conflict))
     assert ledger.changes == {entry.id: entry for entry in made if isinstance(entry, StatusChange)}
-    assert len(yaml.safe_load(text) or []) == len(made)
+    assert len(yaml.safe_load(ledger.text) or []) == len(made)
     assert ledger.next_id() not in {entry.id for entry in made}
 
 
@@ -112,10 +111,10 @@ def test_what_is_appended_is_read_back_and_nothing_before_it_changes(made: tuple
      "# x\r\n- event: claim\r\n  id: c9\r\n  claim: on\r\n  because: 2026-11-20"],
 )  # fmt: skip
 def test_a_file_that_a_person_wrote_is_appended_to_and_kept(text: str) -> None:
-    after = append_claim(text, ONE)
-    assert after.startswith(text)
-    assert parse_ledger(after).claims[-1] == ONE
-    assert ("\r\n" in text) == ("\r\n- event" in after)
+    after = append_entry(parse_ledger(text), ONE)
+    assert after.text.startswith(text)
+    assert parse_ledger(after.text).claims[-1] == ONE
+    assert ("\r\n" in text) == ("\r\n- event" in after.text)
 
 
 def test_values_are_texts_whatever_they_look_like() -> None:
@@ -125,13 +124,13 @@ def test_values_are_texts_whatever_they_look_like() -> None:
 
 @pytest.mark.parametrize("text", ["[]", "  - {event: claim, id: c9, claim: a, because: b}\n", "--- []\n...\n"])
 def test_a_file_that_cannot_be_appended_to_is_left_alone(text: str) -> None:
-    parse_ledger(text)
+    ledger = parse_ledger(text)
     with pytest.raises(RelayError, match="cannot be appended to"):
-        append_claim(text, ONE)
+        append_entry(ledger, ONE)
 
 
 def test_an_entry_that_does_not_fit_is_refused() -> None:
-    text = write(ONE)
+    ledger = parse_ledger(write(ONE))
     for entry, words in (
         (ONE, "'c1' is taken"),
         (Claim(id="c3", claim="x", because="y", rests_on=("c9",)), "'c9'"),
@@ -142,12 +141,12 @@ def test_an_entry_that_does_not_fit_is_refused() -> None:
         (Conflict(id="n1", claims=("c1", "c7"), because="y"), "'c7'"),
     ):
         with pytest.raises(RelayError, match=words):
-            append_entry(text, entry)
+            append_entry(ledger, entry)
 
 
 def test_undecodable_bytes_do_not_break_the_file() -> None:
-    after = append_claim("", Claim(id="c1", claim="a\udc80b", because="y"))
-    assert parse_ledger(after).claims[0].claim == "a?b"
+    after = append_entry(Ledger(), Claim(id="c1", claim="a\udc80b", because="y"))
+    assert parse_ledger(after.text).claims[0].claim == after.claims[0].claim == "a?b"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from relay.errors import PlanError
+from relay.plan import transitions
 from relay.plan.check import check_plan
-from relay.plan.edit import append_items, append_note, replace_phase, tick_items
+from relay.plan.edit import append_items, append_note, replace_phase
 from relay.plan.model import Plan
 from relay.plan.outline import read_outline
 from relay.plan.parse import parse_plan
-from relay.plan.transitions import check_transition
 
 WORDS = st.text(st.sampled_from("abc xyz`_*/.—\u2028\x0bé\U0001f600\udc80\0[]()#>-"), min_size=0, max_size=12)
 TEXTS = st.builds("{}{}{}".format, st.sampled_from("abcdefgh"), WORDS, st.sampled_from("uvw"))
@@ -107,6 +107,14 @@ def open_ids(plan: Plan) -> list[str]:
     return [item.id for phase in plan.phases for item in phase.open_items]
 
 
+def check_transition(before: str, after: str, *, may_tick, amendable=()):
+    """What is no plan any more is no legal change either: nobody can make a value of it."""
+    changed = parse_or_refuse(after)
+    if isinstance(changed, str):
+        return (changed,)
+    return transitions.check_transition(parse_plan(before), changed, may_tick=may_tick, amendable=amendable)
+
+
 def is_insertion(before: str, after: str) -> bool:
     """Whether one run of text was put in and everything else stayed."""
     added = len(after) - len(before)
@@ -176,7 +184,7 @@ def test_a_tick_changes_one_byte_and_one_box(written, chance):
     plan = parse_plan(written.text)
     assume(open_ids(plan))
     ticked_id = chance.choice(open_ids(plan))
-    ticked = tick_items(written.text, [ticked_id])
+    ticked = plan.tick([ticked_id]).text
     before, after = (text.encode("utf-8", "surrogateescape") for text in (written.text, ticked))
     assert len(before) == len(after)
     assert [(old, new) for old, new in zip(before, after, strict=True) if old != new] == [(ord(" "), ord("x"))]
@@ -185,19 +193,35 @@ def test_a_tick_changes_one_byte_and_one_box(written, chance):
 
 @given(plans(), st.randoms(use_true_random=False))
 def test_ticking_one_by_one_in_any_order_ends_with_everything_done(written, chance):
-    text = written.text
-    order = open_ids(parse_plan(text))
+    plan = parse_plan(written.text)
+    order = open_ids(plan)
     chance.shuffle(order)
     for item_id in order:
-        text = tick_items(text, [item_id])
-    assert parse_plan(text).done
+        plan = plan.tick([item_id])
+    assert plan.done
+    assert parse_plan(plan.text).done
+
+
+@given(st.one_of(plans().map(lambda written: written.text), NEAR_MARKDOWN), st.randoms(use_true_random=False))
+@settings(max_examples=300)
+@example("# P\n- [ ] - [x] a\n- [ ] > [ ] b\n  - [X] c\n\n[x]: /u\n", random.Random(3))
+def test_a_plan_with_other_boxes_is_what_reading_its_text_would_make(text, chance):
+    plan = parse_or_refuse(text)
+    assume(isinstance(plan, Plan))
+    assert isinstance(plan, Plan)
+    some, others = ([item.id for item in plan.items if chance.random() < 0.5] for _ in range(2))
+    changed = plan.tick(some).untick(others)
+    read = parse_plan(changed.text)
+    assert changed == read
+    assert changed.outline == read.outline
+    assert changed.done_ids == (plan.done_ids | set(some)) - set(others)
 
 
 @given(plans(), NEAR_MARKDOWN, st.randoms(use_true_random=False))
 def test_a_note_adds_lines_and_changes_nothing_else(written, note, chance):
     plan = parse_plan(written.text)
     phase = chance.choice(plan.phases)
-    noted = append_note(written.text, phase.id, f"{note} n")
+    noted = append_note(plan, phase.id, f"{note} n").text
     assert is_insertion(written.text, noted)
     assert boxes(parse_plan(noted)) == boxes(plan)
     assert [(p.id, p.verify, p.after) for p in parse_plan(noted).phases] == [
@@ -210,7 +234,7 @@ def test_appended_items_come_last_in_their_phase_and_change_nothing_else(written
     plan = parse_plan(written.text)
     phase = chance.choice(plan.phases)
     assume(not phase.done)
-    longer = append_items(written.text, phase.id, texts)
+    longer = append_items(plan, phase.id, texts).text
     assert is_insertion(written.text, longer)
     was, now = boxes(plan), boxes(parse_plan(longer))
     assert set(was) <= set(now)
@@ -225,7 +249,7 @@ def test_a_replaced_phase_leaves_every_other_byte_alone(written, chance):
     phase = chance.choice(plan.phases)
     assume(not phase.done)
     kept = "".join(f"- [x] {item.text}\n" for item in phase.items if item.done)
-    replaced = replace_phase(written.text, phase.id, f"## Phase {phase.id}\n\n{kept}- [ ] new\n")
+    replaced = replace_phase(plan, phase.id, f"## Phase {phase.id}\n\n{kept}- [ ] new\n").text
     assert replaced.startswith(written.text[: phase.start])
     assert replaced.endswith(written.text[phase.end :])
     assert parse_plan(replaced).find_phase(phase.id)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from relay.ledger import Source
 from relay.plan.parse import parse_plan
 from relay.tools.notes import Amendment, HandOff, Record
 
@@ -44,7 +45,7 @@ def test_records_keep_sources_that_exist(bench):
     bench.ok("record", claim="a returns 1", because="read it", sources=["./src/a.py:1-2", "src/a.py", "src/a.py:2"])
     bench.ok("record", claim="a returns 1", because="read it", sources=["./src/a.py:1-2", "src/a.py", "src/a.py:2"])
     bench.ok("record", claim="no source", because="asked", sources=[])
-    sources = ("src/a.py:1-2", "src/a.py", "src/a.py:2")
+    sources = tuple(Source(path="src/a.py", lines=lines) for lines in ("1-2", "", "2"))
     assert bench.notes.records == [
         Record(claim="a returns 1", because="read it", sources=sources),
         Record(claim="no source", because="asked", sources=()),
