@@ -214,23 +214,36 @@ def relay(done):
     """Run a command in a process of its own; `dying` is what a shell does when git is asked to move main."""
 
     def run(*args, dying="", answer=""):
-        path = os.environ["PATH"]
+        path, left = os.environ["PATH"], None
         if dying:
             place = done.root.parent / "bin"
             place.mkdir()
+            os.mkfifo(place / "alive")
+            left = os.open(place / "alive", os.O_RDONLY | os.O_NONBLOCK)
             script = place / "git"
+            dies = f"exec 3>{place}/alive; {dying}; kill -9 $PPID; exit"
             script.write_text(
-                f"#!/bin/sh\ncase \" $* \" in *' update-ref '*' refs/heads/main '*) {dying}; kill -9 $PPID;; esac\n"
+                f"#!/bin/sh\ncase \" $* \" in *' update-ref '*' refs/heads/main '*) {dies};; esac\n"
                 f'exec {shutil.which("git")} "$@"\n'
             )
             script.chmod(0o755)
             path = f"{place}:{path}"
-        return subprocess.run(
+        ended = subprocess.run(
             [sys.executable, "-m", "relay", *args], cwd=done.root, capture_output=True, text=True, check=False,
             input=answer, env={**os.environ, "PATH": path},
         )  # fmt: skip
+        if left is not None:
+            wait_for_end(left)
+        return ended
 
     return run
+
+
+def wait_for_end(fd):
+    """Wait until nobody can write into a pipe any more: a git outlives the relay that started it by a moment."""
+    os.set_blocking(fd, True)
+    with os.fdopen(fd, "rb") as pipe:
+        assert pipe.read() == b""
 
 
 AFTER_THE_MOVE = f'{shutil.which("git")} "$@"'
