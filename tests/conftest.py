@@ -4,8 +4,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -78,6 +79,37 @@ def _remove(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def start_warm() -> Iterator[Callable[..., tuple[str, ...]]]:
+    """Start a warm relay (see `starter.py`) for the whole session; what it returns stands before relay's arguments.
+
+    It takes the words that start its interpreter, and the environment of the imports.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def start(interpreter: Sequence[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-start-"))
+            Path(folder).chmod(0o777)
+            script = str(Path(__file__).with_name("starter.py"))
+            server = stack.enter_context(
+                subprocess.Popen(
+                    [*interpreter, script, "serve", f"{folder}/socket"],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ,
+                )
+            )  # fmt: skip
+            assert server.stdout
+            assert server.stdout.readline() == b"ready\n"
+            return (sys.executable, "-I", "-S", script, "call", f"{folder}/socket")
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def program(start_warm: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
+    """What stands before relay's arguments to run it as a process without its imports."""
+    return start_warm((sys.executable,))
+
+
 @dataclass
 class Stage:
     """One repository with an endpoint that plays scripts."""
@@ -94,6 +126,20 @@ class Stage:
     plan_path: str = "PLAN.md"
     idle_timeout_s: float | None = None
     """Shorter than any setting may be, for endpoints that stall."""
+    find_program: Callable[[], tuple[str, ...]] = tuple
+    """What `relay` puts before its arguments."""
+
+    def relay(self, *args: str, answer: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
+        """Run the whole program at the root, with `answer` on its standard input."""
+        return subprocess.run(
+            [*self.find_program(), *args],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            input=answer,
+            env={**os.environ, "PATH": path or os.environ["PATH"]},
+        )
 
     def git(self, *args: str) -> str:
         """Run git and return what it prints."""
@@ -170,12 +216,13 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A committed repository with a two-phase plan."""
     root = tmp_path / "repo"
     root.mkdir()
     waits: list[float] = []
     made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
+    made.find_program = lambda: request.getfixturevalue("program")
     made.git("init", "-q", "-b", "main")
     made.write("AGENTS.md", "# Rules\nBe brief.\n")
     made.write("PLAN.md", PLAN)

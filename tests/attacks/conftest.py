@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +96,8 @@ class Arena:
     user: str
     python: str
     """The interpreter of relay and of what the attacks start."""
+    warm: Callable[["Arena"], tuple[str, ...]]
+    """What starts relay as a user without its imports; see `tests/starter.py`."""
     places: dict[str, str] = field(default_factory=dict)
     """`@NAME@` in a script becomes its value."""
 
@@ -168,12 +170,17 @@ class Arena:
         terminal: bool = False,
         environ: Mapping[str, str] | None = None,
         before: Sequence[str] = (),
+        warm: bool = False,
     ) -> Played:
-        """Run relay against a hostile model; `before` is put in front of the command."""
+        """Run relay against a hostile model; `before` is put in front of the command.
+
+        `warm` saves the imports, where nobody looks at relay's own process.
+        """
         script = json.dumps({"thinking": "scripted", "sessions": self.fill(list(sessions))})
         with serve(parse_script(script)) as server:
             env = {**self.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base_url, **(environ or {})}
-            argv = self.as_user([*before, self.python, "-m", "relay", *args])
+            program = self.warm(self) if warm else (*before, self.python, "-m", "relay")
+            argv = self.as_user([*program, *args])
             run = _run_on_terminal if terminal else _run_plainly
             code, out, err = run(argv, cwd=self.root, env=env)
             bodies = [request.body for request in server.requests if request.path == "/v1/messages" and request.body]
@@ -388,8 +395,24 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
+@pytest.fixture(scope="session")
+def warm(start_warm: Callable[..., tuple[str, ...]]) -> Callable[["Arena"], tuple[str, ...]]:
+    """One warm relay for each user, started when it is first asked for."""
+    opened: dict[str, tuple[str, ...]] = {}
+
+    def find(arena: Arena) -> tuple[str, ...]:
+        if arena.user not in opened:
+            _, *rest = start_warm(arena.as_user((arena.python,)), arena.environ)
+            opened[arena.user] = (arena.python, *rest)
+        return opened[arena.user]
+
+    return find
+
+
 @pytest.fixture(params=USERS)
-def arena(request: pytest.FixtureRequest, template: Path) -> Iterator[Arena]:
+def arena(
+    request: pytest.FixtureRequest, template: Path, warm: Callable[["Arena"], tuple[str, ...]]
+) -> Iterator[Arena]:
     """The place of one attack: where nothing is hidden anyway, if possible, and where other users may go."""
     python = find_python(request.param)
     if python is None:
@@ -398,7 +421,7 @@ def arena(request: pytest.FixtureRequest, template: Path) -> Iterator[Arena]:
     base.chmod(0o755)
     try:
         shutil.copytree(template, base, symlinks=True, dirs_exist_ok=True)
-        made = Arena(base=base, user=request.param, python=python)
+        made = Arena(base=base, user=request.param, python=python, warm=warm)
         with ExitStack() as stack:
             open_servers(made, stack)
             made.give()

@@ -42,7 +42,7 @@ def test_what_a_repository_asks_for_is_refused(arena, name):
     arena.write(path, text)
     arena.commit()
 
-    played = arena.play(NONE, "run")
+    played = arena.play(NONE, "run", warm=True)
 
     assert played.code == 1, played.tail
     assert path.encode() in played.err or b"plan front matter" in played.err or "ledger" in path
@@ -100,9 +100,9 @@ def test_git_config_executes_nothing_while_relay_plans_and_runs(arena, group):
     """Whatever the repository's config names, no part of relay runs it outside of the sandbox."""
     plant(arena, group)
 
-    arena.play(NONE, "plan", "feature", "--force")
-    played = arena.play(WORK, "run", "--phase", "2", "--allow-dirty")
-    arena.play(NONE, "status")
+    arena.play(NONE, "plan", "feature", "--force", warm=True)
+    played = arena.play(WORK, "run", "--phase", "2", "--allow-dirty", warm=True)
+    arena.play(NONE, "status", warm=True)
 
     assert played.code in {0, 1, 4}, played.tail
     assert not (arena.outside / "executed").exists()
@@ -157,7 +157,7 @@ def test_a_secret_is_neither_committed_nor_written_down(arena, leaks):
         {"text": f"Commit: Use {secret}"},
     ]  # fmt: skip
 
-    played = arena.play([{"turns": turns}], "run", "--phase", "2")
+    played = arena.play([{"turns": turns}], "run", "--phase", "2", warm=True)
 
     assert played.code == 0, played.tail
     assert played.errors == ()

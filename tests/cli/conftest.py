@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +52,12 @@ def project(tmp_path: Path, environ: dict[str, str]) -> Path:
 
 
 @pytest.fixture
-def relay(project: Path, environ: dict[str, str]) -> Callable[..., Ran]:
+def relay(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> Callable[..., Ran]:
     """Run the real program in the project and return how it ended."""
 
     def run(*args: str, cwd: Path = project, env: Mapping[str, str] | None = None) -> Ran:
         done = subprocess.run(
-            [sys.executable, "-m", "relay", *args],
+            [*program, *args],
             cwd=cwd,
             env={**environ, **(env or {})},
             capture_output=True,

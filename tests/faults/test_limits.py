@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -129,8 +127,9 @@ def test_a_run_waits_for_a_limit_that_resets_soon(stage):
 
 def ask_status(stage, *flags):
     """Return what `relay status` prints."""
-    argv = [sys.executable, "-m", "relay", "status", *flags]
-    return subprocess.run(argv, cwd=stage.root, capture_output=True, text=True, check=True).stdout
+    said = stage.relay("status", *flags)
+    assert said.returncode == 0, said.stderr
+    return said.stdout
 
 
 def test_status_says_until_when_a_limit_lasts(stage):

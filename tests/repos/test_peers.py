@@ -5,8 +5,6 @@ The docstrings say what the other tool did. Processes that outlive an interrupt 
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -185,7 +183,7 @@ def test_the_doctor_repairs_nothing_by_deleting(stage):
     die(stage)
     before = stage.git("for-each-ref"), stage.git("status", "--porcelain", "--ignored")
 
-    subprocess.run([sys.executable, "-m", "relay", "doctor"], cwd=stage.root, capture_output=True, check=False)
+    stage.relay("doctor")
 
     assert (stage.git("for-each-ref"), stage.git("status", "--porcelain", "--ignored")) == before
     assert (stage.root / "hello.txt").read_text() == "hel"

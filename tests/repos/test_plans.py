@@ -1,8 +1,5 @@
 """Plans that age, move, multiply and change hands."""
 
-import subprocess
-import sys
-
 import pytest
 
 from relay.errors import ExitCode, RepoError
@@ -138,9 +135,7 @@ def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish
     assert caught.value.hint == "relay run --plan PLAN.md"
     assert (stage.git("for-each-ref"), stage.git("status", "--porcelain")) == before
     for command in (("status", "--plan", "docs/PLAN.md"), ("run", "--dry-run", "--plan", "docs/PLAN.md")):
-        said = subprocess.run(
-            [sys.executable, "-m", "relay", *command], cwd=stage.root, capture_output=True, text=True, check=False
-        )
+        said = stage.relay(*command)
         assert "phase 1 of PLAN.md is open" in said.stdout + said.stderr, command
     stage.calm()
     stage.plan_path = "PLAN.md"

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -214,7 +212,7 @@ def relay(done):
     """Run a command in a process of its own; `dying` is what a shell does when git is asked to move main."""
 
     def run(*args, dying="", answer=""):
-        path, left = os.environ["PATH"], None
+        path, left = "", None
         if dying:
             place = done.root.parent / "bin"
             place.mkdir()
@@ -227,11 +225,8 @@ def relay(done):
                 f'exec {shutil.which("git")} "$@"\n'
             )
             script.chmod(0o755)
-            path = f"{place}:{path}"
-        ended = subprocess.run(
-            [sys.executable, "-m", "relay", *args], cwd=done.root, capture_output=True, text=True, check=False,
-            input=answer, env={**os.environ, "PATH": path},
-        )  # fmt: skip
+            path = f"{place}:{os.environ['PATH']}"
+        ended = done.relay(*args, answer=answer, path=path)
         if left is not None:
             wait_for_end(left)
         return ended
@@ -344,9 +339,7 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
     stage.git("switch", "-q", name)
 
     assert read_spent(repo, "PLAN.md") == spent
-    status = subprocess.run(
-        [sys.executable, "-m", "relay", "status", "--json"], cwd=stage.root, capture_output=True, check=True
-    )
+    status = stage.relay("status", "--json")
     body = json.loads(status.stdout)
     assert body["spent"]["usd"] == pytest.approx(spent.cost_usd)
     phases = sum(known["spent"]["usd"] for known in body["phases"])

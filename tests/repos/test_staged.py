@@ -1,8 +1,6 @@
 """What the user has staged: bytes that may be in no file and in no commit, and that only the index keeps."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -40,13 +38,6 @@ def read_staged(stage):
     return stage.git("ls-files", "--stage", "--", ":!PLAN.md", ":!hello.txt"), stage.git("status", "--porcelain")
 
 
-def relay(stage, *args):
-    return subprocess.run(
-        [sys.executable, "-m", "relay", *args], cwd=stage.root, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
 def test_a_run_commits_none_of_it_and_leaves_it_staged(staged, finish):
     """Beside the phase's own files the index is, entry for entry, what it was."""
     before = read_staged(staged)
@@ -63,7 +54,7 @@ def test_going_back_is_refused_over_it(staged, finish, how):
     finish(dirty=True)
     before = *read_staged(staged), staged.git("for-each-ref")
 
-    ran = relay(staged, "rewind", "1", "--yes", *how)
+    ran = staged.relay("rewind", "1", "--yes", *how)
 
     assert ran.returncode == ExitCode.USER
     assert ran.stderr.startswith("Error: tracked files have uncommitted changes: edited.txt, gone.txt, new-gone.txt")

@@ -1,10 +1,7 @@
 """A run that dies at a tool, and the one that goes on."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,10 +57,8 @@ def ask(stage) -> Callable[[], Mapping[str, Any]]:
     """Ask `relay status` in the stage's repository what a run would do."""
 
     def status() -> Mapping[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-m", "relay", "status", "--json"], cwd=stage.root, capture_output=True, check=True,
-            env={**os.environ, "PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
+        done = stage.relay("status", "--json", path="/usr/bin:/bin")
+        assert done.returncode == 0, done.stderr
         answer: Mapping[str, Any] = json.loads(done.stdout)["next"]
         return answer
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -70,9 +69,8 @@ def move_to_a_linked_work_tree(stage):
 
 
 def relay(stage, *args):
-    done = subprocess.run(
-        [sys.executable, "-m", "relay", *args], cwd=stage.root, capture_output=True, text=True, check=True
-    )
+    done = stage.relay(*args)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

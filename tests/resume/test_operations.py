@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -94,13 +93,8 @@ def test_the_status_says_what_comes_first(forked, cut_off, command, words):
     subprocess.run(["git", *command], cwd=forked.root, capture_output=True, check=False)
 
     def status(*args):
-        ran = subprocess.run(
-            [sys.executable, "-m", "relay", "status", *args],
-            cwd=forked.root,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        ran = forked.relay("status", *args)
+        assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
     assert status().splitlines()[-2:] == [f"now    {words}", "next   relay run, after that"]

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -203,9 +202,7 @@ def landed(stage):
 
 def test_what_a_commit_records_is_not_counted_twice(stage, landed):
     """The leg's snapshots say what its commit says: neither the cap nor `relay status` takes both."""
-    command = [sys.executable, "-m", "relay", "status", "--json"]
-    done = subprocess.run(command, cwd=stage.root, capture_output=True, check=True)
-    said = json.loads(done.stdout)
+    said = json.loads(stage.relay("status", "--json").stdout)
     assert said["spent"]["usd"] == said["phases"][0]["spent"]["usd"] == pytest.approx(landed.spent_usd, abs=1e-6)
 
     stage.run(LUNCH)
@@ -309,8 +306,7 @@ def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish)
     """`relay status` and a run say so, with the command that takes it along; after that it goes on."""
     cut_off()
     stage.git("branch", "-m", "team/trunk;$HOME")
-    command = [sys.executable, "-m", "relay", "status"]
-    said = subprocess.run(command, cwd=stage.root, capture_output=True, check=True, text=True).stdout
+    said = stage.relay("status").stdout
     assert "a phase is open on main, a branch that does not exist any more" in " ".join(said.split())
     with stage._open("run", LUNCH, dirty=False, flags={}):
         told = next(notice.text for notice in stage.seen(Noticed) if "is open on main" in notice.text)

@@ -1,0 +1,160 @@
+"""A warm relay: one process imports everything once and forks a child for every command.
+
+The child is a process like any other, with the directory, environment, streams, signals and exit status that its
+command was started with, and calls relay's own entry point: nothing in it is replaced, and the product has no hook.
+Only Python's start and the imports are saved. What looks at the start itself, at its exit, or at the environment that
+the kernel shows of a process, starts `python -m relay`.
+
+    python starter.py serve SOCKET          imports, then forks a relay for every one that connects
+    python starter.py call SOCKET ARGS…     is that relay, for whoever started it
+"""
+
+import array
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+
+BACKLOG = 64
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def serve(path):
+    """Fork a child for every connection until the standard input is closed."""
+    import_all()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(path)
+        server.listen(BACKLOG)
+        os.write(1, b"ready\n")
+        while True:
+            readable, _, _ = select.select([server.fileno(), 0], [], [])
+            if 0 in readable:
+                return
+            connection, _ = server.accept()
+            if os.fork() == 0:
+                server.close()
+                os._exit(attend(connection))
+            connection.close()
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+
+
+def import_all():
+    """Import what a run imports."""
+    import gc
+    import importlib
+    import pkgutil
+
+    import relay
+
+    for module in pkgutil.walk_packages(relay.__path__, "relay."):
+        if not module.name.startswith(("relay.rehearsal", "relay.__main__", "relay.sandbox.launcher")):
+            importlib.import_module(module.name)
+    for name in (
+        "anthropic",
+        "anthropic.resources.messages",
+        "httpx2",
+        "relay.rehearsal.server",
+        "markdown_it",
+        "yaml",
+    ):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def attend(connection):
+    """Fork the relay, and tell who asked for it which process it is and how it ended."""
+    request, streams = receive(connection)
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        become_relay(request, streams)
+    for stream in streams:
+        os.close(stream)
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(b"%d\n" % child)
+        _, status = os.waitpid(child, 0)
+        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+    return 0
+
+
+def receive(connection):
+    """Read what is to be run, and its three streams."""
+    streams = array.array("i")
+    data, ancillary, _, _ = connection.recvmsg(65536, socket.CMSG_LEN(3 * streams.itemsize))
+    for _, _, payload in ancillary:
+        streams.frombytes(payload)
+    while not data.endswith(b"\n"):
+        data += connection.recv(65536)
+    return json.loads(data), list(streams)
+
+
+def become_relay(request, streams):
+    """Be the program from here on."""
+    code = 70
+    try:
+        os.setsid()
+        for target, source in enumerate(streams):
+            os.dup2(source, target)
+        os.closerange(3, 64)
+        os.chdir(request["cwd"])
+        os.umask(request["umask"])
+        os.environ.clear()
+        os.environ.update(request["environ"])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as at Python's start
+        sys.stdout = open(1, "w", encoding="utf-8", errors=request["errors"], buffering=1, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+        sys.argv = ["relay", *request["args"]]
+        code = call_relay()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def call_relay():
+    """Return the exit status."""
+    from relay.__main__ import main
+
+    try:
+        return main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+def call(path, args):
+    """Have a relay forked with what this process has, and end as it does."""
+    request = {
+        "args": args,
+        "cwd": os.path.realpath("."),
+        "environ": dict(os.environ),
+        "errors": sys.stdout.errors,
+        "umask": os.umask(0),
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        streams = array.array("i", [0, 1, 2])
+        connection.sendmsg([b"{"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        connection.sendall(json.dumps(request)[1:].encode() + b"\n")
+        answers = connection.makefile()
+        child = int(answers.readline())
+        for number in FORWARDED:
+            signal.signal(number, lambda number, _: os.kill(child, number))
+        code = int(answers.readline())
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve(sys.argv[2])
+    else:
+        call(sys.argv[2], sys.argv[3:])
