@@ -167,7 +167,7 @@ def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str
         with open_sandbox(Policy(root=repo.root, env=environ, git_dirs=(repo.git_dir,)), Level.WORKSPACE_WRITE) as box:
             say(f"Commands of the model run in a sandbox: {box.mechanism}.")
     except SandboxError as error:
-        say(f"There is {error.message}.")
+        say(f"There is {error}.")
         say(
             f"What helps: {error.hint}. The demo goes on without, because its commands are known; real work should not."
         )

@@ -15,7 +15,7 @@ anything else                           3     that it is a bug, and a log file r
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import click
 
@@ -94,8 +94,8 @@ def _say_usage(error: click.ClickException) -> int:
 
 
 def _say_error(error: RelayError) -> int:
-    _say_block("Error", error.message)
-    for cause in _iter_causes(error):
+    _say_block("Error", str(error))
+    for cause in error.causes:
         _say_block("Caused by", cause)
     if error.hint:
         _say_block("Hint", error.hint)
@@ -125,19 +125,6 @@ def _say_bug(error: Exception, argv: list[str]) -> int:
 def _say_block(label: str, text: str) -> None:
     """Print ``label: text``; further lines are indented so that no text can pose as another label."""
     complain(f"{label}: " + "\n  ".join(text.splitlines() or [""]))
-
-
-def _iter_causes(error: RelayError) -> Iterator[str]:
-    """Yield what each cause adds; a wrapper that only repeats words that were said is passed over."""
-    said, seen = error.message, {id(error)}
-    cause = error.__cause__
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        words = str(cause)[:2000] or type(cause).__name__
-        if words not in said:
-            yield words
-            said = f"{said}\n{words}"
-        cause = cause.__cause__
 
 
 def _close_pipe() -> int:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import click
 
 from relay.cli.screen import say, say_json
 from relay.cli.words import count, render_tokens, render_usd
-from relay.errors import ConfigError, ExitCode, PlanError
+from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Caller
 from relay.setup.place import Place, find_settings, get_place, load_plan
 
@@ -29,6 +28,24 @@ _TITLE_CHARS = 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What is wrong, and where."""
+
+    path: str
+    """Empty when it is no file's fault."""
+    line: int
+    """1-based; 0 when it concerns the whole file."""
+    message: str
+    warning: bool = False
+
+    @property
+    def where(self) -> str:
+        """``path:line: `` with what is known of it."""
+        path = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{path}: " if path else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """A plan and everything found out about it."""
 
@@ -36,7 +53,7 @@ class Checked:
     caller: Caller
     plan: "Plan | None"
     """None when it could not be parsed."""
-    violations: "tuple[Violation, ...]"
+    remarks: tuple[Remark, ...]
     sizes: "tuple[PhaseSize, ...]" = ()
     """One for each phase; empty where the settings do not hold."""
     price: "Price | None" = None
@@ -45,7 +62,7 @@ class Checked:
     @property
     def exit_code(self) -> ExitCode:
         """1 when anything but warnings was found."""
-        errors = any(not violation.warning for violation in self.violations)
+        errors = any(not remark.warning for remark in self.remarks)
         return ExitCode.USER if errors else ExitCode.DONE
 
 
@@ -67,7 +84,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
 
 
 def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
-    """Parse, check and size a plan; whatever is wrong with the file becomes a violation.
+    """Parse, check and size a plan; whatever is wrong with it or with the settings becomes a remark.
 
     Raises:
         PlanError: There is no such file.
@@ -79,40 +96,32 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except PlanError as error:
         if not place.plan_file.exists():
             raise
-        return Checked(
-            name=place.plan_name,
-            caller=place.caller,
-            plan=None,
-            violations=(_from_error(error.message, place.plan_name),),
-        )
-    violations = check_plan(plan)
+        return Checked(name=place.plan_name, caller=place.caller, plan=None, remarks=(_from_error(error),))
+    remarks = tuple(_from_violation(violation, place.plan_name) for violation in check_plan(plan))
     try:
         settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
     except ConfigError as error:
-        violations = (*violations, _from_error(error.message, place.plan_name))
-        return Checked(name=place.plan_name, caller=place.caller, plan=plan, violations=violations)
-    return _size(place, plan, violations, settings)
+        remarks = (*remarks, _from_error(error))
+        return Checked(name=place.plan_name, caller=place.caller, plan=plan, remarks=remarks)
+    return _size(place, plan, remarks, settings)
 
 
-def _from_error(message: str, name: str) -> "Violation":
-    from relay.plan.model import Violation
-
-    found = re.match(rf"{re.escape(name)}(?::(\d+))?: ?(.*)", message, re.DOTALL)
-    if found is None:
-        return Violation(line=0, message=message)
-    return Violation(line=int(found[1] or 0), message=found[2])
+def _from_error(error: RelayError) -> Remark:
+    return Remark(path=error.path, line=error.line, message=error.message)
 
 
-def _size(place: Place, plan: "Plan", violations: "tuple[Violation, ...]", settings: "Settings") -> Checked:
+def _from_violation(violation: "Violation", path: str) -> Remark:
+    return Remark(path=path, line=violation.line, message=violation.message, warning=violation.warning)
+
+
+def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
     from relay.meters.prices import find_price
     from relay.planning.sizes import measure_phases
 
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    return Checked(
-        name=place.plan_name, caller=place.caller, plan=plan, violations=violations, sizes=sizes, price=price
-    )
+    return Checked(name=place.plan_name, caller=place.caller, plan=plan, remarks=remarks, sizes=sizes, price=price)
 
 
 def find_line_tokens(settings: "Settings") -> int:
@@ -139,8 +148,8 @@ def render_json(checked: Checked) -> str:
     body = {
         "phases": [_render_phase(phase) for phase in phases],
         "violations": [
-            {"path": checked.name, "line": found.line, "message": found.message, "warning": found.warning}
-            for found in checked.violations
+            {"path": found.path, "line": found.line, "message": found.message, "warning": found.warning}
+            for found in checked.remarks
         ],
     }
     return json.dumps(body, ensure_ascii=True)
@@ -163,12 +172,11 @@ def _render_phase(phase: "Phase") -> dict[str, object]:
 
 def show_checked(checked: Checked) -> None:
     """Print violations, sizes and the verdict."""
-    for found in checked.violations:
-        where = f"{checked.name}:{found.line}" if found.line else checked.name
+    for found in checked.remarks:
         word = "warning: " if found.warning else ""
-        say(f"{where}: {word}{found.message}", style="yellow" if found.warning else "red")
+        say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")
     if checked.plan and checked.sizes:
-        if checked.violations:
+        if checked.remarks:
             say()
         _show_sizes(checked, checked.plan)
         say()
@@ -202,8 +210,8 @@ def _render_size(checked: Checked, size: "PhaseSize") -> str:
 
 
 def _render_verdict(checked: Checked) -> str:
-    warnings = sum(found.warning for found in checked.violations)
-    errors = len(checked.violations) - warnings
+    warnings = sum(found.warning for found in checked.remarks)
+    errors = len(checked.remarks) - warnings
     tail = f", {count(warnings, 'warning')}" if warnings else ""
     if errors:
         return f"{checked.name}: {count(errors, 'error')}{tail}"

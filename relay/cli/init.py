@@ -34,7 +34,7 @@ def _find_root(cwd: Path) -> tuple[Path, str]:
     try:
         return open_repo(cwd).root, ""
     except RepoError as error:
-        return cwd, f"{error.hint or 'git init':<19} {error.message}"
+        return cwd, f"{error.hint or 'git init':<19} {error}"
 
 
 def write_template(root: Path, name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import find_flags
-from relay.errors import ConfigError, PlanError, RepoError
+from relay.errors import ConfigError, FlagError, PlanError, RepoError
 from relay.setup.place import Place, find_settings, get_place, load_plan
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
         settings = find_settings(
             find_flags(options), os.environ, place.root, plan_settings=_read_plan_settings(place, command)
         )
-    except ConfigError as error:
-        if error.message.startswith("--"):
-            raise click.UsageError(error.message) from error
-        raise
+    except FlagError as error:
+        raise click.UsageError(str(error)) from error
     request = RunRequest(
         command=command,
         repo=place.repo,

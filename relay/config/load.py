@@ -8,6 +8,7 @@ from typing import Any
 from relay.config.keys import KEYS
 from relay.config.model import Settings
 from relay.config.sources import (
+    Origin,
     Source,
     env_name,
     find_close,
@@ -20,6 +21,7 @@ from relay.config.sources import (
 )
 from relay.errors import ConfigError
 
+_IN_PLAN = Origin(name="plan front matter")
 _ELSEWHERE = {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
 
 
@@ -44,28 +46,30 @@ def load_settings(
 
     Raises:
         ConfigError: A setting is unknown, has a value that is not allowed, or came from a file that must not
-            say it; the message starts with where that is.
+            say it.
     """
     sources = (
         read_flags(flags),
         read_environ(environ),
-        Source(values=plan_settings, name=lambda _: "plan front matter", repository=True),
+        Source(values=plan_settings, find=lambda _: _IN_PLAN, repository=True),
         read_repository(repo_root),
         read_user(user_dir),
     )
     chosen: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
+    found: dict[str, Origin] = {}
     # From the weakest to the strongest, so that a cap of a repository file meets the user's own value.
     owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     for source in reversed(sources):
         for key, value in _read_source(source):
             joined = KEYS[key].joined and key in chosen
             chosen[key] = (*value, *chosen[key]) if joined else value
-            origins[key] = f"{source.name(key)}, {origins[key]}" if joined else source.name(key)
+            found[key] = origin = source.find(key)
+            origins[key] = f"{origin}, {origins[key]}" if joined else str(origin)
             if not source.repository:
                 owned[key] = value
-    _require_caps_kept(chosen, origins, owned)
-    _require_one_experiment(chosen, origins)
+    _require_caps_kept(chosen, found, owned)
+    _require_one_experiment(chosen, found)
     return Settings(**chosen, origins=origins)
 
 
@@ -73,51 +77,51 @@ def _read_source(source: Source) -> Iterator[tuple[str, Any]]:
     """Read every value of a source, refusing what it must not say."""
     for name, raw in source.values.items():
         key = KEYS.get(name)
-        if key is None or (name == "plan" and source.name(name) == "plan front matter"):
+        if key is None or (name == "plan" and source.find(name) is _IN_PLAN):
             raise _refuse_unknown(name, source)
         try:
             value = key.read(raw)
         except ValueError as exc:
-            raise ConfigError(f"{source.name(name)}: {name}: found {shorten(raw)}; allowed: {exc}") from None
+            raise source.find(name).refuse(f"{name}: found {shorten(raw)}; allowed: {exc}") from None
         if source.repository and key.widens(value):
-            raise ConfigError(
-                f"{source.name(name)}: {name} = {shorten(raw)} is not the repository's to say",
+            raise source.find(name).refuse(
+                f"{name} = {shorten(raw)} is not the repository's to say",
                 hint=f"if you want it, set {env_name(name)}, type its flag, or put it into your own config file",
             )
         yield name, value
 
 
-def _require_caps_kept(chosen: Mapping[str, Any], origins: Mapping[str, str], owned: Mapping[str, Any]) -> None:
+def _require_caps_kept(chosen: Mapping[str, Any], found: Mapping[str, Origin], owned: Mapping[str, Any]) -> None:
     """Refuse a cap that a repository file raised above the user's own."""
     for name, value in chosen.items():
         if not KEYS[name].cap:
             continue
         limit = owned[name]
         if limit is not None and (value is None or value > limit):
-            raise ConfigError(
-                f"{origins[name]}: {name}: found {'none' if value is None else f'{value:,g}'}; a repository may "
+            raise found[name].refuse(
+                f"{name}: found {'none' if value is None else f'{value:,g}'}; a repository may "
                 f"lower this cap but not raise it above yours, {limit:,g}",
                 hint=f"to raise it yourself, set {env_name(name)}, type {flag_name(name)}, or use your config file",
             )
 
 
-def _require_one_experiment(chosen: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+def _require_one_experiment(chosen: Mapping[str, Any], found: Mapping[str, Origin]) -> None:
     """Refuse to switch off a reset that the strategy does not have: the result would be taken for something else."""
     context = chosen.get("context", "reset")
     if "reset" in chosen.get("ablate", ()) and context != "reset":
-        raise ConfigError(
-            f"{origins['ablate']}: ablate: context = {context} has no reset to switch off",
+        raise found["ablate"].refuse(
+            f"ablate: context = {context} has no reset to switch off",
             hint="leave out one of the two; without its reset relay is context = none",
         )
 
 
 def _refuse_unknown(name: Any, source: Source) -> ConfigError:
     """Explain a key that is no setting."""
-    where = source.name(str(name))
+    origin = source.find(str(name))
     if name in _ELSEWHERE:
-        return ConfigError(f"{where}: {name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
+        return origin.refuse(f"{name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
     if name == "plan":
-        return ConfigError(f"{where}: plan: a plan cannot name the plan to use")
+        return origin.refuse("plan: a plan cannot name the plan to use")
     close = find_close(str(name))
     advice = f"; did you mean {close}?" if close else ""
-    return ConfigError(f"{where}: unknown setting {shorten(name)}{advice}", hint=f"allowed: {', '.join(KEYS)}")
+    return origin.refuse(f"unknown setting {shorten(name)}{advice}", hint=f"allowed: {', '.join(KEYS)}")

@@ -10,10 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from relay.config.keys import KEYS
-from relay.errors import ConfigError
+from relay.errors import ConfigError, FlagError
 
 MAX_FILE_BYTES = 1024 * 1024
+_TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 _FLAGS = {"max_cost_usd": "--max-cost"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where one setting was said."""
+
+    name: str
+    """A flag, a variable or a file, as it is shown."""
+    is_file: bool = False
+    is_flag: bool = False
+    line: int = 0
+    """1-based, in a file; 0 when a plain search does not find the key."""
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.line}" if self.line else self.name
+
+    def refuse(self, words: str, *, hint: str | None = None) -> ConfigError:
+        """Make the error of a setting that must not be said here, or not so."""
+        if self.is_file:
+            return ConfigError(words, path=self.name, line=self.line, hint=hint)
+        kind = FlagError if self.is_flag else ConfigError
+        return kind(f"{self.name}: {words}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +44,8 @@ class Source:
     """One place that settings come from."""
 
     values: Mapping[Any, Any]
-    name: Callable[[str], str]
-    """The origin of a key, as it is shown."""
+    find: Callable[[str], Origin]
+    """The origin of a key."""
     repository: bool = False
     """Whether it is a file of the repository, which anyone may have written."""
 
@@ -41,7 +64,7 @@ def find_user_dir(environ: Mapping[str, str]) -> Path | None:
 def read_flags(flags: Mapping[str, Any]) -> Source:
     """Take the settings that were typed."""
     typed = {name: value for name, value in flags.items() if value is not None and value != ()}
-    return Source(values={name: _decode(name, value) for name, value in typed.items()}, name=flag_name)
+    return Source(values={name: _decode(name, value) for name, value in typed.items()}, find=_find_flag)
 
 
 def read_environ(environ: Mapping[str, str]) -> Source:
@@ -55,7 +78,11 @@ def read_environ(environ: Mapping[str, str]) -> Source:
             values[name] = _decode(name, text)
         elif close := find_close(name, similarity=0.8):
             raise ConfigError(f"{variable} is no setting; did you mean {env_name(close)}?")
-    return Source(values=values, name=env_name)
+    return Source(values=values, find=lambda key: Origin(name=env_name(key)))
+
+
+def _find_flag(key: str) -> Origin:
+    return Origin(name=flag_name(key), is_flag=True)
 
 
 def _decode(name: str, value: Any) -> Any:
@@ -80,7 +107,7 @@ def _decode(name: str, value: Any) -> Any:
 def read_repository(root: Path | None) -> Source:
     """Take ``relay.toml``, or ``[tool.relay]`` of ``pyproject.toml``; never both."""
     if root is None:
-        return Source(values={}, name=str)
+        return Source(values={}, find=lambda key: Origin(name=key))
     own = _read_inside(root, "relay.toml")
     shared = _read_inside(root, "pyproject.toml") or ""
     # Other tools' files are theirs to check: parsed only when it can hold a table for relay.
@@ -92,7 +119,7 @@ def read_repository(root: Path | None) -> Source:
     if own is not None:
         raise ConfigError("relay.toml and [tool.relay] in pyproject.toml both hold settings; keep one of them")
     if not isinstance(table, dict):
-        raise ConfigError("pyproject.toml: tool.relay is not a table")
+        raise ConfigError("tool.relay is not a table", path="pyproject.toml")
     start = re.search(r"^\s*\[\s*tool\s*\.\s*relay\b", shared, re.MULTILINE)
     return _from_table(table, shared, "pyproject.toml", repository=True, start=start.start() if start else 0)
 
@@ -107,12 +134,13 @@ def read_user(user_dir: Path | None) -> Source:
 def _from_table(values: dict[str, Any], text: str, name: str, *, repository: bool, start: int = 0) -> Source:
     """Make a source of a parsed file; an origin has the key's line where a plain search finds it."""
 
-    def locate(key: str) -> str:
+    def locate(key: str) -> Origin:
         pattern = rf"^[ \t]*(?:\[(?:tool\.relay\.)?)?[\"']?{re.escape(key)}[\"']?[ \t]*[=.\]]"
         found = re.compile(pattern, re.MULTILINE).search(text, start)
-        return f"{name}:{text.count(chr(10), 0, found.start()) + 1}" if found else name
+        line = text.count("\n", 0, found.start()) + 1 if found else 0
+        return Origin(name=name, is_file=True, line=line)
 
-    return Source(values=values, name=locate, repository=repository)
+    return Source(values=values, find=locate, repository=repository)
 
 
 def _parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -124,9 +152,11 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(f"{name}: {exc}") from None
+        at = _TOML_LINE.search(str(exc))  # a field of the error from Python 3.14 on
+        words = str(exc)[: at.start()] if at else str(exc)
+        raise ConfigError(words, path=name, line=int(at[1]) if at else 0) from None
     except RecursionError:
-        raise ConfigError(f"{name}: nested too deeply") from None
+        raise ConfigError("nested too deeply", path=name) from None
 
 
 def _read_inside(root: Path, name: str) -> str | None:
@@ -142,7 +172,7 @@ def _read_file(path: Path, name: str) -> str | None:
     try:
         content = _read_regular(path)
         if content is None or len(content) > MAX_FILE_BYTES:
-            raise ConfigError(f"{name}: allowed: a regular file of at most {MAX_FILE_BYTES:,} bytes")
+            raise ConfigError(f"allowed: a regular file of at most {MAX_FILE_BYTES:,} bytes", path=name)
         return content.decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -61,7 +61,7 @@ def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
         draft = Draft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
         write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
     except RepoError as error:
-        return error.message
+        return str(error)
     return None
 
 

@@ -1,6 +1,6 @@
 """One more entry at the end of the file; nothing that is there is touched."""
 
-from relay.errors import RelayError
+from relay.errors import LedgerError
 from relay.ledger.model import Claim, Conflict, Entry, Ledger, StatusChange
 from relay.ledger.parse import extend, parse_ledger
 
@@ -11,7 +11,7 @@ def append_entry(ledger: Ledger, entry: Entry) -> Ledger:
     A lone surrogate, which YAML cannot hold, becomes ``?``.
 
     Raises:
-        RelayError: The file is not a list that can be appended to, or the entry does not fit it (an id that is taken
+        LedgerError: The file is not a list that can be appended to, or the entry does not fit it (an id that is taken
             or unknown, a reason that is missing).
     """
     text = ledger.text
@@ -22,10 +22,10 @@ def append_entry(ledger: Ledger, entry: Entry) -> Ledger:
     # A file whose list has another form (flow style, indented, ended) reads on after the block, or not at all.
     try:
         same = parse_ledger(after) == longer
-    except RelayError:
+    except LedgerError:
         same = False
     if not same:
-        raise RelayError(
+        raise LedgerError(
             "the ledger cannot be appended to: an entry at its end would not be read back as it is",
             hint="the file must be one plain list whose entries start with '- ' in the first column",
         )

@@ -62,7 +62,7 @@ def parse_ledger(text: str) -> Ledger:
     """Read a ledger; an empty text is an empty ledger.
 
     Raises:
-        RelayError: It is not of the form above; the message starts with ``line N: ``, the caller adds the path.
+        LedgerError: It is not of the form above. The line is known, the path is not: see `errors.within`.
     """
     return extend(Ledger(), text).finish(text)
 

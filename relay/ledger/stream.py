@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from relay.errors import RelayError
+from relay.errors import LedgerError
 
 MAX_LEDGER_CHARS = 2 * 1024 * 1024
 _DEEPEST = 4  # list, entry, list of sources, source
@@ -68,6 +68,6 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def fail(line: int, message: str) -> RelayError:
+def fail(line: int, message: str) -> LedgerError:
     """Make the error of a ledger that cannot be used; line 0 is the whole file."""
-    return RelayError(f"line {line}: {message}")
+    return LedgerError(message, line=line, hint="relay only appends to it; git log shows who changed it")

@@ -45,7 +45,7 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     phase, extent = _get_phase(plan, phase_id)
     words = _render_inert(_clean(note))
     if not words:
-        raise PlanError(f"line {phase.line}: an empty note for phase {phase_id}; a note has text")
+        raise PlanError(f"an empty note for phase {phase_id}; a note has text", line=phase.line)
     inside = outline.sections[extent.head + 1 : extent.stop]
     notes = next((section for section in inside if section.is_notes), None)
     place = notes or outline.sections[extent.stop - 1]
@@ -59,8 +59,9 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
         if noted and not check_transition(plan, noted, may_tick=()) and _count_notes(noted, phase_id, words) > known:
             return noted
     raise PlanError(
-        f"line {phase.line}: a note at the end of phase {phase_id} would not be read as one; "
-        "close the code fence or HTML that it ends with"
+        f"a note at the end of phase {phase_id} would not be read as one; "
+        "close the code fence or HTML that it ends with",
+        line=phase.line,
     )
 
 
@@ -89,7 +90,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     longer = parse_plan(_insert(outline.lines, at, list(_render_items(prefix, texts))))
     _refuse_illegal(plan, longer, phase_id)
     if not _is_longer(phase, longer.find_phase(phase_id), texts):
-        raise PlanError(f"line {phase.line}: items appended to phase {phase_id} would not be read as its items")
+        raise PlanError(f"items appended to phase {phase_id} would not be read as its items", line=phase.line)
     return longer
 
 
@@ -126,17 +127,17 @@ def _get_phase(plan: Plan, phase_id: str) -> tuple[Phase, Extent]:
     for phase, extent in zip(plan.phases, find_extents(plan.outline.sections), strict=True):
         if phase.id == phase_id:
             return phase, extent
-    raise PlanError(f"line 1: there is no phase {phase_id}; there are {_render_ids([p.id for p in plan.phases])}")
+    raise PlanError(f"there is no phase {phase_id}; there are {_render_ids([p.id for p in plan.phases])}", line=1)
 
 
 def _refuse_done(phase: Phase) -> None:
     if phase.done:
-        raise PlanError(f"line {phase.line}: phase {phase.id} is done; only open phases change, write a new one")
+        raise PlanError(f"phase {phase.id} is done; only open phases change, write a new one", line=phase.line)
 
 
 def _refuse_illegal(before: Plan, after: Plan, amendable: str) -> None:
     for violation in check_transition(before, after, may_tick=(), amendable=(amendable,)):
-        raise PlanError(f"line {violation.line}: {violation.message}")
+        raise PlanError(violation.message, line=violation.line)
 
 
 def _render_ids(ids: Sequence[str]) -> str:
@@ -202,10 +203,10 @@ def _read_item(phase: Phase, line: str) -> str:
     text = _BULLET.sub("", text, count=1) if _BULLET.match(text) else text
     box = _BOX.match(text)
     if box and box[1] != " ":
-        raise PlanError(f"line {phase.line}: a new item for phase {phase.id} is ticked; new items are open")
+        raise PlanError(f"a new item for phase {phase.id} is ticked; new items are open", line=phase.line)
     text = text[box.end() :] if box else text
     if not text:
-        raise PlanError(f"line {phase.line}: an empty item for phase {phase.id}; an item has text")
+        raise PlanError(f"an empty item for phase {phase.id}; an item has text", line=phase.line)
     return text
 
 

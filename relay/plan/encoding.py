@@ -1,8 +1,27 @@
-"""The bytes of the files that only relay writes, as text and back.
+"""The bytes of a plan and a ledger as text and back.
 
 A byte that is not UTF-8 becomes a lone surrogate, and that byte again on the way back; a byte-order mark and line ends
 stay in the text. So a file that is read and written is the same file, whatever somebody else put into it.
 """
+
+from relay.errors import PlanError
+
+MAX_PLAN_BYTES = 8 * 1024 * 1024
+
+
+def require_utf8(data: bytes) -> str:
+    """Return the text of a plan's bytes as its author has it on disk.
+
+    Raises:
+        PlanError: A byte is not UTF-8, or there are too many; the line is known, the path is not.
+    """
+    if len(data) > MAX_PLAN_BYTES:
+        raise PlanError(f"this is larger than {MAX_PLAN_BYTES:,} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PlanError("this byte is not UTF-8; allowed: UTF-8 text", line=line) from None
 
 
 def decode_text(data: bytes) -> str:

@@ -57,7 +57,8 @@ def _read_close(lines: Lines) -> int | None:
             return index
     if lines.count > 1 and _KEY.match(lines.at(1)):
         raise PlanError(
-            f"line 1: the front matter that starts here is not closed by a line `---` within {MAX_CHARS // 1024} KiB",
+            f"the front matter that starts here is not closed by a line `---` within {MAX_CHARS // 1024} KiB",
+            line=1,
             hint=_RULE_HINT,
         )
     return None
@@ -148,4 +149,4 @@ def _line_at(lines: Lines, offset: int) -> int:
 
 def _refusal(line: int, what: str) -> PlanError:
     words = " ".join(what.split())
-    return PlanError(f"line {line}: the front matter {words}", hint=_RULE_HINT)
+    return PlanError(f"the front matter {words}", line=line, hint=_RULE_HINT)

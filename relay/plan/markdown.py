@@ -58,14 +58,14 @@ def parse_blocks(text: str, *, line: int) -> list[Token]:
         tokens = _parser().parse(text)
     except _TooTangledError as error:
         message = "block quotes are broken up so often that they cannot be read; put a blank line after each"
-        raise PlanError(f"line {line + error.index + 1}: {message}") from None
+        raise PlanError(message, line=line + error.index + 1) from None
     except RecursionError:
-        raise PlanError(f"line {line + 1}: lists and quotes are nested too deeply to be read") from None
+        raise PlanError("lists and quotes are nested too deeply to be read", line=line + 1) from None
     deep = next((t for t in tokens if t.level >= MAX_NESTING - 1 and t.type in _CONTAINERS), None)
     if deep is not None:
         at = line + 1 + (deep.map[0] if deep.map else 0)
         allowed = f"at most {MAX_NESTING // 2 - 1} lists in one another are read"
-        raise PlanError(f"line {at}: lists and quotes are nested too deeply; {allowed}")
+        raise PlanError(f"lists and quotes are nested too deeply; {allowed}", line=at)
     return tokens
 
 

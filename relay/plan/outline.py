@@ -138,7 +138,7 @@ def read_outline(text: str) -> Outline:
         PlanError: The text is too long or too tangled to be read, or its front matter is not usable.
     """
     if len(text) > MAX_CHARS:
-        raise PlanError(f"line 1: a plan of {len(text):,} characters; at most {MAX_CHARS:,} are read")
+        raise PlanError(f"a plan of {len(text):,} characters; at most {MAX_CHARS:,} are read", line=1)
     from relay.plan.markdown import parse_blocks
 
     lines = Lines.of(text)

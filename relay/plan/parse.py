@@ -19,7 +19,7 @@ def parse_plan(text: str) -> Plan:
 
     Raises:
         PlanError: There is no phase in it, its front matter is not usable, or it is nested or quoted so that it cannot
-            be read safely. The message starts with ``line N: ``; callers put the path before it.
+            be read safely. The line is known, the path is not: see `errors.within`.
     """
     outline = read_outline(text)
     sections = outline.sections
@@ -161,6 +161,7 @@ def _find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
 def _no_phase(outline: Outline) -> PlanError:
     loose = outline.sections[0].boxes
     if loose:
-        return PlanError(f"line {loose[0].line}: an item above any heading, and no phase; {_EXAMPLE}")
+        return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)
     line = outline.front.body + 1
-    return PlanError(f"line {line}: no phase found; {_EXAMPLE}", hint="`relay init` puts an example PLAN.md there")
+    hint = "`relay init` puts an example PLAN.md there"
+    return PlanError(f"no phase found; {_EXAMPLE}", line=line, hint=hint)

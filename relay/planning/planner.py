@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from relay.errors import ExitCode, PlanError
+from relay.errors import ExitCode, PlanError, within
 from relay.files.tree import read_file, replace_file
 from relay.hints import Caller
 from relay.plan.check import check_plan
-from relay.plan.encoding import decode_text, encode_text
+from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
@@ -119,7 +119,8 @@ def read_existing(root: Path, plan_path: str, task: PlanTask, caller: Caller) ->
     if not needed and task.force:
         return None
     try:
-        plan = parse_plan(decode_text(data))
+        with within(plan_path):
+            plan = parse_plan(require_utf8(data))
     except PlanError:
         if needed:
             raise

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.errors import PlanError
 from relay.gate.shell_line import check_command
@@ -20,7 +20,6 @@ MAX_SUBMISSIONS = 6
 SIZE_TRIES = 2
 """Submissions that are sent back because of a phase's estimated size; an estimate does not block a plan for good."""
 
-_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\r\n"
 
@@ -37,8 +36,15 @@ class Accepted:
 class Rejected:
     """A submission that goes back to the session."""
 
-    faults: tuple[str, ...]
-    """What is wrong with it, for the model; never empty."""
+    violations: tuple[Violation, ...]
+    """What is wrong with it, by its own lines; never empty."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The same for the model."""
+        return tuple(
+            f"line {fault.line}: {fault.message}" if fault.line else fault.message for fault in self.violations
+        )
 
 
 Judgement = Accepted | Rejected
@@ -88,31 +94,34 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
     try:
         parse_plan(text)
     except PlanError as error:
-        return Rejected(faults=(error.message,))
+        return _reject(error)
     try:
         result = judge_plan(replace_phase(before, phase.id, text).text, measure, before=before)
     except PlanError as error:
-        result = Rejected(faults=(error.message,))
+        result = _reject(error)
     if isinstance(result, Accepted):
         return result
-    named = (_find_submitted_line(phase, text, fault) for fault in result.faults)
-    return Rejected(faults=(*_describe_numbering(before, phase, text), *named))
+    named = (_find_submitted_line(phase, text, fault) for fault in result.violations)
+    return Rejected(violations=(*_describe_numbering(before, phase, text), *named))
 
 
-def _find_submitted_line(phase: Phase, text: str, fault: str) -> str:
+def _reject(error: PlanError) -> Rejected:
+    return Rejected(violations=(Violation(line=error.line, message=error.message),))
+
+
+def _find_submitted_line(phase: Phase, text: str, fault: Violation) -> Violation:
     """Name a line as it was submitted: the fault was found in the whole plan, where the old phase stood."""
-    found = _LINE.match(fault)
-    if found is None:
+    if not fault.line:
         return fault
     written = text.removeprefix(BOM).strip(_BLANK)
     above = len(_LINE_END.findall(text[: text.index(written)]))
-    line = int(found[1]) - phase.line
+    line = fault.line - phase.line
     if 0 <= line <= len(_LINE_END.findall(written)):
-        return f"line {line + 1 + above}: {found[2]}"
-    return f"in the rest of the plan: {found[2]}"
+        return replace(fault, line=line + 1 + above)
+    return replace(fault, line=0, message=f"in the rest of the plan: {fault.message}")
 
 
-def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[str]:
+def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[Violation]:
     """Say what the submitted phases are called in the whole plan, where that is not what they are called alone."""
     whole = f"{before.text[: phase.start]}{text.strip(_BLANK)}\n\n{before.text[phase.end :]}"
     try:
@@ -123,7 +132,7 @@ def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[str]:
     named = inside[first : first + len(alone)]
     if [one.id for one in named] != [one.id for one in alone]:
         names = "; ".join(f"{one.id} is `{one.title}`" for one in named)
-        yield f"phases and items are named here as the whole plan will number them: {names}"
+        yield Violation(line=0, message=f"phases and items are named here as the whole plan will number them: {names}")
 
 
 def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None) -> Judgement:
@@ -138,31 +147,34 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     try:
         plan = parse_plan(text)
     except PlanError as error:
-        return Rejected(faults=(error.message,))
-    faults = [_describe(violation) for violation in check_plan(plan) if not violation.warning]
-    faults += _check_new(plan) if before is None else [_describe(fault) for fault in check_ticks_kept(before, plan)]
+        return _reject(error)
+    faults = [violation for violation in check_plan(plan) if not violation.warning]
+    faults += _check_new(plan) if before is None else check_ticks_kept(before, plan)
     faults += _check_sizes(measure(plan)) if measure else []
-    return Rejected(faults=tuple(faults)) if faults else Accepted(plan=plan)
+    return Rejected(violations=tuple(faults)) if faults else Accepted(plan=plan)
 
 
-def _describe(violation: Violation) -> str:
-    return f"line {violation.line}: {violation.message}" if violation.line else violation.message
-
-
-def _check_new(plan: Plan) -> list[str]:
+def _check_new(plan: Plan) -> list[Violation]:
     """A new plan claims nothing, and each of its phases can be checked."""
     faults = [
-        f"line {i.line}: item {i.id} is ticked; nothing is done yet" for p in plan.phases for i in p.items if i.done
+        Violation(line=i.line, message=f"item {i.id} is ticked; nothing is done yet")
+        for p in plan.phases
+        for i in p.items
+        if i.done
     ]
-    faults += [f"line {p.line}: phase {p.id} has no `Verify:` line with a command" for p in plan.phases if not p.verify]
     faults += [
-        f"line {phase.line}: `{command}` {words}"
+        Violation(line=p.line, message=f"phase {p.id} has no `Verify:` line with a command")
+        for p in plan.phases
+        if not p.verify
+    ]
+    faults += [
+        Violation(line=phase.line, message=f"`{command}` {words}")
         for phase in plan.phases
         for command in phase.verify
         if (words := check_command(command))
     ]
     faults += [
-        f"line {item.line}: item {item.id} names no file or folder; end it with ` — path`"
+        Violation(line=item.line, message=f"item {item.id} names no file or folder; end it with ` — path`")
         for phase in plan.phases
         for item in phase.items
         if not item.paths
@@ -170,10 +182,13 @@ def _check_new(plan: Plan) -> list[str]:
     return faults
 
 
-def _check_sizes(sizes: tuple[PhaseSize, ...]) -> list[str]:
+def _check_sizes(sizes: tuple[PhaseSize, ...]) -> list[Violation]:
     return [
-        f"phase {size.phase_id} is too big for one session (about {size.context_tokens:,} tokens, the line is "
-        f"{size.line_tokens:,}): split it into {suggest_parts(size)} phases"
+        Violation(
+            line=0,
+            message=f"phase {size.phase_id} is too big for one session (about {size.context_tokens:,} tokens, the line "
+            f"is {size.line_tokens:,}): split it into {suggest_parts(size)} phases",
+        )
         for size in sizes
         if size.too_big and suggest_parts(size) > 1
     ]

@@ -6,12 +6,12 @@ that himself, and relay then reads it from HEAD like any other state.
 
 import shlex
 
-from relay.errors import PlanError, RepoError
+from relay.errors import PlanError, RepoError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.status import read_status
-from relay.plan.encoding import encode_text
+from relay.plan.encoding import encode_text, require_utf8
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.ticks import check_ticks_kept
@@ -35,8 +35,10 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
     """
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None:
-        raise PlanError(f"{ctx.plan_path}: there is no such plan", hint=f'{ctx.caller.render("plan")} "what you want"')
-    plan = parse_committed(_decode(disk, ctx.plan_path), ctx.plan_path)
+        hint = f'{ctx.caller.render("plan")} "what you want"'
+        raise PlanError("there is no such plan", path=ctx.plan_path, hint=hint)
+    with within(ctx.plan_path):
+        plan = parse_plan(require_utf8(disk))
     text = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
     if text is None:
         _commit_new(ctx, plan, disk)
@@ -60,23 +62,13 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
 
 
 def parse_committed(text: str, plan_path: str) -> Plan:
-    """Parse a plan and put its path before the line of an error.
+    """Parse a plan whose path an error names.
 
     Raises:
         PlanError: The plan cannot be used.
     """
-    try:
+    with within(plan_path):
         return parse_plan(text)
-    except PlanError as error:
-        raise PlanError(f"{plan_path}: {error.message}", hint=error.hint) from error
-
-
-def _decode(data: bytes, path: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise PlanError(f"{path}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
 
 
 def _commit_new(ctx: RunContext, plan: Plan, disk: bytes) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from relay.config import Settings
-from relay.errors import PlanError, RelayError
+from relay.errors import PlanError, within
 from relay.gate.model import CommandCheck, GateResult, Status
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
@@ -290,13 +290,10 @@ def _read_ledger(ctx: RunContext, commit: str | None) -> Ledger:
     """Read the ledger of a commit; the error names its file.
 
     Raises:
-        RelayError: It cannot be read as one.
+        LedgerError: It cannot be read as one.
     """
-    try:
+    with within(render_path(ctx.ledger_path)):
         return parse_ledger(find_text(ctx.repo, commit, ctx.ledger_path) or "")
-    except RelayError as error:
-        where = f"{render_path(ctx.ledger_path)}:{error.message.removeprefix('line ')}"
-        raise RelayError(where, hint=error.hint or "relay only appends to it; git log shows who changed it") from None
 
 
 def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:

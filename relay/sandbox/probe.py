@@ -126,7 +126,7 @@ def _try_acts(confinement: Confinement, policy: Policy, level: Level) -> tuple[P
         try:
             output = run_confined(confinement, argv, cwd=policy.root, limits=_LIMITS).output
         except SandboxError as error:
-            return (_judge(mechanism, level, "run a command", wanted=True, said=error.message),)
+            return (_judge(mechanism, level, "run a command", wanted=True, said=str(error)),)
         try:
             said = json.loads(output)
         except ValueError:

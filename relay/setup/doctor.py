@@ -75,7 +75,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
 
 
 def _missing(name: str, error: RelayError) -> Finding:
-    return Finding(name=name, state=State.MISSING, words=error.message, hint=error.hint or "")
+    return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint or "")
 
 
 def _examine_repo(repo: "Repo") -> Iterator[Finding]:
@@ -115,7 +115,7 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> "tuple[Settings
         plan = load_plan(place)
         settings = find_settings({}, environ, root, plan_settings=plan.settings)
     except PlanError as error:
-        return settings, Finding(name="plan", state=State.WARNING, words=error.message, hint=error.hint or "")
+        return settings, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint or "")
     except ConfigError as error:
         return settings, _missing("settings", error)
     words = f"{place.plan_name}: {len(plan.phases)} {'phase' if len(plan.phases) == 1 else 'phases'}"

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.errors import PlanError, RepoError
+from relay.errors import PlanError, RepoError, within
 from relay.hints import Caller
+from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
 from relay.plan.files import DEFAULT_PLAN
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from relay.plan.model import Plan
     from relay.state.standing import PlanSource
 
-MAX_PLAN_BYTES = 8 * 1024 * 1024
 _PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
-_LINE_PREFIX = re.compile(r"line (\d+): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,17 +108,12 @@ def load_plan(place: Place) -> "Plan":
     """Read and parse the plan.
 
     Raises:
-        PlanError: There is no such file, or it cannot be used; the message starts with ``path:line``.
+        PlanError: There is no such file, or it cannot be used.
     """
     from relay.plan.parse import parse_plan
 
-    text = _read_text(place)
-    try:
-        return parse_plan(text)
-    except PlanError as error:
-        message = _LINE_PREFIX.sub(r"\1: ", error.message, count=1)
-        separator = "" if message != error.message else " "
-        raise PlanError(f"{place.plan_name}:{separator}{message}", hint=error.hint) from error
+    with within(place.plan_name):
+        return parse_plan(_read_text(place))
 
 
 def find_source(place: Place) -> "PlanSource":
@@ -134,23 +128,16 @@ def _read_text(place: Place) -> str:
         descriptor = os.open(place.plan_file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
-            f"{place.plan_name}: there is no such plan",
+            "there is no such plan",
             hint=f'`{place.caller.render("plan")} "what you want"` writes one; `relay init` puts an example there',
         ) from None  # the system's words would only say it again
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise PlanError(f"{place.plan_name} is not a regular file")
+            raise PlanError("this is not a regular file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_PLAN_BYTES + 1)
+            return require_utf8(file.read(MAX_PLAN_BYTES + 1))
     finally:
         os.close(descriptor)
-    if len(content) > MAX_PLAN_BYTES:
-        raise PlanError(f"{place.plan_name} is larger than {MAX_PLAN_BYTES:,} bytes")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise PlanError(f"{place.plan_name}:{line}: this byte is not UTF-8; allowed: UTF-8 text") from error
 
 
 def _name(path: Path, root: Path) -> str:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from relay.errors import RepoError
+from relay.errors import RepoError, within
 from relay.hints import Caller
 from relay.plan.model import Plan
 from relay.session.usage import Spent, Usage
@@ -176,7 +176,7 @@ def _find_point(
         try:
             stack.enter_context(lock_worktree(repo))
         except RepoError as error:
-            return shown, None, error.message
+            return shown, None, str(error)
         return _read_point(source, repo, shown)
 
 
@@ -197,7 +197,8 @@ def _read_committed(source: PlanSource, repo: "Repo") -> Plan:
     from relay.plan.parse import parse_plan
     from relay.store.texts import find_text
 
-    return parse_plan(find_text(repo, repo.head(), source.plan_name) or "")
+    with within(source.plan_name):
+        return parse_plan(find_text(repo, repo.head(), source.plan_name) or "")
 
 
 def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None") -> PhaseStanding:

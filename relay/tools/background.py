@@ -58,7 +58,7 @@ class _Job:
         try:
             result = self.ended.result()
         except SandboxError as error:
-            return error.message, False
+            return str(error), False
         notes = "; ".join(result.notes)
         code = result.exit_code
         return notes or (f"exit {code}" if code is not None else "stopped by relay when your turn ended"), code == 0

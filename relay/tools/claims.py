@@ -94,7 +94,7 @@ def _amend(plan: Plan, amendment: Amendment) -> Plan:
         longer = append_items(plan, amendment.phase_id, amendment.items)
         return append_note(longer, amendment.phase_id, f"amended: {what} (because {amendment.why})")
     except PlanError as error:
-        raise RefusedError(f"The plan cannot take this: {error.message}") from error
+        raise RefusedError(f"The plan cannot take this: {error}") from error
 
 
 def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:

@@ -289,6 +289,17 @@ def test_what_is_done_is_said_without_a_key(relay, planned, environ):
     assert git(planned, environ, "for-each-ref", "refs/relay") == ""
 
 
+def test_a_broken_ledger_is_named_with_its_line(relay, planned, environ, endpoint):
+    """The ledger is read before a session starts; its path and line are told like a plan's."""
+    (planned / "PLAN.ledger.yaml").write_text("# c\n- x\n")
+    git(planned, environ, "add", "PLAN.ledger.yaml")
+    git(planned, environ, "commit", "-q", "-m", "ledger")
+    ran = relay("run", env=endpoint)
+    assert ran.code == 1
+    assert "Error: PLAN.ledger.yaml:2: found an entry of no known kind" in ran.err
+    assert "Hint: relay only appends to it" in ran.err
+
+
 def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, environ, endpoint):
     (planned / "mine.txt").write_text("1")
     git(planned, environ, "add", "mine.txt")

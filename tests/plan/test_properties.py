@@ -96,7 +96,7 @@ def parse_or_refuse(text: str) -> Plan | str:
     try:
         return parse_plan(text)
     except PlanError as error:
-        return error.message
+        return str(error)
 
 
 def boxes(plan: Plan) -> list[tuple[str, str, bool]]:
