@@ -120,3 +120,16 @@ def test_the_command_asks_for_the_same_task(text, kind, force, caller):
     assert (typed["plan"] or "") == caller.plan
     again = make_task(typed["feature"], revise=typed["revise"], split=typed["split"], force=typed["force"])
     assert again == PlanTask(**{kind: said}, force=task.force)
+
+
+def test_a_plan_is_not_taken_when_the_repository_changed_meanwhile(stage):
+    """Whoever changed it: the plan is kept aside, the change is named, and PLAN.md stays as it was."""
+    good = "# Work\n\n## Phase 1\nVerify: `grep -q one a.py`\n- [ ] One — a.py\n"
+    stage.on_tool = lambda: stage.write("planted.py", "evil\n")
+
+    ended = stage.plan(submit(good), PlanTask(feature="x", force=True))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "the repository changed while it was planned" in ended.reason
+    assert "planted.py" in ended.reason
+    assert (stage.root / "PLAN.md").read_text() == stage.git("show", "HEAD:PLAN.md")
