@@ -24,12 +24,12 @@ from relay.plan.lines import Lines
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
-from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.messages.invariants import check_messages, make_sendable
+from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
 from relay.runners.messages.sse import parse_events
 from relay.session.events import Noticed, parse_event, render_event
 from relay.store.trailers import ITEMS, PLAN, STATUS, parse_cost, parse_usage, render_cost, render_usage
 from relay.telemetry.log import read_events
+from tests.message_rules import check_messages
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
 _BY_LINE = re.compile(r"line (\d+): .+", re.DOTALL)

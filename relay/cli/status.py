@@ -79,7 +79,7 @@ def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
 def _show_limit(standing: Standing) -> None:
     now = time.time()
     if found := _find_limit(standing, now):
-        from relay.runners.messages.waiting import render_moment, render_span
+        from relay.runners.messages.retry import render_moment, render_span
 
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"

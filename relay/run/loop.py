@@ -13,7 +13,7 @@ from relay.run.leg import Leg, LegKind, LegResult
 from relay.run.recovery import settle
 from relay.run.selection import Selection, choose_phase
 from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
-from relay.runners.messages.waiting import render_moment, render_span
+from relay.runners.messages.retry import render_moment, render_span
 from relay.session.events import Noticed, RetryScheduled, RunEnded
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext

@@ -30,12 +30,11 @@ from relay.interrupts import Interrupts
 from relay.meters.prices import Budget, Price, find_price
 from relay.meters.spend import Meter
 from relay.plan.files import STATE_DIR, find_ledger_path, find_protected
-from relay.runners.base import ModelInfo
+from relay.runners.base import ModelInfo, Runner
 from relay.runners.messages.api import MessagesApi, open_api, require_key
-from relay.runners.messages.cache import Pace
+from relay.runners.messages.cache import CacheTtlPolicy
+from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.conversation import ApiRunner
-from relay.runners.messages.exchange import Line, get_model
-from relay.runners.messages.strategies import choose_runner
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.policy import MIB, Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
@@ -139,20 +138,28 @@ def _open_sessions(
     repo, settings = request.repo, request.settings
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     meter = make_meter(repo, request.plan_path, settings, price)
-    pace = Pace()
-    line = Line(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
-    model = _apply_limits(get_model(line, settings.model), settings)
-    observe = _make_observe((meter.observe, pace.observe, view), log)
-    runner = ApiRunner(line=replace(line, observe=observe), known={model.id: model})
+    cache_ttl = CacheTtlPolicy()
+    connection = ApiConnection(api=api, observe=view, interrupts=interrupts, max_wait_s=settings.max_wait_s)
+    model = _apply_limits(get_model(connection, settings.model), settings)
+    observe = _make_observe((meter.observe, cache_ttl.observe, view), log)
+    runner = ApiRunner(connection=replace(connection, observe=observe), known={model.id: model})
     return Sessions(
-        runner=choose_runner(runner, settings.strategy),
+        runner=_choose_runner(runner, settings.strategy),
         model=model,
         settings=settings,
         price=price,
         meter=meter,
-        pace=pace,
+        cache_ttl=cache_ttl,
         observe=observe,
     )
+
+
+def _choose_runner(runner: ApiRunner, strategy: str) -> Runner:
+    if strategy == "reset":
+        return runner
+    from relay.runners.messages.strategies import Continuous
+
+    return Continuous(runner=runner, strategy=strategy)
 
 
 def _open_log(request: RunRequest, run_id: str) -> EventLog:

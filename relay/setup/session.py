@@ -13,7 +13,7 @@ from relay.meters.gauge import open_gauge
 from relay.meters.prices import Price
 from relay.meters.spend import Meter
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
-from relay.runners.messages.cache import Pace
+from relay.runners.messages.cache import CacheTtlPolicy
 from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 
@@ -71,7 +71,7 @@ class Sessions:
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
     meter: Meter
-    pace: Pace
+    cache_ttl: CacheTtlPolicy
     """How slow this run's commands and answers are; chooses the lifetime of cache entries."""
     observe: Observe
 
@@ -125,5 +125,5 @@ class Sessions:
             max_output_tokens=settings.max_output_tokens,
             effort=settings.effort,
             cached="cache" not in settings.ablate,
-            long_cache=settings.cache_ttl == "1h" or (settings.cache_ttl == "auto" and self.pace.is_slow),
+            long_cache=settings.cache_ttl == "1h" or (settings.cache_ttl == "auto" and self.cache_ttl.wants_long),
         )

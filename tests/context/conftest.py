@@ -20,8 +20,8 @@ from relay.rehearsal.server import Rehearsal, serve
 from relay.rehearsal.state import Recorded
 from relay.runners.base import SessionSpec
 from relay.runners.messages.api import open_api
+from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import ApiRunner, Conversation
-from relay.runners.messages.exchange import Line
 from relay.session.events import Event
 from relay.session.values import SessionOutcome, ToolCall, ToolResult
 from relay.tools.specs import RUNNER_SPECS
@@ -44,7 +44,9 @@ class Talk:
 
     def renew(self, **changes: Any) -> None:
         """Begin a fresh session of the same run."""
-        self.session = Conversation(self.runner.line, replace(self.spec, **changes), self.runner.get_model(self.model))
+        self.session = Conversation(
+            self.runner.connection, replace(self.spec, **changes), self.runner.get_model(self.model)
+        )
 
     @property
     def model(self) -> str:
@@ -78,10 +80,10 @@ def talk() -> Iterator[Callable[..., Talk]]:
             events: list[Event] = []
             calls: list[ToolCall] = []
             runner = ApiRunner(
-                line=Line(api=api, observe=events.append, interrupts=interrupts, max_wait_s=60), known={}
+                connection=ApiConnection(api=api, observe=events.append, interrupts=interrupts, max_wait_s=60), known={}
             )
             wanted = make_spec(calls, result, **spec)
-            session = Conversation(runner.line, wanted, runner.get_model(wanted.model))
+            session = Conversation(runner.connection, wanted, runner.get_model(wanted.model))
             return Talk(server=server, runner=runner, spec=wanted, session=session, events=events, calls=calls)
 
         yield start

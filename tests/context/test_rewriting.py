@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.runners.messages.history import History
-from relay.runners.messages.invariants import check_messages
 from relay.runners.messages.strategies import CLEARED, clear_results, compact
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolResult
+from tests.message_rules import check_messages
 
 SMALL = estimate_tokens(CLEARED)
 """A result of this size or less is not worth clearing."""

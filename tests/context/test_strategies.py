@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from relay.errors import ExitCode
-from relay.runners.messages.invariants import check_messages
 from relay.session.events import Committed, GaugeCrossed, LegEnded, LegStarted, Noticed, RunStarted
+from tests.message_rules import check_messages
 
 PLAN = """\
 # Letters

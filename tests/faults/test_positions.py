@@ -17,13 +17,13 @@ from relay.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.planning.planner import PlanTask
 from relay.rehearsal.faults import FaultKind
-from relay.runners.messages.invariants import check_messages
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
+from tests.message_rules import check_messages
 
 PLAN = """\
 # Log

@@ -20,7 +20,7 @@ from relay.interrupts import Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi, require_key
-from relay.runners.messages.exchange import Line, get_model
+from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.watchdog import LEAST_ANSWER_S
 
@@ -463,7 +463,7 @@ def test_an_endpoint_that_is_none_is_said(interrupts, base_url):
 
 def make_line(api, waits):
     interrupts = Interrupts(sleep=waits.append)
-    return Line(api=api, observe=lambda _: None, interrupts=interrupts, max_wait_s=60.0, jitter=lambda: 0.5)
+    return ApiConnection(api=api, observe=lambda _: None, interrupts=interrupts, max_wait_s=60.0, jitter=lambda: 0.5)
 
 
 def test_an_overloaded_endpoint_is_asked_for_the_model_again(interrupts):

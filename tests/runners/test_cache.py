@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relay.runners.messages.cache import CacheWatch, Pace
+from relay.runners.messages.cache import CacheTtlPolicy, CacheWatch
 from relay.session.events import GateFinished, ResponseReceived, ToolFinished
 from relay.session.usage import Usage
 
@@ -98,8 +98,8 @@ GATE_RAN = GateFinished(phase_id="1", baseline=True, passed=True, summary="", du
 )
 def test_a_run_is_slow_when_an_answer_and_the_pause_behind_it_outlive_an_entry(events, slow):
     """All calls of one turn are one pause; calls of different turns are not."""
-    pace = Pace()
+    policy = CacheTtlPolicy()
     for event, duration_s in events:
-        pace.observe(replace(event, duration_s=float(duration_s)))
+        policy.observe(replace(event, duration_s=float(duration_s)))
 
-    assert pace.is_slow is slow
+    assert policy.wants_long is slow

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.runners.base import ModelInfo, SessionSpec
-from relay.runners.messages.answers import Answer, AnswerBuilder
+from relay.runners.messages.answers import Answer, AnswerBuilder, make_sendable
+from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import Conversation
-from relay.runners.messages.exchange import Line
 from relay.runners.messages.faults import Fault, FaultKind
-from relay.runners.messages.invariants import check_messages, make_sendable
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, ToolCall, ToolResult
+from tests.message_rules import check_messages
 
 
 def user(*blocks):
@@ -227,7 +227,7 @@ def converse(replies, results, *, name="claude-opus-5-5"):
         return given
 
     interrupts = Interrupts(sleep=lambda _: None)
-    line = Line(
+    connection = ApiConnection(
         api=api,
         observe=lambda _: None,
         interrupts=interrupts,
@@ -248,7 +248,7 @@ def converse(replies, results, *, name="claude-opus-5-5"):
         price=None,
     )
     info = ModelInfo(id=name, window_tokens=400_000, max_output_tokens=64_000, rehearsed=True, source="test")
-    session = Conversation(line, spec, info)
+    session = Conversation(connection, spec, info)
     outcomes = []
     try:
         for message in ("Carry out the phase.", "relay: not ticked", "relay: the checks do not pass", "relay: again"):

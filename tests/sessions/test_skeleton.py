@@ -9,7 +9,7 @@ from relay.config import Settings
 from relay.meters.prices import Budget
 from relay.meters.spend import Meter
 from relay.runners.base import Session
-from relay.runners.messages.cache import Pace
+from relay.runners.messages.cache import CacheTtlPolicy
 from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
@@ -70,7 +70,7 @@ def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Se
         settings=own,
         price=None,
         meter=meter,
-        pace=Pace(),
+        cache_ttl=CacheTtlPolicy(),
         observe=observe,
     )
 
@@ -134,7 +134,7 @@ def test_a_session_is_charged_with_its_own_use_and_the_run_with_all(events):
 def test_the_settings_and_the_pace_choose_the_cache(events, settings, slow, expected):
     runner = ScriptedRunner([[[]]])
     sessions = make_sessions(runner, events, **settings)
-    sessions.pace.pause_s = 300.0 if slow else 0.0
+    sessions.cache_ttl.pause_s = 300.0 if slow else 0.0
 
     Review().run(sessions, "diff")
 

@@ -5,7 +5,8 @@ the whole JSON text: a cut input is never handed on as if it were one.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ CHARS_PER_TOKEN = 4
 """For a lower bound of what a broken-off answer had cost; newer tokenizers make more tokens of the same text."""
 
 _T = TypeVar("_T")
+
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+_NOT_IN_CALL_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 _JOINED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Deltas that are pieces of one text, and the field that holds the piece."""
@@ -268,3 +272,46 @@ def parse_usage(usage: Mapping[str, Any]) -> Usage | None:
         thinking_tokens=count(usage.get("output_tokens_details"), "thinking_tokens"),
     )
     return None if found.prompt_tokens == 0 else found
+
+
+def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
+    """Return an answer whose content may be sent back; one that may be already comes back as it is.
+
+    Empty text blocks are left out, then thinking that nothing follows. A call id that was used before, or has
+    characters that the API refuses, is replaced.
+
+    Args:
+        answer: As it was received.
+        taken: Ids of all calls so far.
+    """
+    content: list[dict[str, Any]] = []
+    broken: dict[str, str] = {}
+    used = set(taken)
+    for block in answer.content:
+        if block["type"] == "text" and _is_blank(block.get("text")):
+            continue
+        kept = block
+        if block["type"] == "tool_use":
+            call_id = _find_free_id(block["id"], used)
+            used.add(call_id)
+            kept = block if call_id == block["id"] else {**block, "id": call_id}
+            if why := answer.broken_calls.get(block["id"]):
+                broken[call_id] = why
+        content.append(kept)
+    while content and content[-1]["type"] in _THINKING:
+        content.pop()
+    blocks = tuple(content)
+    return replace(answer, content=blocks, calls=find_calls(blocks, broken), broken_calls=broken)
+
+
+def _is_blank(text: Any) -> bool:
+    return not isinstance(text, str) or not text.strip()
+
+
+def _find_free_id(call_id: str, used: Collection[str]) -> str:
+    clean = free = _NOT_IN_CALL_ID.sub("_", call_id) or "call"
+    n = 1
+    while free in used:
+        n += 1
+        free = f"{clean}_{n}"
+    return free

@@ -22,7 +22,7 @@ USUAL_ANSWER_S = 60.0
 
 
 @dataclass(slots=True)
-class Pace:
+class CacheTtlPolicy:
     """The longest pause and the longest answer of a run so far, from its events.
 
     An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost when an
@@ -52,7 +52,7 @@ class Pace:
                 pass
 
     @property
-    def is_slow(self) -> bool:
+    def wants_long(self) -> bool:
         """Whether a session should ask for entries of one hour."""
         return self.answer_s + self.pause_s > SHORT_TTL_S
 

@@ -5,7 +5,7 @@ what a model or an endpoint does.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,9 @@ from relay.meters.gauge import Zone
 from relay.meters.prices import find_limits
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.exchange import Exchange, Line
-from relay.runners.messages.stuck import LoopDetector
+from relay.runners.messages.connection import ApiConnection
+from relay.runners.messages.context_window import ContextWindow
+from relay.runners.messages.repetition import LoopDetector
 from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
@@ -38,56 +39,101 @@ _CUT = "Not executed: the answer was cut at the output limit. Write long files i
 class ApiRunner:
     """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`."""
 
-    line: Line
+    connection: ApiConnection
     known: Mapping[str, ModelInfo]
     """What has been asked already, with the user's own limits in it."""
 
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model."""
-        return self.known[model] if model in self.known else self.line.api.get_model(model)
+        return self.known[model] if model in self.known else self.connection.api.get_model(model)
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
         """Return a fresh session; nothing is sent yet."""
-        yield Conversation(self.line, spec, self.get_model(spec.model))
+        yield Conversation(self.connection, spec, self.get_model(spec.model))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """What became of a history at the reset line."""
+
+    words: str
+    made_room: bool
+    """False: nothing could be done, and the session hands over instead."""
+
+
+Shorten = Callable[[ContextWindow], Shortened | SessionOutcome]
+"""Decides at the reset line what of the history is sent from here on, and begins it; or how the session ends."""
 
 
 class Conversation:
-    """One session; a `relay.runners.base.Session`."""
+    """One session; a `relay.runners.base.Session`.
 
-    def __init__(self, line: Line, spec: SessionSpec, model: ModelInfo) -> None:
-        self._line = line
-        self._exchange = Exchange(line, spec, model)
+    Args:
+        connection: The way to the endpoint.
+        spec: What the session is made of.
+        model: Its window and limits.
+        shorten: Goes on at the reset line; None hands over there, which is what relay does.
+    """
+
+    def __init__(
+        self, connection: ApiConnection, spec: SessionSpec, model: ModelInfo, *, shorten: Shorten | None = None
+    ) -> None:
+        self._connection = connection
+        self._context = ContextWindow(connection, spec, model)
+        self._shorten = shorten
+        self.end: SessionEnd | None = None
+        """How the last `advance` ended; None before the first."""
         self.go_on_for(spec)
 
     def go_on_for(self, spec: SessionSpec) -> None:
         """Serve a leg in this conversation, whatever was said in it before; system and tools must be the same."""
-        self._exchange.spec = spec
+        self._context.spec = spec
+        self._context.history.begin_task()
         self._stuck = LoopDetector()
         self._cut_answers = self._idle_answers = 0
         self._noticed = self._nudged = False
 
     def advance(self, message: str) -> SessionOutcome:
         """Say something to the model and work until it stops or must be stopped."""
-        if self._exchange.history.ends_in_notice:
+        if self._context.history.ends_in_notice:
             return self._stop_idle()  # a message may not follow a notice that was never answered
         self._say(message)
         outcome = None
         while outcome is None:
             outcome = self._check_before_request() or self._step()
+        self.end = outcome.end
         return outcome
 
     def _step(self) -> SessionOutcome | None:
-        answer = self._exchange.ask()
+        answer = self._context.ask()
         return self._handle(answer) if isinstance(answer, Answer) else answer
 
     def _check_before_request(self) -> SessionOutcome | None:
-        if self._line.interrupts.finish_turn:
+        if self._connection.interrupts.finish_turn:
             return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="asked to stop")
-        gauge = self._exchange.gauge
-        if gauge.zone is Zone.HARD:
+        if self._shorten is not None and self._context.gauge.zone in {Zone.SOFT, Zone.HARD}:
+            outcome = self._make_room(self._shorten)
+            if outcome is not None:
+                return outcome
+        if self._context.gauge.zone is Zone.HARD:
             return self._cross_hard_line()
-        return self._exchange.check_budget()
+        return self._context.check_budget()
+
+    def _make_room(self, shorten: Shorten) -> SessionOutcome | None:
+        before = self._context.gauge
+        self._observe_line("soft", before.soft_tokens)
+        found = shorten(self._context)
+        if isinstance(found, SessionOutcome):
+            return found
+        if found.made_room:
+            fill = self._context.gauge.least_tokens
+            words = f"{found.words}: {before.least_tokens:,} → about {fill:,} tokens"
+        else:
+            self._shorten = None
+            words = f"{found.words}; the session hands over instead"
+        self._connection.observe(Noticed(text=words, warning=not found.made_room))
+        return None
 
     def _handle(self, answer: Answer) -> SessionOutcome | None:
         """Act on a complete answer; None means: go on."""
@@ -118,13 +164,13 @@ class Conversation:
             ended = self._go_on(answer, _EMPTY)
             return ended and SessionOutcome(end=SessionEnd.FINISHED, detail=ended.detail)
         self._idle_answers = 0
-        self._exchange.history.add_answer(answer.content)
+        self._context.history.add_answer(answer.content)
         self._answer_unrun(answer, "Not executed: the turn had ended.")
         return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
 
     def _go_on(self, answer: Answer, words: str) -> SessionOutcome | None:
         """Ask for more after an answer that did nothing, a few times."""
-        self._exchange.history.add_answer(answer.content)
+        self._context.history.add_answer(answer.content)
         self._answer_unrun(answer, "Not executed: the turn was not finished.")
         self._idle_answers += 1
         if self._idle_answers >= MAX_IDLE_ANSWERS:
@@ -137,17 +183,17 @@ class Conversation:
 
     def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
         """Ask again with more room once; after that keep what is whole, run nothing and say so."""
-        if self._exchange.raise_output_limit():
-            limit = self._exchange.max_output_tokens
-            self._line.observe(
+        if self._context.raise_output_limit():
+            limit = self._context.max_output_tokens
+            self._connection.observe(
                 Noticed(text=f"an answer was cut at its output limit; asked again with {limit:,} tokens")
             )
             return None
         self._cut_answers += 1
         if self._cut_answers >= MAX_CUT_ANSWERS or not answer.content:
-            words = f"cut at the model's output limit of {self._exchange.max_output_tokens:,} tokens"
+            words = f"cut at the model's output limit of {self._context.max_output_tokens:,} tokens"
             return SessionOutcome(end=SessionEnd.TRUNCATED, detail=words, text=answer.text)
-        self._exchange.history.add_answer(answer.content)
+        self._context.history.add_answer(answer.content)
         if not self._answer_unrun(answer, _CUT):
             self._say(_CUT)
         return None
@@ -164,7 +210,7 @@ class Conversation:
         if not blocks:
             return self._go_on(answer, _NO_CALL)
         self._idle_answers = 0
-        self._exchange.history.add_answer(answer.content)
+        self._context.history.add_answer(answer.content)
         pairs: list[tuple[ToolCall, ToolResult]] = []
         for block in blocks:
             ended = any(result.ends_session for _, result in pairs)
@@ -176,62 +222,64 @@ class Conversation:
 
     def _run_block(self, block: dict[str, Any], answer: Answer, *, ended: bool) -> tuple[ToolCall, ToolResult]:
         call = ToolCall(id=block["id"], name=block["name"], input=block["input"])
-        if ended or self._line.interrupts.stop_now:
+        if ended or self._connection.interrupts.stop_now:
             return call, ToolResult(text="Not executed: the session has ended.", is_error=True)
         if why := answer.broken_calls.get(call.id):
             return call, ToolResult(text=f"Not executed: {why}.", is_error=True)
         return call, self._run_tool(call)
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
-        started = self._line.clock()
-        self._line.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
-        result = self._exchange.spec.run_tool(call)
-        self._line.observe(
+        started = self._connection.clock()
+        self._connection.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
+        result = self._context.spec.run_tool(call)
+        self._connection.observe(
             ToolFinished(
                 call_id=call.id,
                 name=call.name,
                 is_error=result.is_error,
                 result_chars=len(result.text),
                 result_sha256=hashlib.sha256(result.text.encode("utf-8", "surrogatepass")).hexdigest(),
-                duration_s=self._line.clock() - started,
+                duration_s=self._connection.clock() - started,
                 changed_paths=result.changed_paths,
             )
         )
         return result
 
     def _say(self, text: str) -> None:
-        self._exchange.history.say(text)
-        self._exchange.append(text)
+        self._context.history.say(text)
+        self._context.append(text)
 
     def _notify(self, text: str) -> None:
-        limits = find_limits(self._exchange.spec.model)
-        self._exchange.history.notify(text, as_system=limits is not None and limits.system_messages)
-        self._exchange.append(text)
+        limits = find_limits(self._context.spec.model)
+        self._context.history.notify(text, as_system=limits is not None and limits.system_messages)
+        self._context.append(text)
 
     def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
-        self._exchange.history.add_results(results)
-        self._exchange.append(*(result.text for _, result in results))
+        self._context.history.add_results(results)
+        self._context.append(*(result.text for _, result in results))
 
     def _look_at_gauge(self) -> SessionOutcome | None:
         """After tool results: the hard line stops, the soft line is told once."""
-        gauge = self._exchange.gauge
+        if self._shorten is not None:
+            return None  # room is made before the next request
+        gauge = self._context.gauge
         if gauge.zone is Zone.HARD:
             return self._cross_hard_line()
         if gauge.zone is Zone.SOFT and not self._noticed:
             self._noticed = True
             self._observe_line("soft", gauge.soft_tokens)
-            self._notify(self._exchange.spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
+            self._notify(self._context.spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
         return None
 
     def _cross_hard_line(self) -> SessionOutcome:
-        gauge = self._exchange.gauge
+        gauge = self._context.gauge
         self._observe_line("hard", gauge.hard_tokens)
         words = f"{gauge.least_tokens:,} tokens in context, the hard line is {gauge.hard_tokens:,}"
         return SessionOutcome(end=SessionEnd.HARD_LINE, detail=words)
 
     def _observe_line(self, line: str, line_tokens: int) -> None:
-        fill = self._exchange.gauge.least_tokens
-        self._line.observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
+        fill = self._context.gauge.least_tokens
+        self._connection.observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
 
     def _look_for_loop(self, pairs: Sequence[tuple[ToolCall, ToolResult]]) -> SessionOutcome | None:
         if not self._stuck.is_stuck(pairs):

@@ -30,6 +30,12 @@ class History:
         blocks = (block for message in self._messages for block in message["content"])
         self._call_ids = {block["id"] for block in blocks if block.get("type") == "tool_use"}
         self._cached_blocks = 0
+        self.task_at = 0
+        """Where the message stands that the leg began with."""
+
+    def begin_task(self) -> None:
+        """Note that the next message begins a leg."""
+        self.task_at = len(self._messages)
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -18,18 +18,17 @@ Sources: what Claude Code, Codex, OpenCode and Cline do when a window fills; in 
 rewrite costs the cached prefix once. Constants are named where they stand.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from relay.meters.gauge import Gauge, Zone, parse_reset_at
+from relay.meters.gauge import Zone, parse_reset_at
 from relay.prompts.texts import render_summary_request
-from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
+from relay.runners.base import ModelInfo, Session, SessionSpec
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.conversation import ApiRunner, Conversation
+from relay.runners.messages.context_window import ContextWindow
+from relay.runners.messages.conversation import ApiRunner, Conversation, Shorten, Shortened
 from relay.runners.messages.history import History, Message, estimate_block
-from relay.session.events import Noticed
 from relay.session.tokens import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome
 
@@ -51,14 +50,6 @@ _ENDED_WELL = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})
 _WHOLE_WINDOW = parse_reset_at("100%")
 
 
-def choose_runner(runner: ApiRunner, strategy: str) -> Runner:
-    """Return the runner of a strategy: relay's own one for ``reset``."""
-    kinds = {"none": Conversation, "compact": Compacting, "prune": Pruning}
-    if strategy not in kinds:
-        return runner
-    return Continuous(runner=runner, kind=kinds[strategy], whole_window=strategy == "none")
-
-
 @dataclass(slots=True, kw_only=True)
 class Continuous:
     """Gives every leg the conversation of the leg before; a `relay.runners.base.Runner`.
@@ -67,9 +58,8 @@ class Continuous:
     """
 
     runner: ApiRunner
-    kind: type[Conversation]
-    whole_window: bool = False
-    """Whether the reset line is pushed out to where the window ends."""
+    strategy: str
+    """``none``, ``compact`` or ``prune``."""
     _kept: tuple[SessionSpec, Conversation] | None = None
 
     def get_model(self, model: str) -> ModelInfo:
@@ -79,10 +69,10 @@ class Continuous:
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator[Session]:
         """Return the session that is open, or a fresh one where there is none or it cannot go on."""
-        spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.whole_window else spec
-        session = _Watched(self._continue(spec))
-        yield session
-        self._kept = (spec, session.conversation) if session.end in _ENDED_WELL else None
+        spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
+        conversation = self._continue(spec)
+        yield conversation
+        self._kept = (spec, conversation) if conversation.end in _ENDED_WELL else None
 
     def _continue(self, spec: SessionSpec) -> Conversation:
         if self._kept is not None:
@@ -90,112 +80,56 @@ class Continuous:
             if (before.system, before.tools, before.model) == (spec.system, spec.tools, spec.model):
                 conversation.go_on_for(spec)
                 return conversation
-        return self.kind(self.runner.line, spec, self.runner.get_model(spec.model))
+        ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune}
+        model = self.runner.get_model(spec.model)
+        return Conversation(self.runner.connection, spec, model, shorten=ways.get(self.strategy))
+
+
+def prune(context: ContextWindow) -> Shortened:
+    """Clear old tool results where that frees enough to be worth a new cache."""
+    before = context.gauge
+    keep_tokens = int(KEPT_RESULTS_SHARE * before.soft_tokens)
+    history, freed = clear_results(context.history.messages, keep_tokens=keep_tokens)
+    if freed < LEAST_FREED_SHARE * before.soft_tokens:
+        return Shortened(words=f"clearing old tool results would free about {freed:,} tokens only", made_room=False)
+    context.begin(history)
+    context.gauge = before.release(freed)
+    return Shortened(words="old tool results cleared", made_room=True)
 
 
 @dataclass(slots=True)
-class _Watched:
-    """A session that remembers how it ended. Mutable: the end is noted when it comes."""
+class _Compaction:
+    """Replaces what was said by a summary of it. Mutable: counts the summaries that did not help for long."""
 
-    conversation: Conversation
-    end: SessionEnd | None = None
+    _asked_at: int = 0
+    _thrashed: int = 0
 
-    def advance(self, message: str) -> SessionOutcome:
-        """Say something to the model and work until it stops or must be stopped."""
-        outcome = self.conversation.advance(message)
-        self.end = outcome.end
-        return outcome
-
-
-class _MakingRoom(Conversation, ABC):
-    """A conversation that makes room at the reset line, and hands over only when it cannot."""
-
-    _full = False
-    _task_at: int | None = None
-    """Where the message stands that the leg began with."""
-
-    def go_on_for(self, spec: SessionSpec) -> None:
-        """Serve a leg in this conversation."""
-        super().go_on_for(spec)
-        self._task_at = None
-
-    def advance(self, message: str) -> SessionOutcome:
-        """Say something to the model and work until it stops or must be stopped."""
-        if self._task_at is None:
-            self._task_at = len(self._exchange.history.messages)
-        return super().advance(message)
-
-    def _look_at_gauge(self) -> SessionOutcome | None:
-        return super()._look_at_gauge() if self._full else None  # room is made before the next request
-
-    def _check_before_request(self) -> SessionOutcome | None:
-        gauge = self._exchange.gauge
-        over = gauge.zone in {Zone.SOFT, Zone.HARD}
-        if not over or self._full or self._line.interrupts.finish_turn:
-            return super()._check_before_request()
-        self._observe_line("soft", gauge.soft_tokens)
-        return self._make_room(gauge) or super()._check_before_request()
-
-    @abstractmethod
-    def _make_room(self, before: Gauge) -> SessionOutcome | None:
-        """Shorten the history; how the session ends when that takes it."""
-
-    def _report(self, what: str, before: Gauge) -> None:
-        fill = self._exchange.gauge.least_tokens
-        self._line.observe(Noticed(text=f"{what}: {before.least_tokens:,} → about {fill:,} tokens"))
-
-    def _give_up(self, why: str) -> None:
-        self._full = True
-        self._line.observe(Noticed(text=f"{why}; the session hands over instead", warning=True))
-
-
-class Pruning(_MakingRoom):
-    """Clears old tool results."""
-
-    def _make_room(self, before: Gauge) -> None:
-        exchange, soft = self._exchange, before.soft_tokens
-        history, freed = clear_results(exchange.history.messages, keep_tokens=int(KEPT_RESULTS_SHARE * soft))
-        if freed < LEAST_FREED_SHARE * soft:
-            self._give_up(f"clearing old tool results would free about {freed:,} tokens only")
-            return
-        exchange.begin(history)
-        exchange.gauge = before.release(freed)
-        self._report("old tool results cleared", before)
-
-
-class Compacting(_MakingRoom):
-    """Replaces what was said by a summary of it."""
-
-    _asked_at = 0
-    _thrashed = 0
-
-    def _make_room(self, before: Gauge) -> SessionOutcome | None:
-        exchange, messages = self._exchange, tuple(self._exchange.history.messages)
-        self._thrashed = self._thrashed + 1 if exchange.turn - self._asked_at <= SHORT_RESPITE else 0
+    def __call__(self, context: ContextWindow) -> Shortened | SessionOutcome:
+        before, messages, task_at = context.gauge, tuple(context.history.messages), context.history.task_at
+        self._thrashed = self._thrashed + 1 if context.turn - self._asked_at <= SHORT_RESPITE else 0
         if self._thrashed >= SHORT_RESPITE:
-            self._give_up("the context fills again right behind every summary")
-            return None
-        summary = self._ask_for_summary()
+            return Shortened(words="the context fills again right behind every summary", made_room=False)
+        summary = ask_for_summary(context)
         if isinstance(summary, SessionOutcome):
             return summary
         keep_tokens = int(KEPT_TURNS_SHARE * before.soft_tokens)
-        exchange.begin(compact(messages, self._task_at or 0, summary, keep_tokens=keep_tokens))
-        if not summary or exchange.gauge.zone is not Zone.UNKNOWN:
-            exchange.begin(History(messages))
-            exchange.gauge = before
-            self._give_up("the conversation could not be summarised below the reset line")
-            return None
-        self._task_at, self._asked_at = 0, exchange.turn
-        self._report("compacted", before)
-        return None
+        context.begin(compact(messages, task_at, summary, keep_tokens=keep_tokens))
+        if not summary or context.gauge.zone is not Zone.UNKNOWN:
+            context.begin(History(messages))
+            context.gauge = before
+            words = "the conversation could not be summarised below the reset line"
+            return Shortened(words=words, made_room=False)
+        self._asked_at = context.turn
+        return Shortened(words="compacted", made_room=True)
 
-    def _ask_for_summary(self) -> str | SessionOutcome:
-        """Ask behind the whole conversation, which is read from the cache; the question is no part of what follows."""
-        if outcome := self._exchange.check_budget():
-            return outcome
-        self._exchange.history.say(render_summary_request())
-        answer = self._exchange.ask()
-        return answer.text[:SUMMARY_CHARS].strip() if isinstance(answer, Answer) else answer
+
+def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
+    """Ask behind the whole conversation, which is read from the cache; the question is no part of what follows."""
+    if outcome := context.check_budget():
+        return outcome
+    context.history.say(render_summary_request())
+    answer = context.ask()
+    return answer.text[:SUMMARY_CHARS].strip() if isinstance(answer, Answer) else answer
 
 
 def compact(messages: Sequence[Message], task_at: int, summary: str, *, keep_tokens: int) -> History:

@@ -27,7 +27,7 @@ class Wait:
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How often and how long one request has been tried.
 
     Time is added up from what requests took and what was waited, so it runs on no clock but theirs.

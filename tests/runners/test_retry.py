@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.runners.messages.faults import Fault, FaultKind
-from relay.runners.messages.waiting import Patience, Wait, describe_reset, render_moment, render_span
+from relay.runners.messages.retry import RetryPolicy, Wait, describe_reset, render_moment, render_span
 from relay.session.values import SessionEnd, SessionOutcome
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
@@ -27,14 +27,16 @@ def fault(kind=FaultKind.INFRA, retry_after_s=None):
     return Fault(kind=kind, message="HTTP 529", retry_after_s=retry_after_s)
 
 
-def judge(patience, found, *, duration_s=0.0):
-    return patience.judge(found, duration_s=duration_s, jitter=0.5, now=NOON)
+def judge(policy, found, *, duration_s=0.0):
+    return policy.judge(found, duration_s=duration_s, jitter=0.5, now=NOON)
 
 
 def test_what_passes_by_itself_is_tried_again():
     """With the time that the endpoint named, where it named one."""
-    assert judge(Patience(max_wait_s=100), fault()) == Wait(attempt=1, wait_s=1.0, until=None)
-    assert judge(Patience(max_wait_s=100), fault(retry_after_s=30.0)) == Wait(attempt=1, wait_s=30.5, until=NOON + 30)
+    assert judge(RetryPolicy(max_wait_s=100), fault()) == Wait(attempt=1, wait_s=1.0, until=None)
+    assert judge(RetryPolicy(max_wait_s=100), fault(retry_after_s=30.0)) == Wait(
+        attempt=1, wait_s=30.5, until=NOON + 30
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,12 @@ def test_what_passes_by_itself_is_tried_again():
 )
 def test_what_cannot_pass_is_not_tried_again(kind, end):
     """Not even when the endpoint names a time."""
-    assert judge(Patience(max_wait_s=1e6), fault(kind, 1.0)) == SessionOutcome(end=end, detail="HTTP 529")
+    assert judge(RetryPolicy(max_wait_s=1e6), fault(kind, 1.0)) == SessionOutcome(end=end, detail="HTTP 529")
 
 
 def test_a_limit_that_resets_later_than_relay_waits_is_for_another_run():
     """The words name the time on the wall and what to do; the time is kept."""
-    outcome = judge(Patience(max_wait_s=1_800), fault(FaultKind.LIMIT, 3 * 3_600 + 12 * 60))
+    outcome = judge(RetryPolicy(max_wait_s=1_800), fault(FaultKind.LIMIT, 3 * 3_600 + 12 * 60))
 
     assert outcome == SessionOutcome(
         end=SessionEnd.LIMIT,
@@ -65,12 +67,12 @@ def test_a_limit_that_resets_later_than_relay_waits_is_for_another_run():
     )
 
 
-def test_patience_counts_requests_and_waits():
+def test_a_policy_counts_requests_and_waits():
     """An endpoint that takes its time to fail uses it up as well as one that fails at once."""
-    patience = Patience(max_wait_s=10)
+    policy = RetryPolicy(max_wait_s=10)
 
-    assert isinstance(judge(patience, fault(), duration_s=4.0), Wait)
-    assert judge(patience, fault(), duration_s=6.0) == SessionOutcome(
+    assert isinstance(judge(policy, fault(), duration_s=4.0), Wait)
+    assert judge(policy, fault(), duration_s=6.0) == SessionOutcome(
         end=SessionEnd.API_FAILED,
         detail="HTTP 529; tried 2 times, and that took as long as relay waits (10 s, max_wait_s)",
     )
@@ -79,9 +81,9 @@ def test_patience_counts_requests_and_waits():
 @given(st.floats(0, 1e5), st.lists(st.one_of(st.none(), st.floats(0, 1e4)), max_size=200))
 def test_nothing_is_tried_for_ever(max_wait_s, asked):
     """Whatever an endpoint asks for, the waits together stay below the limit, and each is longer than nothing."""
-    patience, waited = Patience(max_wait_s=max_wait_s), 0.0
+    policy, waited = RetryPolicy(max_wait_s=max_wait_s), 0.0
     for retry_after_s in asked:
-        wait = judge(patience, fault(retry_after_s=retry_after_s))
+        wait = judge(policy, fault(retry_after_s=retry_after_s))
         if isinstance(wait, SessionOutcome):
             break
         assert wait.wait_s >= max(0.1, retry_after_s or 0)

@@ -1,25 +1,18 @@
-"""The ten rules that a message history must keep, and what makes an answer fit to be sent back. Pure.
+"""The ten rules that a message history must keep, to be checked on every request that a conversation sends.
 
-relay's histories keep the rules by construction: answers pass through `make_sendable`, every call is answered in the
-message after it, and nothing that was sent is changed. `check_messages` is the proof, used by the tests on every
-request that a conversation can send. Sources: the provider's documentation of messages, and what
-the normalisers of Codex, Cline, OpenCode and pi repair.
+Sources: the provider's documentation of messages, and what the normalisers of Codex, Cline, OpenCode and pi repair.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
-
-from relay.runners.messages.answers import Answer, find_calls
 
 Block = Mapping[str, Any]
 Message = Mapping[str, Any]
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
-_NOT_IN_CALL_ID = re.compile(r"[^A-Za-z0-9_-]")
 _FOLLOWS = {
     # A user message may follow another: the API joins them, and a message that was sent is never extended.
     "user": {"user", "assistant"},
@@ -27,49 +20,6 @@ _FOLLOWS = {
     "system": {"user", "system"},
 }
 """Role → the roles it may stand behind; first is `user` in any case."""
-
-
-def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
-    """Return an answer whose content may be sent back; one that may be already comes back as it is.
-
-    Empty text blocks are left out, then thinking that nothing follows. A call id that was used before, or has
-    characters that the API refuses, is replaced.
-
-    Args:
-        answer: As it was received.
-        taken: Ids of all calls so far.
-    """
-    content: list[dict[str, Any]] = []
-    broken: dict[str, str] = {}
-    used = set(taken)
-    for block in answer.content:
-        if block["type"] == "text" and _is_blank(block.get("text")):
-            continue
-        kept = block
-        if block["type"] == "tool_use":
-            call_id = _find_free_id(block["id"], used)
-            used.add(call_id)
-            kept = block if call_id == block["id"] else {**block, "id": call_id}
-            if why := answer.broken_calls.get(block["id"]):
-                broken[call_id] = why
-        content.append(kept)
-    while content and content[-1]["type"] in _THINKING:
-        content.pop()
-    blocks = tuple(content)
-    return replace(answer, content=blocks, calls=find_calls(blocks, broken), broken_calls=broken)
-
-
-def _is_blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text.strip()
-
-
-def _find_free_id(call_id: str, used: Collection[str]) -> str:
-    clean = free = _NOT_IN_CALL_ID.sub("_", call_id) or "call"
-    n = 1
-    while free in used:
-        n += 1
-        free = f"{clean}_{n}"
-    return free
 
 
 def check_messages(messages: Sequence[Message]) -> tuple[str, ...]:
@@ -91,6 +41,10 @@ def check_messages(messages: Sequence[Message]) -> tuple[str, ...]:
         *(fault for at, message in enumerate(messages) for fault in _check_message(f"messages.{at}", message)),
         *_check_calls([_list_blocks(message) for message in messages]),
     )
+
+
+def _is_blank(text: Any) -> bool:
+    return not isinstance(text, str) or not text.strip()
 
 
 def _list_blocks(message: Message) -> list[Block]:

@@ -1,0 +1,92 @@
+"""How a session reaches its endpoint: one place for waiting, retrying and saying so."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relay.errors import RunnerError
+from relay.interrupts import Interrupted, Interrupts
+from relay.runners.base import ModelInfo
+from relay.runners.messages.answers import Answer
+from relay.runners.messages.faults import Fault
+from relay.runners.messages.retry import RetryPolicy
+from relay.session.events import Observe, RetryScheduled
+from relay.session.values import SessionEnd, SessionOutcome
+
+NOTED_WAIT_S = 60.0
+"""A wait for a limit that is longer than this is written down first, so that a restart does not ask too early."""
+
+
+class Api(Protocol):
+    """The endpoint as a session needs it; `relay.runners.messages.api.MessagesApi` is the real one."""
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return window and limits."""
+
+    def find_model(self, model: str) -> ModelInfo | Fault:
+        """Return window and limits, or a fault that may pass by itself."""
+
+    def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
+        """Send one request. Contract: never raises for what an endpoint or a signal does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiConnection:
+    """How a session reaches its endpoint and its observers, and how long it may try."""
+
+    api: Api
+    observe: Observe
+    interrupts: Interrupts
+    max_wait_s: float
+    """Longest time to keep trying one request; a reset further away ends the session."""
+    clock: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+    now: Callable[[], float] = time.time
+    """Seconds since the epoch, for limits that reset at a time of day."""
+
+    def wait_after(
+        self, fault: Fault, policy: RetryPolicy, *, duration_s: float, note: Callable[[float], None] = lambda _: None
+    ) -> SessionOutcome | None:
+        """Wait before the next try where everybody can see it.
+
+        Args:
+            fault: What failed.
+            policy: How long it has been tried.
+            duration_s: How long the request took to fail.
+            note: Told until when (seconds since the epoch) a long wait for a limit lasts, before it begins.
+
+        Returns:
+            None to try again; else how the session ends.
+        """
+        wait = policy.judge(fault, duration_s=duration_s, jitter=self.jitter(), now=self.now())
+        if isinstance(wait, SessionOutcome):
+            return wait
+        if wait.until is not None and wait.wait_s > NOTED_WAIT_S:
+            note(wait.until)
+        self.observe(RetryScheduled(attempt=wait.attempt, wait_s=wait.wait_s, reason=fault.message))
+        if self.interrupts.wait(wait.wait_s):
+            return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped while waiting for the API")
+        return None
+
+
+def get_model(connection: ApiConnection, model: str) -> ModelInfo:
+    """Ask the endpoint for a model, again and again while it is only overloaded.
+
+    Raises:
+        RunnerError: Something that the user has to change, or the endpoint stayed unavailable.
+        Interrupted: The user asked to stop.
+    """
+    policy = RetryPolicy(max_wait_s=connection.max_wait_s)
+    while True:
+        started = connection.clock()
+        found = connection.api.find_model(model)
+        if isinstance(found, ModelInfo):
+            return found
+        outcome = connection.wait_after(found, policy, duration_s=connection.clock() - started)
+        if outcome is None:
+            continue
+        if outcome.end is SessionEnd.INTERRUPTED:
+            raise Interrupted
+        raise RunnerError(f"the endpoint does not say what {model} can do: {outcome.detail}", hint="relay run")
