@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -26,10 +27,12 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.run.loop import run
 from relay.run.selection import Selection
+from relay.runners.registry import RUNNERS
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.setup.context import RunContext
 from relay.setup.open import RunRequest, open_run
 from relay.store.history import RelayCommit, read_relay_commits
+from tests.scripted import ScriptedRunner
 
 hypothesis.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.load_profile("relay")
@@ -168,10 +171,35 @@ class Stage:
         with self._open("plan", script, dirty=True, flags=flags) as ctx:
             return plan_feature(ctx, task)
 
+    def play(self, runner: ScriptedRunner, *, phase: str = "", all_: bool = True, **flags: object) -> RunEnded:
+        """Run the plan on a scripted runner: no endpoint, and no sandbox unless a flag asks for one."""
+        with self.enter("run", flags={"sandbox": "off", **flags}, runner=runner) as ctx:
+            return run(ctx, Selection(phase_id=phase, all=all_))
+
+    def play_plan(self, runner: ScriptedRunner, task: PlanTask, **flags: object) -> RunEnded:
+        """Plan on a scripted runner, in the same way."""
+        with self.enter("plan", flags={"sandbox": "off", **flags}, runner=runner) as ctx:
+            return plan_feature(ctx, task)
+
     @contextmanager
     def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
+        with serve(parse_script(script)) as self.server:
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url}
+            with self.enter(command, dirty=dirty, flags=flags, environ=environ) as ctx:
+                yield ctx
+
+    @contextmanager
+    def enter(
+        self,
+        command: str,
+        *,
+        flags: Mapping[str, object] = MappingProxyType({}),
+        dirty: bool = False,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        runner: ScriptedRunner | None = None,
+    ) -> Iterator[RunContext]:
+        """Open a run, on relay's own runner unless another one is given."""
         self.events.clear()
-        repo = open_repo(self.root)
         plan_settings: Mapping[str, object] = {}
         with contextlib.suppress(PlanError, FileNotFoundError):
             plan_settings = parse_plan((self.root / self.plan_path).read_text()).settings
@@ -180,18 +208,17 @@ class Stage:
         )
         if self.idle_timeout_s is not None:
             settings = replace(settings, idle_timeout_s=self.idle_timeout_s)
-        with serve(parse_script(script)) as self.server:
-            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url, "PATH": "/usr/bin:/bin"}
-            request = RunRequest(
-                command=command,
-                repo=repo,
-                settings=settings,
-                plan_path=self.plan_path,
-                allow_dirty=dirty,
-                environ=environ,
-            )
-            with open_run(request, self._observe, self.interrupts) as ctx:
-                yield ctx
+        request = RunRequest(
+            command=command,
+            repo=open_repo(self.root),
+            settings=settings,
+            plan_path=self.plan_path,
+            allow_dirty=dirty,
+            environ={"PATH": "/usr/bin:/bin", **environ},
+        )
+        runners = RUNNERS if runner is None else {settings.runner: runner.kind}
+        with open_run(request, self._observe, self.interrupts, runners=runners) as ctx:
+            yield ctx
 
     def _observe(self, event: Event) -> None:
         self.events.append(event)

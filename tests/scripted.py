@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.runners.base import ModelInfo, SessionSpec
+from relay.runners.base import ModelInfo, RunnerKind, SessionSpec, Surroundings
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
 Call = tuple[str, Mapping[str, Any]]
@@ -19,11 +19,21 @@ class ScriptedRunner:
     """Plays sessions; a `relay.runners.base.Runner`."""
 
     sessions: list[list[Sequence[Act | SessionOutcome]]]
-    """For each session what it does at each message: acts, then an outcome; without one it ends its turn."""
+    """For each session what it does at each message: acts, then an outcome. Without one, and when nothing is left, it
+    ends its turn."""
     told: list[str] = field(default_factory=list)
     """Every message, in order."""
     results: list[ToolResult] = field(default_factory=list)
     specs: list[SessionSpec] = field(default_factory=list)
+
+    @property
+    def kind(self) -> RunnerKind:
+        """It needs no key, and is opened as it is."""
+        return RunnerKind(get_key=lambda _: "", open=self._open)
+
+    @contextmanager
+    def _open(self, _: Surroundings) -> Iterator["ScriptedRunner"]:
+        yield self
 
     def get_model(self, model: str) -> ModelInfo:
         """Return a model of ordinary size."""
@@ -47,7 +57,7 @@ class ScriptedSession:
     def advance(self, message: str) -> SessionOutcome:
         """Do what comes next."""
         self.runner.told.append(message)
-        for act in next(self.advances):
+        for act in next(self.advances, ()):
             if isinstance(act, SessionOutcome):
                 return act
             if callable(act):

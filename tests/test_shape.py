@@ -24,8 +24,8 @@ NO_NOUNS = {
 }  # fmt: skip
 
 TWO_THINGS = {
-    "Answer", "Draft", "Ending", "Exchange", "Fault", "FaultKind", "Finding", "Line", "Place", "Session", "Source",
-    "Standing", "State", "Status", "View", "_Part",
+    "Answer", "Draft", "Exchange", "Fault", "FaultKind", "Finding", "Line", "Place", "Session", "Source", "Standing",
+    "State", "Status", "View", "_Part",
 }  # fmt: skip
 
 

@@ -8,7 +8,8 @@ import click
 
 from relay.cli.screen import say, say_json
 from relay.errors import ExitCode
-from relay.setup.doctor import Finding, Report, State
+from relay.setup.doctor import Report
+from relay.setup.preconditions import Finding, State
 
 _MARKS = {State.OK: "ok", State.MISSING: "MISSING", State.WARNING: "warning", State.INFO: "-"}
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}

@@ -65,13 +65,16 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     from relay.cli.status import show_standing
     from relay.run.selection import choose_phase
     from relay.run.start import get_commands
-    from relay.setup.open import require_clean, require_plan_file, require_repository
+    from relay.setup.preconditions import check_clean, check_identity, check_plan_file, check_repository, require
     from relay.store.completion import find_pending_revert
 
-    require_repository(request.repo)
-    require_plan_file(request.repo, request.plan_path, request.caller)
-    if find_pending_revert(request.repo) is None:  # a run brings the files in step before it looks at them
-        require_clean(request)
+    repo, path = request.repo, request.plan_path
+    require(check_repository(repo))
+    require(check_plan_file(repo, path, request.caller))
+    require(check_identity(repo))
+    # A run brings the files in step before it looks at them.
+    if not request.allow_dirty and find_pending_revert(repo) is None:
+        require(check_clean(repo, path))
     phase = None
     if standing.point is not None:
         phase = choose_phase(standing.plan, standing.point, selection, request.caller, is_open=standing.leg is not None)

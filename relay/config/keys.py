@@ -159,7 +159,7 @@ KEYS: Mapping[str, Key] = {
     "plan": Key(read=_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")),
     "model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
-    "runner": Key(read=_choice("api")),
+    "runner": Key(read=_text("the name of a runner", r"[a-z][a-z0-9_-]{0,40}")),
     "reset_at": Key(read=_read_reset_at),
     "models": Key(read=_read_models),
     "max_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),

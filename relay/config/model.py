@@ -39,6 +39,7 @@ class Settings:
     effort: str | None = None
     """None sends none: the model's default."""
     runner: str = "api"
+    """Who runs the sessions; `relay.runners.registry` knows all there are."""
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     max_cost_usd: float | None = 20.0

@@ -10,8 +10,9 @@ from relay.run.plan_commit import parse_committed
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.events import RunEnded
 from relay.session.usage import Spent
+from relay.setup.account import read_spent
 from relay.setup.context import RunContext
-from relay.setup.open import RunRequest, read_spent
+from relay.setup.open import RunRequest
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.store.completion import finish_pending
 from relay.store.legs import read_leg

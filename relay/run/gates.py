@@ -9,7 +9,7 @@ from relay.gate.verdict import compare_gate
 from relay.git.hooks import HookResult, HookRun, Hooks
 from relay.session.events import GateFinished, GateStarted
 from relay.setup.context import RunContext
-from relay.setup.open import make_limits
+from relay.setup.policy import make_limits
 
 
 def run_phase_gate(

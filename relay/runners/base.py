@@ -2,15 +2,20 @@
 
 A runner turns a prompt into work. It owns the conversation, its retries and its gauge; it never touches git, ticks a
 box or decides that a phase is done.
+
+A further runner is a folder beside ``messages/`` with a `RunnerKind`, and one line in `relay.runners.registry`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from relay.config import Settings
+from relay.interrupts import Interrupts
 from relay.meters.gauge import ResetAt
 from relay.meters.prices import Price
+from relay.session.events import Observe
 from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
 
 
@@ -76,12 +81,37 @@ class Runner(Protocol):
     """Starts sessions.
 
     Contract:
-        `open_session` sends nothing. `get_model` may ask the endpoint once per model and raises `RunnerError` when no
-        session could ever be started: no key, key refused, unknown model, endpoint unreachable.
+        `open_session` sends nothing. `get_model` may ask the endpoint once per model, waits as long as the settings
+        allow while the endpoint is only overloaded, and raises `RunnerError` when no session could ever be started:
+        key refused, unknown model, endpoint unreachable. It raises `Interrupted` when the user asks to stop meanwhile.
+        Every run asks it before its first session.
     """
 
     def get_model(self, model: str) -> ModelInfo:
-        """Return window and limits of a model."""
+        """Return window and limits of a model; what the user's settings say of it counts more than the endpoint."""
 
     def open_session(self, spec: SessionSpec) -> AbstractContextManager[Session]:
         """Return a fresh session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a run gives to its runner."""
+
+    environ: Mapping[str, str]
+    """Where keys and addresses come from."""
+    settings: Settings
+    observe: Observe
+    """Told of every request, answer and tool call."""
+    interrupts: Interrupts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerKind:
+    """A way to run sessions, before it is opened."""
+
+    get_key: Callable[[Mapping[str, str]], str]
+    """Given the environment: which variable holds the key, never the key itself; empty for a runner that needs none.
+    Raises `RunnerError` when it is missing. Sends nothing, costs nothing."""
+    open: Callable[[Surroundings], AbstractContextManager[Runner]]
+    """Opens a runner and closes it again; sends nothing, and returns at once: what takes long loads in a thread."""

@@ -1,7 +1,7 @@
 """What every session is given, whatever it is for: where its tools work."""
 
 from relay.setup.context import RunContext
-from relay.setup.open import make_limits
+from relay.setup.policy import make_limits
 from relay.tools.workspace import Workspace
 
 

@@ -95,13 +95,18 @@ def find_settings(
     """
     from relay.config import find_user_dir, load_settings
 
-    return load_settings(
+    settings = load_settings(
         flags=flags,
         environ=environ,
         plan_settings=plan_settings,
         repo_root=root,
         user_dir=find_user_dir(environ),
     )
+    if (origin := settings.origins.get("runner", "default")) != "default":  # the default needs no import
+        from relay.runners.registry import get_kind
+
+        get_kind(settings.runner, origin=origin)
+    return settings
 
 
 def load_plan(place: Place) -> "Plan":

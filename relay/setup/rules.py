@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.config import Settings
+
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024
 """The user's own file is outside the budget; this only keeps an accident out of memory."""
@@ -57,6 +59,17 @@ class _Found:
     shown: str
     real: str
     """Where it is, links resolved."""
+
+
+def load_repository_rules(root: Path, settings: Settings) -> Rules:
+    """Gather the instructions that hold in a repository, as its settings have it."""
+    return load_rules(
+        root,
+        max_bytes=settings.rules_max_bytes,
+        fallback_names=settings.rules_fallback_names,
+        root_markers=settings.rules_root_markers,
+        global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
+    )
 
 
 def load_rules(

@@ -18,7 +18,7 @@ from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 
 
-class Ending(Protocol):
+class SessionResult(Protocol):
     """How a session of some kind ended; whoever drives it adds what he has to know."""
 
     @property
@@ -34,7 +34,7 @@ class Ending(Protocol):
         """One line for the user."""
 
 
-EndingT = TypeVar("EndingT", bound=Ending)
+ResultT = TypeVar("ResultT", bound=SessionResult)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Sessions:
         reset_at = self.settings.reset_at_for(self.settings.model)
         return open_gauge(window_tokens=self.model.window_tokens, reset_at=reset_at).soft_tokens
 
-    def run(self, task: SessionTask, drive: Callable[[Session], EndingT]) -> EndingT:
+    def run(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
         """Open a fresh session, have it driven, and tell everybody how it began, how it ended and what it cost."""
         self.observe(
             LegStarted(
@@ -94,20 +94,20 @@ class Sessions:
         )
         self.meter.open_session()
         with self.runner.open_session(self._make_spec(task)) as session:
-            ending = drive(session)
+            result = drive(session)
         spent = self.meter.session
         self.observe(
             LegEnded(
                 session_id=task.session_id,
                 phase_id=task.phase_id,
-                end=ending.end,
-                result=ending.kind,
-                detail=ending.detail,
+                end=result.end,
+                result=result.kind,
+                detail=result.detail,
                 usage=spent.usage,
                 cost_usd=spent.cost_usd,
             )
         )
-        return ending
+        return result
 
     def _make_spec(self, task: SessionTask) -> SessionSpec:
         settings = self.settings

@@ -11,7 +11,7 @@ from relay.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewind_to_branch
 from relay.session.usage import Spent
-from relay.setup.open import read_spent
+from relay.setup.account import read_spent
 from relay.store.completion import finish_pending, note_pending
 
 BOTH = """

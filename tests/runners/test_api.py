@@ -19,7 +19,7 @@ from relay.errors import RunnerError
 from relay.interrupts import Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.api import MessagesApi, require_key
+from relay.runners.messages.api import MessagesApi, get_key_name
 from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.watchdog import LEAST_ANSWER_S
@@ -496,5 +496,5 @@ def test_an_endpoint_that_stays_overloaded_is_given_up(interrupts):
 def test_what_cannot_be_a_key_is_refused_without_showing_it(key):
     """An HTTP client would print it."""
     with pytest.raises(RunnerError) as raised:
-        require_key({"ANTHROPIC_API_KEY": key})
+        get_key_name({"ANTHROPIC_API_KEY": key})
     assert "s3cret" not in raised.value.message

@@ -145,7 +145,7 @@ def test_a_typed_reset_line_wins_over_the_one_of_its_model(root: Path) -> None:
 
 
 BAD_VALUES = [
-    ("model", ""), ("model", 3), ("model", "a b"), ("effort", "huge"), ("effort", ["high"]), ("runner", "other"),
+    ("model", ""), ("model", 3), ("model", "a b"), ("effort", "huge"), ("effort", ["high"]), ("runner", "no such"),
     ("reset_at", "0.45"), ("reset_at", 0.5), ("reset_at", True), ("max_cost_usd", -1), ("max_cost_usd", True),
     ("max_cost_usd", "20"), ("max_cost_usd", float("nan")), ("max_cost_usd", float("inf")), ("max_legs", 0),
     ("max_legs", 1.5), ("max_repairs", -1), ("max_tokens_total", 2.5), ("verify", 3), ("verify", [" "]),

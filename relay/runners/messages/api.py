@@ -169,8 +169,8 @@ class MessagesApi:
         return self._client
 
 
-def require_key(environ: Mapping[str, str]) -> None:
-    """Make sure that there is a key before anything starts; costs nothing and imports nothing.
+def get_key_name(environ: Mapping[str, str]) -> str:
+    """Return the variable that holds the key, before anything starts; costs nothing and imports nothing.
 
     Raises:
         RunnerError: Neither ``ANTHROPIC_API_KEY`` nor ``ANTHROPIC_AUTH_TOKEN`` is set, or it cannot be a key.
@@ -187,12 +187,13 @@ def require_key(environ: Mapping[str, str]) -> None:
             f"{name} holds characters that no key has: a blank, a line break, a quotation mark from another alphabet",
             hint=f"export {name}=… again, without anything around it",
         )
+    return name
 
 
 def _open_client(
     environ: Mapping[str, str], idle_timeout_s: float, transport: "httpx2.BaseTransport | None"
 ) -> "anthropic.Anthropic":
-    require_key(environ)
+    get_key_name(environ)
     import anthropic
     import httpx2
 
@@ -366,4 +367,4 @@ def _load_sdk() -> None:
     import httpx2  # noqa: F401
 
 
-__all__ = ["Interrupted", "MessagesApi", "open_api", "require_key"]
+__all__ = ["Interrupted", "MessagesApi", "get_key_name", "open_api"]

@@ -5,16 +5,17 @@ what a model or an endpoint does.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from relay.config.model import ModelSettings
 from relay.meters.gauge import Zone
 from relay.meters.prices import find_limits
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.connection import ApiConnection
+from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.context_window import ContextWindow
 from relay.runners.messages.repetition import LoopDetector
 from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
@@ -37,15 +38,28 @@ _CUT = "Not executed: the answer was cut at the output limit. Write long files i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRunner:
-    """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`."""
+    """Runs sessions on a messages endpoint; a `relay.runners.base.Runner`.
+
+    Mutable: it remembers what it has asked.
+    """
 
     connection: ApiConnection
-    known: Mapping[str, ModelInfo]
-    """What has been asked already, with the user's own limits in it."""
+    find_own: Callable[[str], ModelSettings] = lambda _: ModelSettings()
+    """What the user's settings say of a model; it counts more than what the endpoint says."""
+    known: dict[str, ModelInfo] = field(default_factory=dict)
+    """What has been asked already."""
 
     def get_model(self, model: str) -> ModelInfo:
-        """Return window and limits of a model."""
-        return self.known[model] if model in self.known else self.connection.api.get_model(model)
+        """Return window and limits of a model; the endpoint is asked once."""
+        if model not in self.known:
+            found, own = get_model(self.connection, model), self.find_own(model)
+            self.known[model] = replace(
+                found,
+                window_tokens=own.window_tokens or found.window_tokens,
+                max_output_tokens=own.max_output_tokens or found.max_output_tokens,
+                source="settings" if own.window_tokens or own.max_output_tokens else found.source,
+            )
+        return self.known[model]
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:

@@ -1,0 +1,52 @@
+"""What the commands of a run may touch, and how long and how large they may be, from the settings."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from relay.config import Settings
+from relay.errors import ConfigError
+from relay.git.config_guard import read_config
+from relay.git.hooks import find_hooks_dir
+from relay.git.repository import Repo
+from relay.sandbox.memory import find_most_bytes
+from relay.sandbox.policy import MIB, Limits, Policy
+
+
+def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str]) -> Policy:
+    """Return what commands in this repository may touch."""
+    return Policy(
+        root=repo.root,
+        env=environ,
+        git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
+        protected=tuple(repo.root / path for path in protected),
+        writable=tuple(Path(path).expanduser() for path in settings.writable_dirs),
+        readable=(find_hooks_dir(repo, read_config(repo)),),
+        unreadable=get_unreadable(repo.root, settings, environ),
+        pass_env=settings.env,
+        network=settings.network,
+    )
+
+
+def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
+    """Return the bounds of a command that may take so long."""
+    own = settings.command_memory_mib
+    return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
+
+
+def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the places of the setting `unreadable`, absolute and with links resolved.
+
+    Raises:
+        ConfigError: One of them holds the whole repository, or is in a home directory that nobody knows.
+    """
+    places = []
+    for text in settings.unreadable:
+        home = environ.get("HOME", "")
+        if text.startswith("~/") and not home.startswith("/"):
+            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text}: HOME is not set")
+        place = Path(os.path.realpath(root / (f"{home}/{text[2:]}" if text.startswith("~/") else text)))
+        if root.is_relative_to(place):
+            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text} holds the repository itself")
+        places.append(place)
+    return tuple(places)

@@ -1,0 +1,181 @@
+"""What has to hold before a session, each thing looked at in one place.
+
+`relay run` and `relay plan` require one finding after the other, in the order in which a user can repair them; so does
+`--dry-run`, as far as it goes; `relay doctor` shows them all. A check changes nothing and asks no endpoint.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from relay.config import Settings
+from relay.errors import ConfigError, PlanError, RelayError, RepoError
+from relay.git.identity import get_identity
+from relay.git.names import list_paths
+from relay.git.operations import check_state
+from relay.git.repository import Repo
+from relay.git.signing import check_signing
+from relay.git.status import find_ignored, read_status
+from relay.hints import Caller
+from relay.plan.files import find_ledger_path
+from relay.runners.base import RunnerKind
+from relay.setup.rules import Rules
+from relay.store.legs import get_branch, read_leg
+
+
+class State(StrEnum):
+    """How good a finding is."""
+
+    OK = "ok"
+    MISSING = "missing"
+    """`relay run` does not work without it."""
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    state: State
+    words: str
+    details: tuple[str, ...] = ()
+    hint: str = ""
+    """What to do; empty when nothing is to be done."""
+    error: RelayError | None = None
+    """What a run stops with; None when it can go on."""
+
+
+def require(finding: Finding) -> None:
+    """Stop where something is missing.
+
+    Raises:
+        RelayError: What the finding says.
+    """
+    if finding.error is not None:
+        raise finding.error
+
+
+def make_missing(name: str, error: RelayError) -> Finding:
+    """Return the finding that an error is."""
+    return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint or "", error=error)
+
+
+def find_out(get: Callable[[], str], *, name: str) -> Finding:
+    """Return what `get` says as a finding, or what it raises as one that is missing."""
+    try:
+        return Finding(name=name, state=State.OK, words=get())
+    except RelayError as error:
+        return make_missing(name, error)
+
+
+def check_key(kind: RunnerKind, environ: Mapping[str, str]) -> Finding:
+    """Look for the key that the runner needs; it is never shown."""
+
+    def get() -> str:
+        name = kind.get_key(environ)
+        return f"{name} is set" if name else "this runner needs none"
+
+    return find_out(get, name="key")
+
+
+def check_git(repo: Repo) -> Finding:
+    """Look whether git is new enough."""
+    return find_out(lambda: ".".join(str(part) for part in repo.git_version), name="git")
+
+
+def check_repository(repo: Repo) -> Finding:
+    """Look for a detached HEAD, and a merge, rebase or the like that is unfinished."""
+
+    def get() -> str:
+        if words := check_state(repo):
+            raise RepoError(words)
+        return f"{repo.root} on {get_branch(repo)}"
+
+    return find_out(get, name="repository")
+
+
+def check_plan_file(repo: Repo, plan_path: str, caller: Caller) -> Finding:
+    """Look whether the plan is a file that relay can replace and git will keep: no link on the way, not ignored."""
+    return find_out(lambda: _get_plan_file(repo, plan_path, caller), name="plan")
+
+
+def _get_plan_file(repo: Repo, plan_path: str, caller: Caller) -> str:
+    root = os.path.realpath(repo.root)
+    real = os.path.realpath(repo.root / plan_path)
+    if real != os.path.normpath(Path(root, plan_path)):
+        inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else ""
+        raise PlanError(
+            f"{plan_path} leads through a symbolic link to {inside or real}; relay commits the plan where it is",
+            hint=f"--plan {shlex.quote(caller.find_typed(inside))}"
+            if inside
+            else "put the plan itself into the repository",
+        )
+    if find_ignored(repo, [plan_path]):
+        raise PlanError(
+            f"{plan_path} is ignored by git, and relay commits the plan with the work",
+            hint=f"git add -f {shlex.quote(caller.find_typed(plan_path))}, or take it out of .gitignore",
+        )
+    return plan_path
+
+
+def check_identity(repo: Repo) -> Finding:
+    """Look whether git knows who commits."""
+    return find_out(lambda: str(get_identity(repo)), name="identity")
+
+
+def check_signature(repo: Repo) -> Finding:
+    """Sign a commit that nothing points to, where commits are to be signed: nobody types a passphrase in a run."""
+
+    def get() -> str:
+        if words := check_signing(repo):
+            raise RepoError(words)
+        return "commits can be made unattended"
+
+    return find_out(get, name="signing")
+
+
+def check_clean(repo: Repo, plan_path: str) -> Finding:
+    """Look for uncommitted changes of the user's to tracked files.
+
+    An open leg's own changes are no obstacle: they are what the run goes on with.
+    """
+
+    def get() -> str:
+        if read_leg(repo) is not None:
+            return "a phase is open"
+        own = {plan_path, find_ledger_path(plan_path)}
+        status = read_status(repo)
+        dirty = [path for path in status.changed if path not in own]
+        if dirty:
+            named = [f"{path} (which git status was told to hide)" if path in status.hidden else path for path in dirty]
+            raise RepoError(
+                f"tracked files have uncommitted changes: {list_paths(named)}",
+                hint="commit them, or use --allow-dirty: relay then keeps these files out of every commit",
+            )
+        return "no uncommitted changes"
+
+    return find_out(get, name="changes")
+
+
+def check_rules(rules: Rules, settings: Settings) -> Finding:
+    """Look whether the rules are whole: work on rules that are cut would go on without the most specific ones."""
+    words = ", ".join(f"{file.path} ({file.bytes_used:,} of {file.bytes_total:,} bytes)" for file in rules.files)
+    if rules.nearest_cut:
+        error = ConfigError(
+            f"the rules do not fit {settings.rules_max_bytes:,} bytes: {'; '.join(rules.warnings)}",
+            hint="shorten AGENTS.md, or raise rules_max_bytes",
+        )
+        hint = "shorten it, or raise rules_max_bytes: a run does not start on rules that are cut"
+        return Finding(name="rules", state=State.MISSING, words=words, details=rules.warnings, hint=hint, error=error)
+    return Finding(
+        name="rules",
+        state=State.WARNING if rules.warnings else State.OK if words else State.INFO,
+        words=words or "no AGENTS.md here",
+        details=rules.warnings,
+        hint="" if words else "relay init writes one to start from",
+    )
