@@ -19,12 +19,12 @@ MAX_FUNCTION_LINES = 50
 MAX_LOOSE_FILES = 5
 
 NO_NOUNS = {
-    "relay/files/temporary.py", "relay/prompts/shipped.py", "relay/runners/messages/stuck.py",
+    "relay/files/temporary.py", "relay/prompts/shipped.py",
     "relay/sandbox/confined.py", "relay/sandbox/private.py", "relay/setup/open.py",
 }  # fmt: skip
 
 TWO_THINGS = {
-    "Answer", "Draft", "Exchange", "Fault", "FaultKind", "Finding", "Line", "Place", "Session", "Source", "Standing",
+    "Answer", "Draft", "Fault", "FaultKind", "Finding", "Place", "Session", "Source", "Standing",
     "State", "Status", "View", "_Part",
 }  # fmt: skip
 
