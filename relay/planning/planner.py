@@ -32,7 +32,6 @@ from relay.session.events import Noticed, RunEnded
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
-from relay.setup.equipment import make_workspace
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import compare, take_fingerprint
 from relay.store.planning_cost import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
@@ -159,7 +158,7 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
 
 def run_planning_session(ctx: RunContext, session_id: str, message: str, submissions: Submissions) -> PlanningEnd:
     """Have a session hand in plans until one is accepted or it gives up."""
-    toolbox = build_planner_tools(make_workspace(ctx), submissions.submit)
+    toolbox = build_planner_tools(ctx.workspace, submissions.submit)
     task = SessionTask(
         session_id=session_id,
         title="planning",

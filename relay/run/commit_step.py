@@ -178,7 +178,7 @@ def _check_plan(candidate: Candidate) -> Refused | None:
 
 def _check_planted(ctx: RunContext, added: Iterable[str], who: str) -> Refused | None:
     """Refuse new files that steer relay or another agent later: what does not exist, no sandbox can protect."""
-    names = (*ctx.protected, *(f"**/{name}" for name in PROTECTED_NAMES))
+    names = (*ctx.workspace.protected, *(f"**/{name}" for name in PROTECTED_NAMES))
     planted = [path for path in added if is_covered(path, names)]
     if not planted:
         return None
@@ -256,7 +256,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, gate: GateResult) -> 
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
             (trailers.GATE, _render_gate(gate)),
-            (trailers.SANDBOX, ctx.sandbox.mechanism),
+            (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             (trailers.USAGE, trailers.render_usage(spent.usage)),
             (trailers.COST, trailers.render_cost(spent.cost_usd)),
         ),

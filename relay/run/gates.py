@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from relay.gate.model import GateResult, Verdict
 from relay.gate.run import run_gate
@@ -9,7 +10,6 @@ from relay.gate.verdict import compare_gate
 from relay.git.hooks import HookResult, HookRun, Hooks
 from relay.session.events import GateFinished, GateStarted
 from relay.setup.context import RunContext
-from relay.setup.policy import make_limits
 
 
 def run_phase_gate(
@@ -36,10 +36,10 @@ def run_phase_gate(
     ctx.observe(GateStarted(phase_id=phase_id, baseline=is_baseline, commands=tuple(commands)))
     result = run_gate(
         commands,
-        sandbox=ctx.sandbox,
-        limits=make_limits(ctx.settings, timeout_s=ctx.settings.gate_timeout_s),
-        should_stop=lambda: ctx.interrupts.stop_now,
-        outputs_dir=ctx.outputs_dir,
+        sandbox=ctx.workspace.sandbox,
+        limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
+        should_stop=ctx.workspace.should_stop,
+        outputs_dir=ctx.workspace.outputs_dir,
     )
     verdict = compare_gate(baseline, result, own=own)
     ctx.observe(
@@ -56,7 +56,7 @@ def run_phase_gate(
 
 def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None) -> Hooks:
     """Return how the user's commit hooks are run: in the sandbox, with a scratch directory of their own."""
-    scratch = ctx.sandbox.private.tmp / "hooks"
+    scratch = ctx.workspace.sandbox.private.tmp / "hooks"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
     return Hooks(run=lambda run: _run_hook(ctx, run), scratch=scratch, recheck=recheck)
@@ -64,11 +64,12 @@ def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | No
 
 def _run_hook(ctx: RunContext, run: HookRun) -> HookResult:
     """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
-    outside, inside = str(ctx.sandbox.private.tmp), str(ctx.sandbox.tmp)
-    result = ctx.sandbox.run(
+    sandbox = ctx.workspace.sandbox
+    outside, inside = str(sandbox.private.tmp), str(sandbox.tmp)
+    result = sandbox.run(
         [argument.replace(outside, inside) for argument in run.argv],
-        limits=make_limits(ctx.settings, timeout_s=ctx.settings.gate_timeout_s),
-        should_stop=lambda: ctx.interrupts.stop_now,
+        limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
+        should_stop=ctx.workspace.should_stop,
         extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
     )
     text = result.output.decode("utf-8", "replace").strip()

@@ -29,7 +29,6 @@ from relay.secrets.patterns import redact
 from relay.session.events import PlanRestored
 from relay.session.values import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.context import RunContext
-from relay.setup.equipment import make_workspace
 from relay.setup.session import SessionTask
 from relay.state.session_ends import render_end, render_wait
 from relay.store.legs import WipRecord, save_wip
@@ -85,7 +84,7 @@ class Leg:
         self._handover = handover
         self._open = handover.leg
         self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
-        self._toolbox = build_runner_tools(make_workspace(ctx), self._notes)
+        self._toolbox = build_runner_tools(ctx.workspace, self._notes)
         self._call = refuse_secrets(self._toolbox.run, ctx.secret_values)
         self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
         self._gate_words = ""
@@ -284,7 +283,7 @@ class Leg:
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
-        if self._ctx.sandbox.mechanism is not Mechanism.OFF:
+        if self._ctx.workspace.sandbox.mechanism is not Mechanism.OFF:
             return result
         root = self._ctx.repo.root
         changed = [path for path, data in self._on_disk.items() if read_file(root, path) != data]

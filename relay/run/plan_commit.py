@@ -114,7 +114,7 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
         trailers=(
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.STATUS, status),
-            (trailers.SANDBOX, ctx.sandbox.mechanism),
+            (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             (trailers.USAGE, trailers.render_usage(spent.usage)),
             (trailers.COST, trailers.render_cost(spent.cost_usd)),
         ),

@@ -14,7 +14,7 @@ from relay.state.facts import find_landed, is_of_another_plan, read_standing
 from relay.state.resume import ResumeCase, ResumePoint, find_resume_point
 from relay.store.completion import finish_commit
 from relay.store.history import RelayCommit
-from relay.store.legs import OpenLeg, close_leg, find_leg_ref, read_leg
+from relay.store.legs import OpenLeg, close_leg, find_boot_id, find_leg_ref, read_leg
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import write_snapshot_tree
 
@@ -23,7 +23,7 @@ def settle(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
     """Ask git where the run stands, and tidy up what a killed run or a busy user left."""
     _finish_landed(ctx)
     plan = ensure_plan_committed(ctx)
-    standing = read_standing(ctx.repo, plan, ctx.plan_path, boot_id=ctx.boot_id)
+    standing = read_standing(ctx.repo, plan, ctx.plan_path, boot_id=find_boot_id())
     point, leg, facts = find_resume_point(standing.facts), standing.leg, standing.facts.leg
     if leg is None or facts is None:
         return plan, None, point

@@ -345,9 +345,10 @@ def _describe_red(baseline: GateResult | None) -> str:
 
 def _describe_environment(ctx: RunContext, branch: str) -> tuple[str, ...]:
     network = "with network" if ctx.settings.network else "without network"
+    held = ctx.workspace.sandbox.mechanism
     return (
         f"Branch {branch}; your working directory is the repository's root.",
-        f"Commands run in a sandbox ({ctx.sandbox.mechanism}), {network}, without a terminal and without input.",
+        f"Commands run in a sandbox ({held}), {network}, without a terminal and without input.",
     )
 
 

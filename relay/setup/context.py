@@ -5,17 +5,16 @@ Nothing here does anything; it names who does what, so that the loop and the leg
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from relay.config import Settings
 from relay.git.repository import Repo
 from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.meters.spend import Meter
-from relay.sandbox.run import Sandbox
 from relay.session.events import Observe
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
+from relay.tools.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +23,8 @@ class RunContext:
 
     repo: Repo
     settings: Settings
-    sandbox: Sandbox
-    """Confines every command: workspace-write for a run, read-only for planning."""
+    workspace: Workspace
+    """What tools and commands work on; its sandbox lets a run's write the work tree, a planner's nothing."""
     sessions: Sessions
     rules: Rules
     meter: Meter
@@ -35,11 +34,6 @@ class RunContext:
     plan_path: str
     """Of the plan file, relative to the repository's root, with forward slashes."""
     ledger_path: str
-    outputs_dir: Path
-    """Where long tool output is spilled to."""
-    protected: tuple[str, ...]
-    """Repository-relative paths no tool and no command may write."""
-    boot_id: str
     new_id: Callable[[], str]
     """Makes session ids."""
     secret_values: tuple[str, ...]

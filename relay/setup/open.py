@@ -29,15 +29,16 @@ from relay.session.events import Event, Noticed, Observe, RunStarted
 from relay.setup import preconditions
 from relay.setup.account import make_meter
 from relay.setup.context import RunContext
-from relay.setup.policy import make_policy
+from relay.setup.policy import make_limits, make_policy
 from relay.setup.preconditions import require
 from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.session import Sessions
 from relay.store.completion import finish_pending
-from relay.store.legs import find_boot_id, get_branch
+from relay.store.legs import get_branch
 from relay.store.lock import lock_worktree
 from relay.store.orphans import describe_strays
 from relay.telemetry.log import EventLog, open_log, sweep_outputs
+from relay.tools.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,26 +78,32 @@ def open_run(
     with ExitStack() as stack:
         run_id = new_id()
         left = _take_repository(stack, request)
-        rules = Rules() if "rules" in settings.ablate else load_repository_rules(request.repo.root, settings)
-        require(preconditions.check_rules(rules, settings))
+        rules = _load_rules(request)
         log = stack.enter_context(_open_log(request, run_id))  # makes .relay before commands could
         counters: list[Observe] = []
-        given = Surroundings(
-            environ=request.environ,
-            settings=settings,
-            observe=_make_observe(counters, view, log),
-            interrupts=interrupts,
-        )
+        observe = _make_observe(counters, view, log)
+        given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # Opened here, because what it needs loads while the sandbox proves itself and git is asked.
         runner = stack.enter_context(kind.open(given))
         sandbox = stack.enter_context(_open_commands(request))
-        sessions = _make_sessions(request, runner, given.observe)
+        sessions = _make_sessions(request, runner, observe)
         counters += [sessions.meter.observe, sessions.cache_ttl.observe]
-        ctx = _make_context(request, interrupts, rules, sandbox, sessions)
-        ctx.observe(_describe_start(ctx, request.command, run_id))
-        strays = describe_strays(request.repo)
-        for words in (*left, *strays, *_describe_experiment(settings), *rules.warnings, *sandbox.gaps):
-            ctx.observe(Noticed(text=words, warning=True))
+        ctx = RunContext(
+            repo=request.repo,
+            settings=settings,
+            workspace=_make_workspace(request, sandbox, interrupts),
+            sessions=sessions,
+            rules=rules,
+            meter=sessions.meter,
+            observe=sessions.observe,
+            interrupts=interrupts,
+            plan_path=request.plan_path,
+            ledger_path=find_ledger_path(request.plan_path),
+            new_id=new_id,
+            secret_values=find_secret_values(request.environ),
+            caller=request.caller,
+        )
+        _announce(ctx, request.command, run_id, left)
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
 
@@ -122,6 +129,14 @@ def _take_repository(stack: ExitStack, request: RunRequest) -> tuple[str, ...]:
     return left
 
 
+def _load_rules(request: RunRequest) -> Rules:
+    if "rules" in request.settings.ablate:
+        return Rules()
+    rules = load_repository_rules(request.repo.root, request.settings)
+    require(preconditions.check_rules(rules, request.settings))
+    return rules
+
+
 def _open_commands(request: RunRequest) -> Sandbox:
     """Return where this run's commands run, proven to hold; a planner's write nothing."""
     settings = request.settings
@@ -145,27 +160,19 @@ def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> Ses
     )
 
 
-def _make_context(
-    request: RunRequest, interrupts: Interrupts, rules: Rules, sandbox: Sandbox, sessions: Sessions
-) -> RunContext:
-    repo = request.repo
-    return RunContext(
-        repo=repo,
-        settings=request.settings,
+def _make_workspace(request: RunRequest, sandbox: Sandbox, interrupts: Interrupts) -> Workspace:
+    """Return what tools and commands work on, planning or running."""
+    root, settings = request.repo.root, request.settings
+    hidden = sandbox.policy.unreadable
+    return Workspace(
+        root=root,
         sandbox=sandbox,
-        sessions=sessions,
-        rules=rules,
-        meter=sessions.meter,
-        observe=sessions.observe,
-        interrupts=interrupts,
-        plan_path=request.plan_path,
-        ledger_path=find_ledger_path(request.plan_path),
-        outputs_dir=repo.root / STATE_DIR / "outputs",
         protected=find_protected(request.plan_path),
-        boot_id=find_boot_id(),
-        new_id=new_id,
-        secret_values=find_secret_values(request.environ),
-        caller=request.caller,
+        outputs_dir=root / STATE_DIR / "outputs",
+        should_stop=lambda: interrupts.stop_now,
+        limits=make_limits(settings, timeout_s=settings.command_timeout_s),
+        unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
+        spills="spill" not in settings.ablate,
     )
 
 
@@ -174,20 +181,25 @@ def _open_log(request: RunRequest, run_id: str) -> EventLog:
     return open_log(request.repo.root, run_id, clock=time.time, secret_values=values)
 
 
-def _describe_start(ctx: RunContext, command: str, run_id: str) -> RunStarted:
-    return RunStarted(
+def _announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) -> None:
+    """Say what begins, and whatever a person should know before it does."""
+    started = RunStarted(
         run_id=run_id,
         command=command,
         model=ctx.settings.model,
         plan_path=ctx.plan_path,
         branch=get_branch(ctx.repo),
-        sandbox=ctx.sandbox.mechanism,
+        sandbox=ctx.workspace.sandbox.mechanism,
         cap_usd=ctx.settings.max_cost_usd,
         spent_usd=ctx.meter.total.cost_usd,
         rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
     )
+    ctx.observe(started)
+    gaps = ctx.workspace.sandbox.gaps
+    for words in (*left, *describe_strays(ctx.repo), *_describe_experiment(ctx.settings), *ctx.rules.warnings, *gaps):
+        ctx.observe(Noticed(text=words, warning=True))
 
 
 def _describe_experiment(settings: Settings) -> Iterator[str]:
