@@ -1,4 +1,4 @@
-"""Landing a leg: guard, gate, one commit. What the session claims becomes true here or nowhere.
+"""The commit step: gate, plan check, one commit. What the session claims becomes true here or nowhere.
 
 The order is fixed: what does the leg own, do the checks pass, is the change to the plan legal, then one commit with
 code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
@@ -67,7 +67,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class PhaseCommit:
     """The commit was made and the leg is closed."""
 
     commit: str
@@ -98,7 +98,7 @@ class _Work:
     gate: GateResult
 
 
-def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
+def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
     """Check a leg's work and commit it."""
     changed: list[str] = []
     leg, user = candidate.leg, find_user_paths(ctx.repo, candidate.leg)
@@ -116,12 +116,12 @@ def land(ctx: RunContext, candidate: Candidate) -> Landed | Refused:
             if after.tree != before.tree:
                 changes = find_leg_changes(ctx.repo, leg, after)
             work = _Work(owned=owned, user=user, changes=changes, before=before, after=after, gate=gate)
-            return _land_checked(ctx, candidate, work)
+            return _commit_checked(ctx, candidate, work)
     words = f"the gate itself keeps changing what it checks: {list_paths(changed)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
 
 
-def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed | Refused:
+def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
     refusal = _check_plan(candidate) or _check_left_out(ctx, candidate, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
@@ -133,7 +133,7 @@ def _land_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Landed 
     if outcome.commit is None:
         return _explain(outcome)
     _finish(ctx, candidate, outcome)
-    return Landed(commit=outcome.commit)
+    return PhaseCommit(commit=outcome.commit)
 
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:

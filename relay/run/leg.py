@@ -1,4 +1,4 @@
-"""One leg: a fresh session on one phase, from its first message to its landing or its baton.
+"""One leg: a fresh session on one phase, from its first message to its commit or its baton.
 
 The session works, relay keeps: after every tool that may have changed something a snapshot is stored, so that a crash
 loses at most what the running tool was doing. What the session claims is checked when it ends, by
@@ -19,7 +19,7 @@ from relay.prompts.texts import (
     render_runner_system,
     render_soft_notice,
 )
-from relay.run.commit_step import Candidate, Landed, Refused, land
+from relay.run.commit_step import Candidate, PhaseCommit, Refused, commit_phase
 from relay.run.pending_plan import PendingPlan
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
@@ -95,7 +95,7 @@ class Leg:
         """Where the session's last error came from, and its words; empty once that was overcome."""
 
     def run(self) -> LegResult:
-        """Run the session to its end, then land or keep its work."""
+        """Run the session to its end, then commit or keep its work."""
         handover = self._handover
         task = SessionTask(
             session_id=self._open.session_id,
@@ -124,14 +124,14 @@ class Leg:
             if open_ids := self._notes.open_ids():
                 message, reminded = render_reminder(open_ids), True
                 continue
-            landed = self._land(outcome, "done")
-            if isinstance(landed, Landed):
+            made = self._commit(outcome, "done")
+            if isinstance(made, PhaseCommit):
                 return self._end_done(outcome)
             attempts += 1
             allowed = self._ctx.settings.max_repairs
-            if not landed.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
-                return self._keep(self._fail_kind(), outcome, landed.for_user)
-            message = render_gate_report(landed.for_model, attempt=attempts, attempts=allowed)
+            if not made.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
+                return self._keep(self._fail_kind(), outcome, made.for_user)
+            message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
         """Return how the leg ended; None when the session may be asked for more or its work be checked."""
@@ -167,20 +167,20 @@ class Leg:
         """Commit what passes the gate already; keep everything else in a snapshot with the baton."""
         finished = not self._notes.open_ids()
         if self._notes.claims or finished:
-            landed = self._land(outcome, "done" if finished else "handoff")
-            if isinstance(landed, Landed) and finished:
+            made = self._commit(outcome, "done" if finished else "handoff")
+            if isinstance(made, PhaseCommit) and finished:
                 return self._end_done(outcome)
-            if isinstance(landed, Landed):
+            if isinstance(made, PhaseCommit):
                 return self._end(LegKind.HANDOFF, outcome, detail, committed=True)
         return self._keep(LegKind.HANDOFF, outcome, detail)
 
-    def _land(self, outcome: SessionOutcome, status: str) -> Landed | Refused:
-        landed = land(self._ctx, self._make_candidate(outcome.text, status))
-        if isinstance(landed, Refused):
-            self._gate_words = landed.for_user
+    def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
+        made = commit_phase(self._ctx, self._make_candidate(outcome.text, status))
+        if isinstance(made, Refused):
+            self._gate_words = made.for_user
             if status == "done":  # at a hand-off a red gate is no error: the phase is not finished
-                self._last_error = ("gate", landed.for_user)
-        return landed
+                self._last_error = ("gate", made.for_user)
+        return made
 
     def _make_candidate(self, text: str, status: str) -> Candidate:
         subjects = _SUBJECT.findall(text)

@@ -21,7 +21,7 @@ from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.store.legs import OpenLeg, read_leg
 
-MAX_BARREN_LEGS = 3
+MAX_LEGS_WITHOUT_PROGRESS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big.
 
 Three, as Claude Code's breaker for a context that is full again right after it was compacted.
@@ -114,10 +114,10 @@ def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnded | None:
 
 def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnded | None:
     """Stop a phase that does not fit: too many sessions, or several over the line without a tick."""
-    barren = 0 if result.new_claims else handover.barren + 1
+    no_progress = 0 if result.new_claims else handover.no_progress + 1
     split = ("plan", "--split", handover.phase_id)
-    if barren >= MAX_BARREN_LEGS:
-        words = f"{barren} sessions in a row passed the reset line without ticking anything"
+    if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
+        words = f"{no_progress} sessions in a row passed the reset line without ticking anything"
         return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", *split)
     if handover.number >= ctx.settings.max_legs:
         words = f"{handover.number} sessions and still not done (max_legs)"

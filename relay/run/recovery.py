@@ -10,7 +10,7 @@ from relay.run.plan_commit import ensure_plan_committed
 from relay.run.start import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
-from relay.state.facts import find_landed, is_of_another_plan, read_standing
+from relay.state.facts import find_leg_commit, is_of_another_plan, read_standing
 from relay.state.resume import ResumeCase, ResumePoint, find_resume_point
 from relay.store.completion import finish_commit
 from relay.store.history import RelayCommit
@@ -21,7 +21,7 @@ from relay.store.snapshot import write_snapshot_tree
 
 def settle(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
     """Ask git where the run stands, and tidy up what a killed run or a busy user left."""
-    _finish_landed(ctx)
+    _finish_commit(ctx)
     plan = ensure_plan_committed(ctx)
     standing = read_standing(ctx.repo, plan, ctx.plan_path, boot_id=find_boot_id())
     point, leg, facts = find_resume_point(standing.facts), standing.leg, standing.facts.leg
@@ -40,12 +40,12 @@ def settle(ctx: RunContext) -> tuple[Plan, OpenLeg | None, ResumePoint]:
     return plan, leg, point
 
 
-def _finish_landed(ctx: RunContext) -> None:
+def _finish_commit(ctx: RunContext) -> None:
     """Do what follows a commit that an earlier process made and did not live to finish."""
     leg = read_leg(ctx.repo)
     if leg is None:
         return
-    commit = find_landed(ctx.repo, leg)
+    commit = find_leg_commit(ctx.repo, leg)
     if commit is None:
         _require_own_plan(ctx, leg)
         return

@@ -44,7 +44,7 @@ from relay.store.ownership import find_owned_paths
 from relay.store.restore import Restoration, plan_restoration, run_restoration
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
-from relay.store.trailers import BARREN, BASELINE, CLAIMED, DISCARDED, ENDED, ERROR, LEFTOVER, LEG, WAIT_UNTIL
+from relay.store.trailers import BASELINE, CLAIMED, DISCARDED, ENDED, ERROR, LEFTOVER, LEG, NO_PROGRESS, WAIT_UNTIL
 
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20
@@ -61,7 +61,7 @@ class Handover:
     phase_id: str
     number: int
     """1 for the first session of the phase; one that was cut off and the one after it have the same."""
-    barren: int
+    no_progress: int
     """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
     reason: str
     """Why this session starts, for the user."""
@@ -119,12 +119,12 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     counts = not is_refunded(leg)
     number = _read_count(found.get(LEG, ""), 1) + counts
     ticked = len(leg.items) > _read_count(found.get(CLAIMED, ""), 0)
-    barren = 0 if ticked else _read_count(found.get(BARREN, ""), 0) + counts
+    no_progress = 0 if ticked else _read_count(found.get(NO_PROGRESS, ""), 0) + counts
     baseline = _parse_baseline(found.get(BASELINE, ""))
     discarded = _describe_discarded(leg)
     baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
     interruption = "" if leg.baton else _describe_interruption(leg) + (f" {discarded}" if discarded else "")
-    marks = (*_render_marks(number, barren), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
+    marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
     marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
@@ -261,7 +261,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         leg=leg,
         phase_id=leg.phase_id,
         number=_read_count(found.get(LEG, ""), 1),
-        barren=_read_count(found.get(BARREN, ""), 0),
+        no_progress=_read_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,
         pending=pending,
         commands=get_commands(ctx.settings, phase),
@@ -314,8 +314,8 @@ def read_phase_spent(ctx: RunContext, phase_id: str) -> Spent:
     return sum((commit.spent for commit in unfinished if commit.phase == phase_id), start=Spent())
 
 
-def _render_marks(number: int, barren: int) -> tuple[tuple[str, str], ...]:
-    return (LEG, str(number)), (BARREN, str(barren))
+def _render_marks(number: int, no_progress: int) -> tuple[tuple[str, str], ...]:
+    return (LEG, str(number)), (NO_PROGRESS, str(no_progress))
 
 
 def _read_count(text: str, default: int) -> int:

@@ -5,7 +5,7 @@ from relay.git.repository import Repo
 from relay.meters.prices import Budget, Price
 from relay.meters.spend import Meter
 from relay.session.usage import Spent
-from relay.state.facts import find_landed
+from relay.state.facts import find_leg_commit
 from relay.store.history import read_plan_commits, read_rewound_commits
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
@@ -20,7 +20,7 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
     )
     meter = Meter(budget, price=price, before=read_spent(repo, plan_path))
     leg = read_leg(repo)
-    if leg is not None and find_landed(repo, leg) is None:
+    if leg is not None and find_leg_commit(repo, leg) is None:
         meter.restore(leg.spend)
     return meter
 

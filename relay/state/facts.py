@@ -13,7 +13,7 @@ from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
 
-LANDED = frozenset({"done", "handoff"})
+LEG_STATUSES = frozenset({"done", "handoff"})
 """Values of ``Relay-Status`` that a leg's own commit has."""
 
 
@@ -61,17 +61,19 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         handed_over=bool(leg.baton),
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
-        landed=find_landed(repo, leg) is not None,
+        committed=find_leg_commit(repo, leg) is not None,
         discarded=_find_discarded(repo, leg, snapshot, own),
     )
 
 
-def find_landed(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
+def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
     """Return the commit that the leg's session has on the branch; others may be on top of it."""
     if repo.head() == leg.base_head:
         return None
     since = read_relay_commits(repo, leg.plan_path, newer_than=leg.base_head or "")
-    return next((commit for commit in since if commit.session == leg.session_id and commit.status in LANDED), None)
+    return next(
+        (commit for commit in since if commit.session == leg.session_id and commit.status in LEG_STATUSES), None
+    )
 
 
 def _find_discarded(repo: Repo, leg: OpenLeg, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:

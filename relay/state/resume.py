@@ -46,7 +46,7 @@ class LegFacts:
     """The work tree, or its newest snapshot, differs from how the leg began."""
     saved: bool
     """The work tree is as the newest snapshot has it."""
-    landed: bool = False
+    committed: bool = False
     """The commit of its session is on the branch, whatever was committed on top of it."""
     discarded: tuple[str, ...] = ()
     """Files of its newest snapshot that the work tree has as before the leg, or not at all."""
@@ -126,7 +126,7 @@ def _describe_claims(leg: LegFacts) -> str:
 
 
 def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
-    if leg.landed:
+    if leg.committed:
         why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
         return _begin(facts, ResumeCase.AFTER_COMMIT, why, "finishes what follows a commit, then ")
     why = (

@@ -130,9 +130,9 @@ def _is_of_another_plan(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
 
 def _settle(repo: "Repo", leg: "OpenLeg") -> "OpenLeg":
     """Take what a leg has spent out of it where its commit is on the branch, and records that."""
-    from relay.state.facts import find_landed
+    from relay.state.facts import find_leg_commit
 
-    return leg if find_landed(repo, leg) is None else replace(leg, spend=Spent())
+    return leg if find_leg_commit(repo, leg) is None else replace(leg, spend=Spent())
 
 
 def _read_leg(repo: "Repo") -> "OpenLeg | None":

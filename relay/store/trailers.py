@@ -27,7 +27,7 @@ PLACE = "Relay-Place"
 OPENED = "Relay-Opened"
 """When its first session began, in nanoseconds since the epoch, by the clock of the file system."""
 WIP = "Relay-Wip"
-BARREN = "Relay-Barren"
+NO_PROGRESS = "Relay-Barren"  # the name that repositories have on disk
 """Sessions of the phase in a row that passed the line without ticking anything."""
 BASELINE = "Relay-Baseline"
 """The gate as it was before the phase."""

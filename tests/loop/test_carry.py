@@ -3,9 +3,11 @@
 import pytest
 
 from relay.errors import ExitCode
+from relay.git.repository import open_repo
 from relay.interrupts import Urgency
 from relay.planning.planner import PlanTask
 from relay.session.events import Committed, GateStarted, LegStarted, Noticed
+from relay.store.legs import read_leg
 
 BLOCKED = """
 sessions:
@@ -90,6 +92,26 @@ def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
     assert [event.status for event in stage.seen(Committed)] == ["amended", "done"]
     assert [e.commands for e in stage.seen(GateStarted)][-1] == ("grep -c hello hello.txt",)
     assert names(stage) == ["PLAN.md", "hello.txt"]
+
+
+def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
+    """What was claimed is not what the plan asks for any more; what it still asks for stays claimed."""
+    stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q hello hello.txt`\n- [ ] A — hello.txt\n- [ ] B — hello.txt\n")
+    stage.commit("plan")
+    tick = '- tools: [{name: tick, input: {item: "1.2", evidence: "grep"}}]'
+    stage.run(BLOCKED.replace("      - tools: [{name: block", f"      {tick}\n      - tools: [{{name: block"))
+    begun = read_leg(open_repo(stage.root))
+    assert begun is not None
+    assert begun.items == ("1.1", "1.2")
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace("] A —", "] A, in French —"))
+
+    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
+
+    leg = read_leg(open_repo(stage.root))
+    assert leg is not None
+    assert leg.items == ("1.2",)
+    assert "- [ ] A, in French — hello.txt\n- [x] B" in stage.git("show", f"{leg.wip_ref}:PLAN.md")
 
 
 def test_prose_and_gates_may_be_edited_between_phases(stage):

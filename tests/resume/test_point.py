@@ -82,7 +82,7 @@ def test_an_open_leg_at_its_base(changes, facts, case, why, then):
 
 def test_after_the_commit_point():
     """The branch has the leg's commit: only tidying up is left."""
-    found = point(replace(LEG, landed=True), head="b" * 40, plan=DONE)
+    found = point(replace(LEG, committed=True), head="b" * 40, plan=DONE)
 
     assert (found.case, found.phase_id) == (ResumeCase.AFTER_COMMIT, "")
     assert found.then == "finishes what follows a commit, then ends"

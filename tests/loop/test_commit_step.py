@@ -1,0 +1,99 @@
+"""The commit step lets through what was claimed and checked, whoever made the pending plan, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.ledger import Ledger
+from relay.plan.parse import parse_plan
+from relay.run.commit_step import Candidate, PhaseCommit, Refused, commit_phase
+from relay.run.pending_plan import PendingPlan
+from relay.run.start import begin_phase
+from relay.session.events import GateFinished
+
+WHOLE = """
+sessions:
+  - name: whole
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
+      - {text: "Commit: Say hello", repeat: 5}
+"""
+
+
+def commit(stage, forge):
+    """Do the work of phase 1 and commit it with the plan that `forge` makes of HEAD's."""
+    head = parse_plan((stage.root / "PLAN.md").read_text())
+    with stage._open("run", "sessions: []", dirty=False, flags={}) as ctx:
+        handover = begin_phase(ctx, head, head.phases[0], reason="")
+        assert handover is not None
+        stage.write("hello.txt", "hello\n")
+        candidate = Candidate(
+            phase=head.phases[0],
+            leg=handover.leg,
+            number=1,
+            pending=PendingPlan(head=head, plan=forge(head), ledger=Ledger()),
+            evidence={},
+            touched=frozenset(),
+            commands=handover.commands,
+            baseline=handover.baseline,
+            subject="",
+            status="done",
+            baton="",
+        )
+        return commit_phase(ctx, candidate)
+
+
+def rewrite(plan, old, new):
+    assert old in plan.text
+    return parse_plan(plan.text.replace(old, new))
+
+
+def test_what_was_claimed_is_committed(stage):
+    assert isinstance(commit(stage, lambda head: head.tick(["1.1"])), PhaseCommit)
+    assert stage.commits()[0].items == ("1.1",)
+
+
+@pytest.mark.parametrize(
+    ("forge", "words"),
+    [
+        (lambda head: head.tick(["1.1", "2.1"]), "item 2.1 was ticked; only 1.1 may be ticked"),
+        (lambda head: rewrite(head, "# Greetings", "# Threats").tick(["1.1"]), "found `# Threats`"),
+        (lambda head: replace(head.tick(["1.1"]), text=head.tick(["1.1", "2.2"]).text), "item 2.2 was ticked"),
+    ],
+    ids=["another item", "other words", "a text that the value does not say"],
+)
+def test_a_forged_plan_is_refused(stage, forge, words):
+    """The session's tools cannot make one; this is what stands between a mistake of relay's own and the branch."""
+    made = commit(stage, forge)
+
+    assert isinstance(made, Refused)
+    assert words in made.for_user
+    assert stage.commits() == ()
+
+
+def gate_with(stage, command):
+    stage.write("PLAN.md", f"## Phase 1\nVerify: `test -f hello.txt && {command}`\n- [ ] Say hello — hello.txt\n")
+    stage.commit("plan")
+
+
+def test_a_gate_that_formats_what_it_checks_has_to_agree_with_it(stage):
+    """What is committed is what the last run of the gate found, and that run changed nothing."""
+    gate_with(stage, "sed -i s/^hello$/formatted/ hello.txt")
+
+    ended = stage.run(WHOLE)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [gate.passed for gate in stage.seen(GateFinished) if not gate.baseline] == [True, True]
+    assert stage.git("show", "HEAD:hello.txt") == "formatted\n"
+
+
+def test_a_gate_that_never_agrees_with_what_it_checks_is_refused(stage):
+    gate_with(stage, "echo more >> hello.txt")
+
+    ended = stage.run(WHOLE, max_repairs=0)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "the gate itself keeps changing what it checks: hello.txt" in ended.reason
+    assert stage.commits() == ()
