@@ -29,11 +29,10 @@ from relay.git.repository import Repo, open_repo
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
-from relay.state.facts import read_standing
-from relay.state.resume import find_resume_point
+from relay.state.situation import PlanSource, ask
 from relay.store import snapshot
 from relay.store.commit import CommitRequest, commit_paths
-from relay.store.legs import LegStart, OpenLeg, WipRecord, close_leg, find_boot_id, open_leg, save_wip
+from relay.store.legs import LegStart, OpenLeg, WipRecord, close_leg, open_leg, save_wip
 from relay.store.lock import lock_worktree
 from relay.store.snapshot import write_snapshot_tree
 
@@ -169,7 +168,7 @@ class Bench:
         legs.append(save_wip(self.repo, legs[-1], record))
 
     def _decide(self, plan: Plan) -> None:
-        find_resume_point(read_standing(self.repo, plan, "PLAN.md", boot_id=find_boot_id()).facts)
+        ask(PlanSource(plan_name="PLAN.md", load=lambda: plan), self.repo, is_locked=True)
 
     def do_commits(self) -> None:
         """Commit one and many files with a ticked plan, checked against a snapshot as a phase is."""

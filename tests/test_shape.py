@@ -132,7 +132,6 @@ def test_git_is_spoken_in_two_rooms():
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
         "relay/secrets/disclosure.py": {"cat-file"},
         "relay/setup/doctor.py": {"version"},
-        "relay/state/standing.py": {"for-each-ref"},
     }
 
     assert [(name, found) for name, found in words.items() if not found <= known.get(name, set())] == []

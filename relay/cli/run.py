@@ -33,17 +33,15 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     from relay.run.ends import end_without_session
     from relay.run.loop import run
     from relay.setup.place import find_source
+    from relay.state.situation import ask
     from relay.state.standing import gather_standing
 
     request, place = make_request("run", options)
     selection = find_selection(phase)
-    standing = gather_standing(find_source(place), request.repo)
     if dry_run:
-        return show_dry_run(request, standing, selection)
-    if standing.point is not None:
-        is_open = standing.leg is not None
-        if ended := end_without_session(request, standing.plan, standing.point, selection, is_open=is_open):
-            return show_end(ended, as_json=as_json)
+        return show_dry_run(request, gather_standing(find_source(place), request.repo, place.caller), selection)
+    if ended := end_without_session(request, ask(find_source(place), request.repo), selection):
+        return show_end(ended, as_json=as_json)
     return run_sessions(request, lambda ctx: run(ctx, selection), as_json=as_json)
 
 
@@ -60,9 +58,11 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     """Check what can be checked without a model and say what would follow.
 
     Raises:
-        RelayError: A run could not start: unfinished merge, uncommitted changes, no such phase, or not its turn.
+        RelayError: A run could not start: unfinished merge, uncommitted changes, ticks made by hand, no such phase,
+            or not its turn.
     """
     from relay.cli.status import show_standing
+    from relay.run.recovery import require_point
     from relay.run.selection import choose_phase
     from relay.run.start import get_commands
     from relay.setup.preconditions import check_clean, check_identity, check_plan_file, check_repository, require
@@ -75,9 +75,9 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     # A run brings the files in step before it looks at them.
     if not request.allow_dirty and find_pending_revert(repo) is None:
         require(check_clean(repo, path))
-    phase = None
-    if standing.point is not None:
-        phase = choose_phase(standing.plan, standing.point, selection, request.caller, is_open=standing.leg is not None)
+    phase, situation = None, standing.situation
+    if not situation.running:
+        phase = choose_phase(situation, require_point(situation, path, request.caller), selection, request.caller)
     show_standing(standing, why=True)
     if phase is not None:
         say(f"phase  {phase.id}  {phase.title}")

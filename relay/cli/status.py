@@ -30,7 +30,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     place = get_place(plan=plan, environ=os.environ)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
-    standing = gather_standing(find_source(place), place.repo)
+    standing = gather_standing(find_source(place), place.repo, place.caller)
     if as_json:
         say_json(render_json(standing))
     else:
@@ -50,29 +50,29 @@ def show_standing(standing: Standing, *, why: bool) -> None:
     _show_limit(standing)
     if standing.rewound != Spent():
         say(f"       {render_usd(standing.rewound.cost_usd)} of it on work that was rewound")
-    for words in standing.strays:
+    for words in standing.orphans:
         say(f"stray  {words}", style="yellow")
     if standing.obstacle:
         say(f"now    {standing.obstacle}", style="bold")
         say(f"next   {standing.caller.render('run')}, after that", style="bold")
         return
-    if standing.point is None:
-        say(f"now    {standing.running}", style="bold")
+    if standing.situation.point is None:
+        say(f"now    {standing.situation.running}", style="bold")
         return
     if why:
-        say(f"found  {standing.point.case}: {standing.point.why}")
-    nothing_left = standing.plan.done and standing.point.case is ResumeCase.NOTHING_OPEN
-    then = "nothing is left" if nothing_left else f"{standing.caller.render('run')} {standing.point.then}"
+        say(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
+    nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
+    then = "nothing is left" if nothing_left else f"{standing.caller.render('run')} {standing.situation.point.then}"
     say(f"next   {then}", style="bold")
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that the open leg met resets, and its model; None without one, or when it is past."""
-    if standing.leg is None:
+    if standing.situation.kept.leg is None:
         return None
     from relay.state.session_ends import find_wait_until
 
-    found = find_wait_until(standing.leg)
+    found = find_wait_until(standing.situation.kept.leg)
     return found if found is not None and found[0] > now else None
 
 
@@ -94,8 +94,8 @@ def _render_limit(standing: Standing) -> dict[str, object] | None:
 
 def find_next(standing: Standing) -> str | None:
     """Return the phase that is worked on now or next; None when there is none."""
-    if standing.point is not None:
-        return standing.point.phase_id or None
+    if standing.situation.point is not None:
+        return standing.situation.point.phase_id or None
     return next((known.phase_id for known in standing.phases if known.is_open), None)
 
 
@@ -148,10 +148,10 @@ def render_json(standing: Standing) -> str:
         "phases": [_render_phase(phase, known) for phase, known in _pair(standing)],
         "spent": _render_spent(standing.spent),
         "rewound": _render_spent(standing.rewound),
-        "running": standing.running or None,
+        "running": standing.situation.running or None,
         "limit": _render_limit(standing),
         "obstacle": standing.obstacle or None,
-        "next": None if standing.point is None else _render_point(standing.point),
+        "next": None if standing.situation.point is None else _render_point(standing.situation.point),
     }
     return json.dumps(body, ensure_ascii=True)
 

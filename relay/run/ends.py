@@ -2,66 +2,59 @@
 
 from relay.errors import ExitCode
 from relay.git.lock_journal import clear_stale_locks
-from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.hints import Caller
 from relay.plan.model import Plan
-from relay.run.plan_commit import parse_committed
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.events import RunEnded
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
 from relay.setup.context import RunContext
 from relay.setup.open import RunRequest
+from relay.state.plan_edit import EditKind, parse_at
 from relay.state.resume import ResumeCase, ResumePoint
+from relay.state.situation import Situation
 from relay.store.completion import finish_pending
 from relay.store.legs import read_leg
 from relay.store.lock import lock_worktree
 from relay.store.texts import find_text
 
 
-def end_without_session(
-    request: RunRequest, plan: Plan, point: ResumePoint, selection: Selection, *, is_open: bool
-) -> RunEnded | None:
-    """Return how a run ends that needs no session; None when one is needed, or git has to be asked more than here.
+def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnded | None:
+    """Return how a run ends that needs no session; None when one is needed, or something has to be settled first.
 
     Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
 
     Args:
         request: What the command knows.
-        plan: As the work tree has it.
-        point: Where a run would go on.
+        situation: Where the plan stands.
         selection: What was asked for.
-        is_open: Whether a leg is open.
 
     Raises:
         PlanError: The phase that was asked for cannot be run.
     """
-    repo, path = request.repo, request.plan_path
+    if situation.point is None:
+        return None
     if selection.phase_id:
-        get_phase(plan, selection.phase_id)
-    if _find_committed_plan(repo, path) is None or point.case is not ResumeCase.NOTHING_OPEN:
+        get_phase(situation.plan, selection.phase_id)
+    if situation.edit.kind is not EditKind.NONE or situation.point.case is not ResumeCase.NOTHING_OPEN:
         return None
-    if choose_phase(plan, point, selection, request.caller, is_open=is_open) is not None:
+    if choose_phase(situation, situation.point, selection, request.caller) is not None:
         return None
-    with lock_worktree(repo):
-        if clear_stale_locks(repo) or finish_pending(repo):
+    with lock_worktree(request.repo):
+        if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
-    return finish_run(plan, point, request.caller, read_spent(repo, path))
+    spent = read_spent(request.repo, request.plan_path)
+    return finish_run(situation.plan, situation.point, request.caller, spent)
 
 
 def find_done_plan(ctx: RunContext) -> Plan | None:
     """Return the plan when the branch has all of it done, the file says the same, and no leg is open."""
-    plan = _find_committed_plan(ctx.repo, ctx.plan_path)
-    return plan if plan is not None and plan.done and read_leg(ctx.repo) is None else None
-
-
-def _find_committed_plan(repo: Repo, path: str) -> Plan | None:
-    """Return the plan when HEAD has it as the work tree does; None for one that has yet to be committed."""
-    committed = find_text(repo, repo.head(), path)
-    if committed is None or path in read_status(repo).changed:
+    committed = find_text(ctx.repo, "HEAD", ctx.plan_path)
+    if committed is None or ctx.plan_path in read_status(ctx.repo, (ctx.plan_path,)).changed:
         return None
-    return parse_committed(committed, path)
+    plan = parse_at(committed, ctx.plan_path)
+    return plan if plan.done and read_leg(ctx.repo) is None else None
 
 
 def finish_run(plan: Plan, point: ResumePoint, caller: Caller, spent: Spent) -> RunEnded:

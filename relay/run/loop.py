@@ -1,4 +1,4 @@
-"""The loop: settle → leg → decide. Collaborators are arguments; every outcome of a leg is a value.
+"""The loop: ask and settle → leg → decide. Collaborators are arguments; every outcome of a leg is a value.
 
 Nothing is remembered between two rounds: each begins by asking git where the run stands, so a run that was killed and
 one that goes on take the same path.
@@ -35,8 +35,9 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
-        plan, leg, point = settle(ctx)
-        phase = choose_phase(plan, point, selection, ctx.caller, is_open=leg is not None)
+        situation, point = settle(ctx)
+        plan, leg = situation.plan, situation.kept.leg
+        phase = choose_phase(situation, point, selection, ctx.caller)
         if phase is None:
             return finish_run(plan, point, ctx.caller, ctx.meter.total)
         if end := _wait_for_reset(ctx, leg):

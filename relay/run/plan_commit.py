@@ -1,8 +1,4 @@
-"""Committing the plan alone: a new one before the first phase, and the user's own edits between legs.
-
-The user may change everything that is still open. What relay ticked stays: whoever wants to take a tick back commits
-that himself, and relay then reads it from HEAD like any other state.
-"""
+"""Committing the plan alone: a new one before the first phase, and the user's own edits between legs."""
 
 import shlex
 
@@ -10,20 +6,19 @@ from relay.errors import PlanError, RepoError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
-from relay.git.status import read_status
+from relay.hints import Caller
 from relay.plan.encoding import encode_text, require_utf8
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
-from relay.plan.ticks import check_ticks_kept
 from relay.run.gates import make_hooks
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
 from relay.setup.context import RunContext
+from relay.state.plan_edit import EditKind, describe_refusal, find_edit
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import get_branch
-from relay.store.planning_cost import drop_plan_usage, read_plan_usage, read_written_plan
-from relay.store.texts import find_text
+from relay.store.planning_cost import drop_plan_usage, read_plan_usage
 
 
 def ensure_plan_committed(ctx: RunContext) -> Plan:
@@ -33,48 +28,53 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         PlanError: There is no plan, it cannot be read, or what relay has ticked was changed.
         RepoError: The commit could not be made.
     """
+    disk = _read_file(ctx)
+    shown = _parse(ctx, disk)
+    edit = find_edit(ctx.repo, ctx.plan_path, shown)
+    match edit.kind:
+        case EditKind.NONE:
+            pass
+        case EditKind.STALE:
+            replace_file(ctx.repo.root, ctx.plan_path, encode_text(edit.plan.text), "100644")
+        case EditKind.NEW:
+            subject = f"relay: plan — {shown.title}" if shown.title else "relay: plan"
+            _commit(ctx, shown, disk=disk, status="planned", subject=subject[:72])
+        case EditKind.AMENDED:
+            _commit(ctx, edit.plan, disk=disk, status="amended", subject="relay: plan amended")
+        case EditKind.REFUSED:
+            raise refuse(ctx.plan_path, edit.violations, ctx.caller)
+    return edit.plan
+
+
+def read_plan(ctx: RunContext) -> Plan:
+    """Read the plan as the file has it.
+
+    Raises:
+        PlanError: There is none, or it cannot be used.
+    """
+    return _parse(ctx, _read_file(ctx))
+
+
+def _parse(ctx: RunContext, disk: bytes) -> Plan:
+    with within(ctx.plan_path):
+        return parse_plan(require_utf8(disk))
+
+
+def refuse(plan_path: str, violations: tuple[Violation, ...], caller: Caller) -> PlanError:
+    """Return the error that an edit ends a run with which relay does not commit."""
+    again = f"git commit {shlex.quote(caller.find_typed(plan_path))}"
+    return PlanError(
+        describe_refusal(plan_path, violations),
+        hint=f"undo that part, or, if you mean it, commit it yourself: {again}",
+    )
+
+
+def _read_file(ctx: RunContext) -> bytes:
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None:
         hint = f'{ctx.caller.render("plan")} "what you want"'
         raise PlanError("there is no such plan", path=ctx.plan_path, hint=hint)
-    with within(ctx.plan_path):
-        plan = parse_plan(require_utf8(disk))
-    text = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
-    if text is None:
-        _commit_new(ctx, plan, disk)
-        return plan
-    if ctx.plan_path not in read_status(ctx.repo).changed:
-        return plan  # line endings may differ from the blob's; git says that it is the same file
-    committed = parse_committed(text, ctx.plan_path)
-    merged, violations = _merge(committed, plan)
-    if merged.text == text:
-        replace_file(ctx.repo.root, ctx.plan_path, disk if plan.text == text else encode_text(text), "100644")
-        return merged
-    if violations and not _replaces(ctx, committed, plan):
-        raise _refuse(violations, ctx)
-    if violations:
-        _commit_new(ctx, plan, disk)
-        return plan
-    spent = _take_planning_cost(ctx)
-    _commit(ctx, merged, disk=disk, status="amended", subject="relay: plan amended", spent=spent)
-    drop_plan_usage(ctx.repo)
-    return merged
-
-
-def parse_committed(text: str, plan_path: str) -> Plan:
-    """Parse a plan whose path an error names.
-
-    Raises:
-        PlanError: The plan cannot be used.
-    """
-    with within(plan_path):
-        return parse_plan(text)
-
-
-def _commit_new(ctx: RunContext, plan: Plan, disk: bytes) -> None:
-    subject = f"relay: plan — {plan.title}" if plan.title else "relay: plan"
-    _commit(ctx, plan, disk=disk, status="planned", subject=subject[:72], spent=_take_planning_cost(ctx))
-    drop_plan_usage(ctx.repo)
+    return disk
 
 
 def _take_planning_cost(ctx: RunContext) -> Spent:
@@ -82,33 +82,8 @@ def _take_planning_cost(ctx: RunContext) -> Spent:
     return record.spend if record and record.plan_path == ctx.plan_path else Spent()
 
 
-def _replaces(ctx: RunContext, committed: Plan, plan: Plan) -> bool:
-    """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
-    if committed.done:
-        return True
-    written = read_written_plan(ctx.repo, ctx.plan_path)
-    return written is not None and written == encode_text(plan.text)
-
-
-def _merge(committed: Plan, edited: Plan) -> tuple[Plan, tuple[Violation, ...]]:
-    """Return the user's plan with the ticks that relay made since it was opened, and what relay does not commit."""
-    texts = {item.id: item.text for item in edited.items if not item.done}
-    merged = edited.tick([item.id for item in committed.items if item.done and texts.get(item.id) == item.text])
-    return merged, check_ticks_kept(committed, merged)
-
-
-def _refuse(violations: tuple[Violation, ...], ctx: RunContext) -> PlanError:
-    path = ctx.plan_path
-    places = (f"{path}:{violation.line}" if violation.line else path for violation in violations)
-    words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
-    again = f"git commit {shlex.quote(ctx.caller.find_typed(path))}"
-    return PlanError(
-        f"{path} was edited in a way that relay does not commit by itself:\n  {words}",
-        hint=f"undo that part, or, if you mean it, commit it yourself: {again}",
-    )
-
-
-def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: str, spent: Spent) -> None:
+def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: str) -> None:
+    spent = _take_planning_cost(ctx)
     message = Message(
         subject=subject,
         trailers=(
@@ -130,6 +105,7 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
     outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
     if outcome.commit is None:
         raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
+    drop_plan_usage(ctx.repo)
     ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))
     for words in outcome.left:
         ctx.observe(Noticed(text=words, warning=True))

@@ -6,6 +6,7 @@ from relay.errors import PlanError
 from relay.hints import Caller
 from relay.plan.model import Phase, Plan
 from relay.state.resume import ResumePoint, find_blocked_by
+from relay.state.situation import Situation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,21 +19,19 @@ class Selection:
     """Whether to go on after a phase is done."""
 
 
-def choose_phase(
-    plan: Plan, point: ResumePoint, selection: Selection, caller: Caller, *, is_open: bool
-) -> Phase | None:
+def choose_phase(situation: Situation, point: ResumePoint, selection: Selection, caller: Caller) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
 
     Args:
-        plan: The plan.
-        point: Where a run would go on.
+        situation: Where the plan stands.
+        point: The situation's own.
         selection: What was asked for.
         caller: Who asked.
-        is_open: Whether a leg is open, on whatever phase.
 
     Raises:
         PlanError: The phase that was asked for does not exist, waits for others, or another one is open.
     """
+    plan = situation.plan
     if not selection.phase_id:
         return plan.find_phase(point.phase_id)
     phase = get_phase(plan, selection.phase_id)
@@ -42,7 +41,7 @@ def choose_phase(
         raise PlanError(
             f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=caller.render("run")
         )
-    if is_open and point.phase_id != phase.id:
+    if situation.goes_on and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"
         raise PlanError(
             words, hint=f"{caller.render('run', '--phase', point.phase_id)}, or {caller.render('status', '--why')}"

@@ -36,7 +36,7 @@ from relay.setup.session import Sessions
 from relay.store.completion import finish_pending
 from relay.store.legs import get_branch
 from relay.store.lock import lock_worktree
-from relay.store.orphans import describe_strays
+from relay.store.orphans import describe_orphans
 from relay.telemetry.log import EventLog, open_log, sweep_outputs
 from relay.tools.workspace import Workspace
 
@@ -198,7 +198,13 @@ def _announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...])
     )
     ctx.observe(started)
     gaps = ctx.workspace.sandbox.gaps
-    for words in (*left, *describe_strays(ctx.repo), *_describe_experiment(ctx.settings), *ctx.rules.warnings, *gaps):
+    for words in (
+        *left,
+        *describe_orphans(ctx.repo, ctx.repo.branch),
+        *_describe_experiment(ctx.settings),
+        *ctx.rules.warnings,
+        *gaps,
+    ):
         ctx.observe(Noticed(text=words, warning=True))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.git.repository import Repo
     from relay.plan.model import Plan
-    from relay.state.standing import PlanSource
+    from relay.state.situation import PlanSource
 
 _PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
 
@@ -123,9 +123,9 @@ def load_plan(place: Place) -> "Plan":
 
 def find_source(place: Place) -> "PlanSource":
     """Return the plan as the question where it stands needs it."""
-    from relay.state.standing import PlanSource
+    from relay.state.situation import PlanSource
 
-    return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place), caller=place.caller)
+    return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place))
 
 
 def _read_text(place: Place) -> str:

@@ -1,51 +1,58 @@
 """Reading from git what decides where a run stands: the facts that `relay.state.resume` turns into a deed."""
 
-from dataclasses import dataclass
-
 from relay.files.tree import find_stat
-from relay.git.objects import diff_trees
+from relay.git.config_guard import guard
+from relay.git.message import CommitText
+from relay.git.names import parse_path
+from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
+from relay.plan.encoding import encode_text
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
+from relay.state.kept_refs import Kept
+from relay.state.plan_edit import PlanEdit
 from relay.state.resume import Facts, LegFacts
+from relay.store.completion import find_pending_revert
 from relay.store.history import RelayCommit, read_relay_commits
-from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
+from relay.store.legs import OpenLeg, find_boot_id, find_leg_changes, find_place_id, read_leg
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.staging import hash_cleaned
+from relay.store.texts import find_text
+from relay.store.trailers import PLAN
 
 LEG_STATUSES = frozenset({"done", "handoff"})
 """Values of ``Relay-Status`` that a leg's own commit has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """The facts, and the leg they were read from."""
+def read_kept(repo: Repo, plan_path: str) -> Kept:
+    """Read what relay keeps beside the branch, and which commit is not finished."""
+    leg = read_leg(repo)
+    commit = find_leg_commit(repo, leg) if leg is not None else None
+    if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
+        return Kept(has_refs=True, foreign=leg)
+    revert = find_pending_revert(repo)
+    if revert is not None and parse_path(revert.get(PLAN)) != plan_path:
+        revert = None
+    unfinished = commit if commit is not None and is_current(repo, commit) else revert
+    return Kept(has_refs=True, leg=leg, leg_commit=commit, revert=revert, unfinished=unfinished)
 
-    facts: Facts
-    leg: OpenLeg | None
 
-
-def read_standing(repo: Repo, plan: Plan, plan_path: str, *, boot_id: str) -> Standing:
+def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
     """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock.
 
     Args:
         repo: The repository.
-        plan: As HEAD has it.
+        edit: The plan's file.
+        kept: What relay keeps beside the branch.
         plan_path: Relative to the root.
-        boot_id: Of the running system.
     """
-    head = repo.head()
-    leg = read_leg(repo)
-    facts = Facts(
-        plan=plan,
-        head=head,
-        boot_id=boot_id,
-        leg=_read_leg_facts(repo, leg, (plan_path, find_ledger_path(plan_path))) if leg else None,
-    )
-    return Standing(facts=facts, leg=leg)
+    own = (plan_path, find_ledger_path(plan_path))
+    leg = _read_leg_facts(repo, kept.leg, own, is_committed=kept.leg_commit is not None) if kept.leg else None
+    return Facts(plan=edit.plan, head=repo.head(), boot_id=find_boot_id(), leg=leg, is_edited=edit.is_committed)
 
 
-def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
+def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...], *, is_committed: bool) -> LegFacts:
     """Compare the work tree with how the leg began and with its newest snapshot, but for the files relay drafts."""
     snapshot = write_snapshot_tree(repo)
     now = snapshot.tree
@@ -61,7 +68,7 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         handed_over=bool(leg.baton),
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
-        committed=find_leg_commit(repo, leg) is not None,
+        committed=is_committed,
         discarded=_find_discarded(repo, leg, snapshot, own),
     )
 
@@ -74,6 +81,27 @@ def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
     return next(
         (commit for commit in since if commit.session == leg.session_id and commit.status in LEG_STATUSES), None
     )
+
+
+def is_current(repo: Repo, commit: RelayCommit) -> bool:
+    """Say whether nobody has committed something else since to what a commit changed."""
+    head = repo.head() or repo.empty_tree
+    since = {change.path for change in diff_trees(repo, commit.commit, head)}
+    changed = diff_trees(repo, commit.parents[0] if commit.parents else repo.empty_tree, commit.commit)
+    return since.isdisjoint(change.path for change in changed)
+
+
+def find_projected(repo: Repo, plan_path: str, commit: CommitText | RelayCommit, shown: Plan) -> str | None:
+    """Return the plan's text in a commit that is not finished, where finishing it puts that into the plan's file.
+
+    None where the file stays as it is: it is not what the commit's parent has.
+    """
+    if not commit.parents:
+        return None
+    old = read_entries(repo, commit.parents[0], (plan_path,)).get(plan_path)
+    if old is None or hash_cleaned(guard(repo).git, plan_path, encode_text(shown.text), old[1]) != old[1]:
+        return None
+    return find_text(repo, commit.commit, plan_path)
 
 
 def _find_discarded(repo: Repo, leg: OpenLeg, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:

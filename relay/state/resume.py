@@ -25,7 +25,8 @@ class ResumeCase(StrEnum):
     AFTER_COMMIT = "after the commit point"
     """The leg's commit is on the branch; only the tidying up after it is missing."""
     MOVED_ON = "moved on"
-    """The branch is somewhere else than where the leg began: somebody committed, reset or rebased."""
+    """The branch is, or will be, somewhere else than where the leg began: by a commit, a reset, a rebase, or an edit
+    of the plan, which relay commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +58,12 @@ class Facts:
     """Everything that decides."""
 
     plan: Plan
-    """As the work tree has it."""
+    """As a run goes by it."""
     head: str | None
     boot_id: str
     leg: LegFacts | None
+    is_edited: bool = False
+    """The user edited the plan's file, and a run commits that first: the branch moves by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,7 @@ def find_resume_point(facts: Facts) -> ResumePoint:
     """Return the case that the facts select, and what follows from it."""
     if facts.leg is None:
         return _begin(facts, ResumeCase.NOTHING_OPEN, "")
-    if facts.head != facts.leg.base_head:
+    if facts.head != facts.leg.base_head or facts.is_edited:
         return _after_head_moved(facts, facts.leg)
     if not facts.leg.touched:
         return _go_on(
@@ -129,10 +132,11 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
     if leg.committed:
         why = f"The commit of session {leg.session_id} is on the branch; relay was stopped right after it."
         return _begin(facts, ResumeCase.AFTER_COMMIT, why, "finishes what follows a commit, then ")
-    why = (
-        f"Phase {leg.phase_id} is open, and the branch has moved since it began ({(leg.base_head or 'unborn')[:10]} → "
-        f"{(facts.head or 'unborn')[:10]}).{_describe_claims(leg) if leg.discarded else ''}"
-    )
+    moved = "the plan was edited since it began"
+    if facts.head != leg.base_head:
+        ends = f"{(leg.base_head or 'unborn')[:10]} → {(facts.head or 'unborn')[:10]}"
+        moved = f"the branch has moved since it began ({ends})"
+    why = f"Phase {leg.phase_id} is open, and {moved}.{_describe_claims(leg) if leg.discarded else ''}"
     phase = facts.plan.find_phase(leg.phase_id)
     waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:

@@ -1,15 +1,15 @@
 """Where a plan stands, from git and the work tree alone: what `relay status` shows."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay.errors import RepoError, within
 from relay.hints import Caller
 from relay.plan.model import Plan
 from relay.session.usage import Spent, Usage
-from relay.state.resume import Facts, ResumeCase, ResumePoint, find_resume_point
+from relay.state.kept_refs import Kept
+from relay.state.plan_edit import describe_refusal
+from relay.state.situation import PlanSource, Situation, ask
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -40,168 +40,66 @@ class Standing:
     caller: Caller
     branch: str | None
     """None when HEAD is detached."""
-    plan: Plan
+    situation: Situation
+    """What a run would do."""
     phases: tuple[PhaseStanding, ...]
     """One for each phase of the plan, in its order."""
     spent: Spent
     """Of everything, planning and what was rewound included."""
     rewound: Spent
     """The part of it that `relay rewind` left on another branch."""
-    point: ResumePoint | None
-    """None while another relay is at work here, or a run would be refused."""
-    leg: "OpenLeg | None" = None
-    running: str = ""
-    """Who is at work here; empty when nobody is."""
-    obstacle: str = ""
-    """What has to be ended before a run can start, and how; empty when nothing has."""
-    strays: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()
     """Phases that are open on branches that are gone, in words."""
 
+    @property
+    def plan(self) -> Plan:
+        """The plan as a run goes by it."""
+        return self.situation.plan
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSource:
-    """The plan that is asked about, and how to read it as the file has it."""
+    @property
+    def obstacle(self) -> str:
+        """What has to be ended before a run can start, and how; empty when nothing has."""
+        situation = self.situation
+        if situation.obstacle or situation.point is not None:
+            return situation.obstacle
+        if situation.edit.violations:
+            return describe_refusal(self.plan_name, situation.edit.violations)
+        if (leg := situation.kept.foreign) is None:
+            return ""
+        go_on = self.caller.render_for(leg.plan_path, "run")
+        return f"phase {leg.phase_id} of {leg.plan_path} is open; `{go_on}` goes on with it"
 
-    plan_name: str
-    """Relative to the repository's root."""
-    load: Callable[[], Plan]
-    caller: Caller
 
-
-def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
-    """Gather where the plan stands.
+def gather_standing(source: PlanSource, repo: "Repo", caller: Caller) -> Standing:
+    """Gather where the plan stands, and what it has cost.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
     from relay.store.history import read_plan_commits, read_rewound_commits
-    from relay.store.orphans import describe_strays
+    from relay.store.orphans import describe_orphans
 
     branch = repo.branch
-    waiting = branch is not None and _has_refs(repo, branch)
-    leg = _read_leg(repo) if waiting else None
-    obstacle = _find_obstacle(repo, branch)
-    other = leg if leg is not None and _is_of_another_plan(repo, leg, source.plan_name) else None
-    leg = _settle(repo, leg) if leg is not None and other is None else None
-    undoes = _find_cut_off(repo, source.plan_name) if waiting else ""
-    plan, point, running = _find_point(source, repo, is_open=leg is not None and not obstacle, undoes=undoes)
-    if other is not None and not plan.done:
-        go_on = source.caller.render_for(other.plan_path, "run")
-        obstacle = obstacle or f"phase {other.phase_id} of {other.plan_path} is open; `{go_on}` goes on with it"
+    situation = ask(source, repo)
     commits = read_plan_commits(repo, source.plan_name)
-    rewound = read_rewound_commits(repo, source.plan_name, commits) if waiting else ()
-    spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(source, repo, leg) if waiting else ()))
+    kept = situation.kept
+    rewound = read_rewound_commits(repo, source.plan_name, commits) if kept.has_refs else ()
+    leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
+    spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(source, repo, leg) if kept.has_refs else ()))
     return Standing(
         plan_name=source.plan_name,
-        caller=source.caller,
+        caller=caller,
         branch=branch,
-        plan=plan,
-        phases=tuple(_stand(phase.id, commits, leg) for phase in plan.phases),
+        situation=situation,
+        phases=tuple(_stand(phase.id, commits, kept) for phase in situation.plan.phases),
         spent=sum(spends, start=Spent()),
         rewound=sum(map(_count_commit, rewound), start=Spent()),
-        point=None if obstacle else _put_first(point, undoes),
-        leg=leg,
-        running=running,
-        obstacle=obstacle,
-        strays=describe_strays(repo),
+        orphans=describe_orphans(repo, branch),
     )
 
 
-def _has_refs(repo: "Repo", branch: str) -> bool:
-    """Return whether relay keeps anything beside the branch; reading it would load the write path's modules."""
-    from relay.git.names import render_ref_part
-
-    part = render_ref_part(branch)
-    kept = (f"refs/relay/leg/{part}", f"refs/relay/plan/{part}", "refs/relay/rewound/")
-    return bool(repo.git.run("for-each-ref", "--count=1", *kept))
-
-
-def _find_obstacle(repo: "Repo", branch: str | None) -> str:
-    from relay.git.operations import check_state
-
-    return check_state(repo) or ("" if branch else "HEAD is detached; relay commits on a branch: git switch -c <name>")
-
-
-def _is_of_another_plan(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
-    from relay.state.facts import is_of_another_plan
-
-    return is_of_another_plan(repo, leg, plan_name)
-
-
-def _settle(repo: "Repo", leg: "OpenLeg") -> "OpenLeg":
-    """Take what a leg has spent out of it where its commit is on the branch, and records that."""
-    from relay.state.facts import find_leg_commit
-
-    return leg if find_leg_commit(repo, leg) is None else replace(leg, spend=Spent())
-
-
-def _read_leg(repo: "Repo") -> "OpenLeg | None":
-    from relay.store.legs import read_leg
-
-    return read_leg(repo)
-
-
-def _find_cut_off(repo: "Repo", plan_name: str) -> str:
-    """Return the phase whose work a revert took off the branch and, cut off, not out of the files; else empty."""
-    from relay.git.names import parse_path
-    from relay.store.completion import find_pending_revert
-    from relay.store.trailers import PHASE, PLAN
-
-    revert = find_pending_revert(repo)
-    return revert.get(PHASE) if revert and parse_path(revert.get(PLAN)) == plan_name else ""
-
-
-def _put_first(point: ResumePoint | None, undoes: str) -> ResumePoint | None:
-    """Say that a run finishes the revert before anything else, when there is one."""
-    if point is None or not undoes:
-        return point
-    what = f"rewind to before phase {undoes}"
-    return replace(point, why=f"The {what} was cut off. {point.why}", then=f"finishes the {what}, then {point.then}")
-
-
-def _find_point(
-    source: PlanSource, repo: "Repo", *, is_open: bool, undoes: str
-) -> tuple[Plan, ResumePoint | None, str]:
-    """Ask what a run would do.
-
-    Comparing the work tree with an open leg goes through the private index, which belongs to whoever holds the lock.
-    """
-    shown = _read_committed(source, repo) if undoes else source.load()
-    if not is_open:
-        facts = Facts(plan=shown, head=None, boot_id="", leg=None)
-        return shown, find_resume_point(facts), ""
-    from relay.store.lock import lock_worktree
-
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(lock_worktree(repo))
-        except RepoError as error:
-            return shown, None, str(error)
-        return _read_point(source, repo, shown)
-
-
-def _read_point(source: PlanSource, repo: "Repo", shown: Plan) -> tuple[Plan, ResumePoint, str]:
-    from relay.state.facts import read_standing
-    from relay.store.legs import find_boot_id
-
-    facts = read_standing(repo, shown, source.plan_name, boot_id=find_boot_id()).facts
-    point = find_resume_point(facts)
-    if point.case is not ResumeCase.AFTER_COMMIT:
-        return shown, point, ""
-    # The commit's ticks are on the branch and not yet in the file: the branch is right.
-    plan = _read_committed(source, repo)
-    return plan, find_resume_point(replace(facts, plan=plan)), ""
-
-
-def _read_committed(source: PlanSource, repo: "Repo") -> Plan:
-    from relay.plan.parse import parse_plan
-    from relay.store.texts import find_text
-
-    with within(source.plan_name):
-        return parse_plan(find_text(repo, repo.head(), source.plan_name) or "")
-
-
-def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None") -> PhaseStanding:
+def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", kept: Kept) -> PhaseStanding:
+    leg = None if kept.leg_commit else kept.leg
     own = [commit for commit in commits if commit.phase == phase_id]
     spends = [_count_commit(commit) for commit in own]
     is_open = leg is not None and leg.phase_id == phase_id

@@ -8,12 +8,16 @@ from relay.git.repository import Repo
 _LEG = "refs/relay/leg/"
 
 
-def describe_strays(repo: Repo) -> tuple[str, ...]:
-    """Say of each open leg that no branch leads to any more how to take it along, or how to give it up."""
+def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
+    """Say of each open leg that no branch leads to any more how to take it along, or how to give it up.
+
+    Args:
+        repo: The repository.
+        here: HEAD's branch; None when HEAD is detached.
+    """
     out = repo.git.run("for-each-ref", "--format=%(refname)", _LEG, "refs/heads/").decode("utf-8", "surrogateescape")
     refs = out.split()
     branches = {ref.removeprefix("refs/heads/") for ref in refs if not ref.startswith(_LEG)}
-    here = repo.branch
     legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in refs if ref.startswith(_LEG)}
     gone = [(branch, ref) for branch, ref in legs.items() if branch not in branches and branch != here]
     return tuple(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone)

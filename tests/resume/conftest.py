@@ -27,6 +27,15 @@ sessions:
       - text: "Commit: Say hello"
 """
 
+HELLO = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+LUNCH = "sessions: [{turns: [{tools: [{name: block, input: {reason: lunch}}]}]}]"
+
 
 class Killed(BaseException):
     """Stands for the end of the process: nothing in relay may catch it."""
@@ -96,3 +105,23 @@ def clone(stage) -> Callable[..., None]:
             stage.git("fetch", "-q", str(root.parent / "gone"), "refs/relay/*:refs/relay/*")
 
     return make
+
+
+@pytest.fixture
+def landed(stage):
+    """Phase 1 as it is in the instant after the branch has moved: leg's ref, index and plan's file are behind."""
+    kept = {}
+
+    def keep():
+        kept["leg"] = stage.git("for-each-ref", "--format=%(objectname)", "refs/relay/leg").strip()
+        kept["index"] = (stage.root / ".git/index").read_bytes()
+        kept["plan"] = (stage.root / "PLAN.md").read_text()
+
+    stage.on_tool = keep
+    ended = stage.run(HELLO, all_=False)
+    assert ended.exit_code == ExitCode.DONE
+    stage.calm()
+    stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
+    (stage.root / ".git/index").write_bytes(kept["index"])
+    stage.write("PLAN.md", kept["plan"])
+    return ended

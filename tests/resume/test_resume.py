@@ -10,6 +10,7 @@ from relay.errors import ExitCode, RepoError
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
 from relay.state.resume import ResumeCase
+from tests.resume.conftest import HELLO, LUNCH
 
 HAND_OFF = """
 sessions:
@@ -168,36 +169,6 @@ def test_the_branch_moved_under_an_open_leg(stage, cut_off, ask, finish, how):
 
     check_said(stage, asked)
     assert stage.git("status", "--porcelain") == ""
-
-
-HELLO = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
-LUNCH = "sessions: [{turns: [{tools: [{name: block, input: {reason: lunch}}]}]}]"
-
-
-@pytest.fixture
-def landed(stage):
-    """Phase 1 as it is in the instant after the branch has moved: leg's ref, index and plan's file are behind."""
-    kept = {}
-
-    def keep():
-        kept["leg"] = stage.git("for-each-ref", "--format=%(objectname)", "refs/relay/leg").strip()
-        kept["index"] = (stage.root / ".git/index").read_bytes()
-        kept["plan"] = (stage.root / "PLAN.md").read_text()
-
-    stage.on_tool = keep
-    ended = stage.run(HELLO, all_=False)
-    assert ended.exit_code == ExitCode.DONE
-    stage.calm()
-    stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
-    (stage.root / ".git/index").write_bytes(kept["index"])
-    stage.write("PLAN.md", kept["plan"])
-    return ended
 
 
 def test_what_a_commit_records_is_not_counted_twice(stage, landed):

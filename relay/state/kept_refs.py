@@ -1,0 +1,27 @@
+"""What relay keeps beside the branch, as an answer to where a plan stands needs it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relay.git.message import CommitText
+    from relay.store.history import RelayCommit
+    from relay.store.legs import OpenLeg
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What relay keeps beside the branch, and what a run that was killed left to be done."""
+
+    has_refs: bool = False
+    """Whether there is any ref of relay's for the branch."""
+    leg: "OpenLeg | None" = None
+    """The open leg of the plan that is asked about, or of whichever plan when its commit is on the branch."""
+    foreign: "OpenLeg | None" = None
+    """The open leg of another plan, whose commit is not on the branch."""
+    leg_commit: "RelayCommit | None" = None
+    """The commit of `leg`, when it is on the branch: only what follows a commit is missing."""
+    revert: "CommitText | None" = None
+    """A revert of this plan's that the files do not follow yet."""
+    unfinished: "CommitText | RelayCommit | None" = None
+    """The commit that a run brings the plan's file in step with before it reads it."""

@@ -1,0 +1,118 @@
+"""The plan's file beside the plan at HEAD: which plan a run goes by, and what it commits of the file first.
+
+The user may change everything that is still open. What relay ticked stays: whoever wants to take a tick back commits
+that himself, and relay then reads it from HEAD like any other state.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from relay.errors import within
+from relay.plan.encoding import encode_text
+from relay.plan.model import Plan, Violation
+from relay.plan.parse import parse_plan
+from relay.store.texts import find_text
+
+if TYPE_CHECKING:
+    from relay.git.repository import Repo
+
+
+class EditKind(StrEnum):
+    """What a run does about the plan's file."""
+
+    NONE = "none"
+    """HEAD has it as it is: nothing."""
+    STALE = "stale"
+    """It lacks nothing but ticks that relay made since it was opened: they are put into it."""
+    NEW = "new"
+    """HEAD has no plan there, or one that this one takes the place of: it is committed."""
+    AMENDED = "amended"
+    """The user changed what is open: it is committed, with the ticks that relay made since."""
+    REFUSED = "refused"
+    """What relay ticked was changed: the user has to undo or to commit that himself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEdit:
+    """How the plan's file differs from HEAD's."""
+
+    kind: EditKind
+    plan: Plan
+    """As a run goes by it."""
+    violations: tuple[Violation, ...] = ()
+    """Of a refused edit."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether a run makes a commit of it."""
+        return self.kind in {EditKind.NEW, EditKind.AMENDED}
+
+
+def find_edit(repo: "Repo", plan_path: str, shown: Plan) -> PlanEdit:
+    """Compare the plan's file with HEAD's; nothing is changed.
+
+    Args:
+        repo: The repository.
+        plan_path: Relative to the root; an absolute one is of no commit.
+        shown: The file as it is.
+
+    Raises:
+        PlanError: What HEAD has is no plan.
+    """
+    committed = find_text(repo, "HEAD", plan_path)
+    if committed is None:
+        return PlanEdit(kind=EditKind.NEW, plan=shown)
+    if committed == shown.text or _is_unchanged(repo, plan_path):
+        return PlanEdit(kind=EditKind.NONE, plan=shown)
+    before = parse_at(committed, plan_path)
+    merged = _restore_ticks(before, shown)
+    if merged.text == committed:
+        return PlanEdit(kind=EditKind.STALE, plan=merged)
+    from relay.plan.ticks import check_ticks_kept
+
+    if not (violations := check_ticks_kept(before, merged)):
+        return PlanEdit(kind=EditKind.AMENDED, plan=merged)
+    if _replaces(repo, plan_path, before, shown):
+        return PlanEdit(kind=EditKind.NEW, plan=shown)
+    return PlanEdit(kind=EditKind.REFUSED, plan=shown, violations=violations)
+
+
+def parse_at(text: str, plan_path: str) -> Plan:
+    """Parse a plan whose path an error names.
+
+    Raises:
+        PlanError: The plan cannot be used.
+    """
+    with within(plan_path):
+        return parse_plan(text)
+
+
+def describe_refusal(plan_path: str, violations: tuple[Violation, ...]) -> str:
+    """Say what was edited that relay does not commit."""
+    places = (f"{plan_path}:{violation.line}" if violation.line else plan_path for violation in violations)
+    words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
+    return f"{plan_path} was edited in a way that relay does not commit by itself:\n  {words}"
+
+
+def _is_unchanged(repo: "Repo", plan_path: str) -> bool:
+    """Return whether git takes the file for the one at HEAD: line endings may differ from the blob's."""
+    from relay.git.status import read_status
+
+    return plan_path not in read_status(repo, (plan_path,)).changed
+
+
+def _restore_ticks(committed: Plan, shown: Plan) -> Plan:
+    """Return the user's plan with the ticks that relay made since it was opened."""
+    texts = {item.id: item.text for item in shown.items if not item.done}
+    return shown.tick([item.id for item in committed.items if item.done and texts.get(item.id) == item.text])
+
+
+def _replaces(repo: "Repo", plan_path: str, committed: Plan, shown: Plan) -> bool:
+    """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
+    if committed.done:
+        return True
+    from relay.store.planning_cost import read_written_plan
+
+    written = read_written_plan(repo, plan_path)
+    return written is not None and written == encode_text(shown.text)

@@ -1,0 +1,217 @@
+"""What `relay status` and ``--dry-run`` say before a run is what the run then does, whatever git holds."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from relay.cli.status import render_json
+from relay.errors import RelayError
+from relay.git.repository import open_repo
+from relay.hints import AT_ROOT
+from relay.plan.parse import parse_plan
+from relay.session.events import LegStarted, RunEnded
+from relay.state.resume import ResumeCase
+from relay.state.situation import PlanSource
+from relay.state.standing import gather_standing
+from relay.store.legs import LegStart, open_leg
+from relay.store.lock import lock_worktree
+from tests.conftest import PLAN
+from tests.resume.conftest import HELLO, LUNCH
+from tests.resume.test_operations import read_everything
+from tests.resume.test_power import restart
+
+OTHER = "## Phase 1\nVerify: `true`\n- [ ] Say something — other.txt\n"
+
+
+@pytest.fixture
+def build(stage, request) -> Callable[[str], None]:
+    """Bring the repository into a state, by its name."""
+
+    def do(name: str) -> None:
+        request.getfixturevalue("cut_off")() if name.startswith("cut off") else None
+        STATES[name](stage)
+        stage.calm()
+
+    return do
+
+
+def leave(_stage):
+    """Nothing more happens."""
+
+
+def edit_phase_2(stage):
+    edit(stage, "Say world", "Say the world")
+
+
+def open_and_edit(stage):
+    open_untouched(stage)
+    edit_phase_2(stage)
+
+
+def tick_by_hand(stage):
+    tick(stage, "Say hello")
+
+
+def tick(stage, item):
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace(f"- [ ] {item}", f"- [x] {item}"))
+
+
+def edit(stage, old, new):
+    text = (stage.root / "PLAN.md").read_text()
+    assert old in text
+    stage.write("PLAN.md", text.replace(old, new))
+
+
+def uncommit_the_plan(stage):
+    stage.git("rm", "-q", "--cached", "PLAN.md")
+    stage.git("commit", "-q", "-m", "no plan")
+
+
+def open_untouched(stage, plan="PLAN.md"):
+    repo = open_repo(stage.root)
+    with lock_worktree(repo):
+        open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path=plan))
+
+
+def lose_power(stage):
+    restart(stage)
+    stage.write("hello.txt", "")
+
+
+def commit_something(stage):
+    stage.write("user.txt", "two\n")
+    stage.git("add", "user.txt")
+    stage.git("commit", "-q", "-m", "the user's")
+
+
+def finish_by_hand(stage):
+    tick(stage, "Say hello")
+    stage.commit("by hand")
+
+
+def do_phase_1(stage):
+    assert not stage.run(HELLO, all_=False).exit_code
+
+
+def undo_the_tick_in_an_editor(stage):
+    do_phase_1(stage)
+    stage.write("PLAN.md", PLAN)
+
+
+def finish_everything(stage):
+    stage.write("PLAN.md", PLAN.replace("[ ]", "[x]"))
+    stage.commit("by hand")
+
+
+def turn_the_phases_round(stage):
+    stage.git("add", "hello.txt", "notes")
+    stage.git("commit", "-q", "-m", "what there was")
+    edit(stage, "## Phase 1 — Hello\n", "## Phase 1 — Hello\nAfter: 2\n")
+    edit(stage, "## Phase 2 — World\n", "## Phase 2 — World\nAfter: none\n")
+
+
+def open_another_plan(stage, *, work=""):
+    stage.write("OTHER.md", OTHER)
+    stage.commit("another plan")
+    open_untouched(stage, "OTHER.md")
+    if work:
+        stage.write(work, "work\n")
+
+
+STATES = {
+    "nothing open": leave,
+    "a plan that is not committed": uncommit_the_plan,
+    "an edit of the plan": edit_phase_2,
+    "ticks that an editor took back": undo_the_tick_in_an_editor,
+    "a tick by hand": tick_by_hand,
+    "all done": finish_everything,
+    "untouched": open_untouched,
+    "untouched and an edit": open_and_edit,
+    "cut off": leave,
+    "cut off and an edit of the plan": edit_phase_2,
+    "cut off and a tick by hand": tick_by_hand,
+    "cut off and a power loss": lose_power,
+    "cut off and a commit": commit_something,
+    "cut off and finished by hand": finish_by_hand,
+    "cut off and the phase waits now": turn_the_phases_round,
+    "another plan's leg, unused": open_another_plan,
+    "another plan's leg with work": lambda stage: open_another_plan(stage, work="other.txt"),
+}
+CASES = {
+    "nothing open": ResumeCase.NOTHING_OPEN,
+    "a plan that is not committed": ResumeCase.NOTHING_OPEN,
+    "an edit of the plan": ResumeCase.NOTHING_OPEN,
+    "ticks that an editor took back": ResumeCase.NOTHING_OPEN,
+    "all done": ResumeCase.NOTHING_OPEN,
+    "untouched": ResumeCase.UNTOUCHED,
+    "untouched and an edit": ResumeCase.MOVED_ON,
+    "cut off": ResumeCase.MID_LEG,
+    "cut off and an edit of the plan": ResumeCase.MOVED_ON,
+    "cut off and a power loss": ResumeCase.POWER_LOSS,
+    "cut off and a commit": ResumeCase.MOVED_ON,
+    "cut off and finished by hand": ResumeCase.MOVED_ON,
+    "cut off and the phase waits now": ResumeCase.MOVED_ON,
+    "another plan's leg, unused": ResumeCase.NOTHING_OPEN,
+}
+"""The others are refused."""
+
+
+def ask_status(stage):
+    """Ask as `relay status --json` does."""
+    source = PlanSource(plan_name="PLAN.md", load=lambda: parse_plan((stage.root / "PLAN.md").read_text()))
+    return json.loads(render_json(gather_standing(source, open_repo(stage.root), AT_ROOT)))
+
+
+def ask_dry_run(stage):
+    command = [sys.executable, "-m", "relay", "run", "--phase", "next", "--allow-dirty", "--dry-run"]
+    return subprocess.run(command, cwd=stage.root, capture_output=True, text=True, check=False)
+
+
+def run(stage):
+    """Run one phase; the model says at once that it cannot go on."""
+    return stage.run(LUNCH, all_=False, dirty=True)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_is_said_is_done(stage, build, name):
+    """The same case, phase and reason from both; neither changes a byte, and what is refused is refused thrice."""
+    build(name)
+    before = read_everything(stage)
+    said, dry = ask_status(stage), ask_dry_run(stage)
+    assert read_everything(stage) == before
+
+    if name not in CASES:
+        assert said["next"] is None
+        with pytest.raises(RelayError) as refused:
+            run(stage)
+        assert dry.returncode == 1
+        assert " ".join(refused.value.message.split()) in " ".join(dry.stderr.split())
+        assert said["obstacle"].split(" open")[0] in refused.value.message
+        return
+    asked = said["next"]
+    assert (asked["row"], said["obstacle"]) == (CASES[name], None)
+    assert " ".join(f"found {asked['row']}: {asked['why']}".split()) in " ".join(dry.stdout.split())
+    ended = run(stage)
+    started = [(leg.phase_id, leg.reason) for leg in stage.seen(LegStarted)]
+    assert started == ([(asked["phase"], started[0][1])] if asked["phase"] else [])
+    assert all(asked["why"].endswith(reason) for _, reason in started)
+    assert isinstance(ended, RunEnded)
+
+
+def test_what_is_said_after_the_commit_point_is_done(stage, landed):
+    """The plan that is shown is the commit's before the file is; a run begins the phase that was named."""
+    assert landed.exit_code == 0
+    before = read_everything(stage)
+    said = ask_status(stage)
+    assert (said["next"]["row"], said["next"]["phase"]) == (ResumeCase.AFTER_COMMIT, "2")
+    assert said["phases"][0]["done"]
+    assert read_everything(stage) == before
+
+    run(stage)
+
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert said["next"]["why"].endswith(stage.seen(LegStarted)[0].reason)
