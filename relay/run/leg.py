@@ -1,7 +1,6 @@
 """One leg: a fresh session on one phase, from its first message to its commit or its baton.
 
-The session works, relay keeps: after every tool that may have changed something a snapshot is stored, so that a crash
-loses at most what the running tool was doing. What the session claims is checked when it ends, by
+The session works; `relay.run.keeper` keeps what it does, call by call. What it claims is checked when it ends, by
 `relay.run.commit_step`.
 """
 
@@ -9,10 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from relay.files.tree import read_file, replace_file
-from relay.git.objects import find_blob_id
 from relay.prompts.texts import (
-    render_baton,
     render_gate_report,
     render_phase_message,
     render_reminder,
@@ -20,29 +16,18 @@ from relay.prompts.texts import (
     render_soft_notice,
 )
 from relay.run.commit_step import Candidate, PhaseCommit, Refused, commit_phase
-from relay.run.pending_plan import PendingPlan
-from relay.run.plan_view import render_plan
+from relay.run.keeper import Keeper
 from relay.run.start import Handover
 from relay.runners.base import Session
-from relay.sandbox.policy import Mechanism
-from relay.secrets.patterns import redact
-from relay.session.events import PlanRestored
-from relay.session.values import Baton, SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.context import RunContext
 from relay.setup.session import SessionTask
 from relay.state.session_ends import render_end, render_wait
-from relay.store.legs import WipRecord, save_wip
-from relay.store.ownership import find_owned_paths
-from relay.store.snapshot import write_snapshot_tree
 from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import build_runner_tools
 
 _SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
-_NOTED = frozenset({"tick", "amend", "record", "hand_off"})
-"""Tools that change the pending plan and so deserve a snapshot."""
-MAX_UNSAVED_CALLS = 10
-"""Calls in a row that only look, before what they have cost is stored all the same."""
 
 
 class LegKind(StrEnum):
@@ -82,15 +67,11 @@ class Leg:
     def __init__(self, ctx: RunContext, handover: Handover) -> None:
         self._ctx = ctx
         self._handover = handover
-        self._open = handover.leg
         self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
         self._toolbox = build_runner_tools(ctx.workspace, self._notes)
         self._call = refuse_secrets(self._toolbox.run, ctx.secret_values)
-        self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
+        self._keeper = Keeper(ctx, handover, self._notes, is_busy=self._toolbox.is_busy)
         self._gate_words = ""
-        self._unsaved_calls = 0
-        self._begun = handover.pending
-        self._recorded = 0
         self._last_error = ("", "")
         """Where the session's last error came from, and its words; empty once that was overcome."""
 
@@ -98,7 +79,7 @@ class Leg:
         """Run the session to its end, then commit or keep its work."""
         handover = self._handover
         task = SessionTask(
-            session_id=self._open.session_id,
+            session_id=handover.leg.session_id,
             title=handover.briefing.phase.title,
             phase_id=handover.phase_id,
             number=handover.number,
@@ -107,12 +88,12 @@ class Leg:
             tools=self._toolbox.specs,
             run_tool=self._run_tool,
             render_soft_notice=render_soft_notice,
-            note_wait=self._note_wait,
+            note_wait=self._keeper.note_wait,
         )
         return self._ctx.sessions.run(task, self._drive)
 
     def _drive(self, session: Session) -> LegResult:
-        self._show_plan()
+        self._keeper.show_plan()
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
         while True:
             try:
@@ -187,16 +168,16 @@ class Leg:
         handover = self._handover
         return Candidate(
             phase=handover.briefing.phase,
-            leg=self._open,
+            leg=self._keeper.leg,
             number=handover.number,
-            pending=self._pending(),
+            pending=self._keeper.pending,
             evidence=self._notes.claims,
             touched=frozenset(self._notes.touched_paths),
             commands=handover.commands,
             baseline=handover.baseline,
             subject=subjects[-1] if subjects else "",
             status=status,
-            baton=self._render_baton() if status == "handoff" else "",
+            baton=self._keeper.render_baton(self._gate_words) if status == "handoff" else "",
         )
 
     def _end_done(self, outcome: SessionOutcome) -> LegResult:
@@ -204,8 +185,7 @@ class Leg:
 
     def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str, *, committed: bool = False) -> LegResult:
         if committed:
-            plan = self._pending().plan
-            self._ctx.observe(render_plan(plan, committed=plan))
+            self._keeper.show_plan(committed=True)
         return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
@@ -220,112 +200,17 @@ class Leg:
             *render_end(outcome.end, item=item, error=f"{source}: {error}" if source else ""),
             *render_wait(outcome.retry_at, self._ctx.settings.model),
         )
-        self._save(paths=() if hurried else None, baton="" if hurried else self._render_baton(), trailers=notes)
+        baton = "" if hurried else self._keeper.render_baton(self._gate_words)
+        self._keeper.save(paths=() if hurried else None, baton=baton, trailers=notes)
         return self._end(kind, outcome, detail)
 
-    def _note_wait(self, until: float) -> None:
-        """Store until when a limit lasts, before waiting for it."""
-        self._save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
-
-    def _pending(self) -> PendingPlan:
-        """Return what the session started from with what it has noted; amendments are in the notes' plan already."""
-        return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims))
-
-    def _save(
-        self,
-        *,
-        paths: tuple[str, ...] | None = None,
-        baton: str = "",
-        trailers: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        pending = self._pending()
-        record = WipRecord(
-            spend=self._ctx.meter.unrecorded,
-            items=pending.claimed_ids,
-            baton=baton,
-            replace=pending.render_files(self._ctx.plan_path, self._ctx.ledger_path),
-            paths=paths,
-            trailers=trailers,
-        )
-        self._open = save_wip(self._ctx.repo, self._open, record)
-        self._unsaved_calls = 0
-
     def _run_tool(self, call: ToolCall) -> ToolResult:
-        self._unsaved_calls += 1
         result = self._call(call)
         if result.is_error:
             self._last_error = (call.name, result.text)
         elif self._last_error[0] == call.name:
             self._last_error = ("", "")
-        if result.changed_paths is None:
-            result = self._put_plan_back(call, result)
-        self._take_records()
-        self._store(call, result)
-        return result
-
-    def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Snapshot what a call changed; where nothing changes, now and then what looking around has cost."""
-        paths = result.changed_paths
-        noted = call.name in _NOTED and not result.is_error
-        if noted:
-            self._show_plan()
-        if noted or paths is None or paths or self._unsaved_calls >= MAX_UNSAVED_CALLS:
-            self._save(paths=None if self._toolbox.is_busy() else paths)
-
-    def _take_records(self) -> None:
-        """Put new findings into the ledger, with the content that each was read from: later it may be another."""
-        root = self._ctx.repo.root
-        for record in self._notes.records[self._recorded :]:
-            found = {s.path: read_file(root, s.path) for s in record.sources if (root / s.path).is_file()}
-            blobs = {path: find_blob_id(self._ctx.repo, data) for path, data in found.items() if data is not None}
-            self._begun = self._begun.record(record, blobs)
-            self._recorded += 1
-
-    def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""
-        if self._ctx.workspace.sandbox.mechanism is not Mechanism.OFF:
-            return result
-        root = self._ctx.repo.root
-        changed = [path for path, data in self._on_disk.items() if read_file(root, path) != data]
-        if not changed:
-            return result
-        self._save()  # what was found stays under refs/relay
-        for path in changed:
-            restore = self._on_disk[path]
-            if restore is None:
-                (root / path).unlink(missing_ok=True)
-            else:
-                replace_file(root, path, restore, "100644")
-        names = ", ".join(changed)
-        self._ctx.observe(PlanRestored(tool=call.name, summary=f"{names} was changed and put back"))
-        words = f"\n\nrelay: this changed {names}, which only relay writes; it was put back. Use tick, record or amend."
-        return ToolResult(text=result.text + words, is_error=True, changed_paths=None)
-
-    def _show_plan(self) -> None:
-        pending = self._pending()
-        self._ctx.observe(render_plan(pending.plan, committed=pending.head))
-
-    def _render_baton(self) -> str:
-        now = write_snapshot_tree(self._ctx.repo)
-        notes = self._notes
-        asked = notes.hand_off
-        records = tuple(f"{record.claim} (because {record.because})" for record in notes.records)
-        last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
-        text = render_baton(
-            Baton(
-                done=tuple(
-                    f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self._pending().claimed_ids
-                ),
-                open=notes.open_ids(),
-                next_step=asked.next_step if asked else "",
-                learned=(*asked.learned, *records) if asked else records,
-                dead_ends=asked.dead_ends if asked else last_errors,
-                files=find_owned_paths(self._ctx.repo, self._ctx.plan_path, self._open, now)[:50],
-                gate=self._gate_words,
-                author="model" if asked else "relay",
-            )
-        )
-        return redact(text, environ_values=self._ctx.secret_values)
+        return self._keeper.take_call(call, result)
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:
