@@ -26,13 +26,13 @@ from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
 from relay.runners.messages.sse import parse_events
-from relay.session.events import Noticed, parse_event, render_event
+from relay.session.events import Noticed
+from relay.session.records import LoggedEvent, parse_record, render_record
 from relay.store.trailers import ITEMS, PLAN, STATUS, parse_cost, parse_usage, render_cost, render_usage
 from relay.telemetry.log import read_events
 from tests.message_rules import check_messages
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
-_BY_LINE = re.compile(r"line (\d+): .+", re.DOTALL)
 _YAML_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _SNAPSHOT_TOKENS = 500
 
@@ -89,9 +89,8 @@ def _check_tick(plan: Plan) -> None:
 
 def _check_refusal(error: RelayError, *, lines: int) -> None:
     """An error names a line that the text has (0: the whole file; YAML counts its end as a line)."""
-    found = _BY_LINE.fullmatch(error.message)
-    assert found, error.message
-    assert int(found[1]) <= lines + 1, error.message
+    assert error.message
+    assert 0 <= error.line <= lines + 1, error
 
 
 def fuzz_front_matter(data: bytes) -> None:
@@ -149,13 +148,14 @@ def fuzz_events(data: bytes) -> None:
     log = read_events(path)
     assert log is not None
     lines = [line for line in data.split(b"\n") if line.strip()]
-    assert len(log.events) + log.skipped_lines == len(lines)
-    for logged in log.events:
-        again = parse_event(render_event(logged.event, at=logged.at))
+    assert len(log.records) + log.skipped_lines == len(lines)
+    for record in log.records:
+        again = parse_record(render_record(record))
         assert again is not None
-        assert repr(again[1]) == repr(logged.event)  # by text: NaN is not equal to itself
+        assert repr(again.event) == repr(record.event)  # by text: NaN is not equal to itself
     said = data.decode("utf-8", "replace")
-    assert parse_event(render_event(Noticed(text=said), at=1.0)) == (1.0, Noticed(text=said))
+    noticed = LoggedEvent(at=1.0, event=Noticed(text=said))
+    assert parse_record(render_record(noticed)) == noticed
 
 
 def fuzz_stream(data: bytes) -> None:

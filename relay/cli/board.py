@@ -62,9 +62,7 @@ class Board:
 
     def apply(self, event: events.Event, now: float) -> None:
         """Take one event in."""
-        handler = _APPLY.get(type(event))
-        if handler is not None:
-            handler(self, event, now)
+        _APPLY[type(event)](self, event, now)
 
 
 def _on_run(board: Board, event: events.RunStarted, _now: float) -> None:
@@ -123,6 +121,10 @@ def _on_idle(board: Board, _event: events.Event, _now: float) -> None:
     board.activity = None
 
 
+def _on_nothing(_board: Board, _event: events.Event, _now: float) -> None:
+    """What leaves the state of now as it is."""
+
+
 _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.RunStarted: _on_run,
     events.PlanShown: _on_plan,
@@ -132,8 +134,14 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.TextShown: _on_text,
     events.ToolStarted: _on_tool,
     events.ToolFinished: _on_idle,
+    events.GaugeCrossed: _on_nothing,
     events.RetryScheduled: _on_retry,
+    events.CacheBroken: _on_nothing,
     events.GateStarted: _on_gate,
     events.GateFinished: _on_idle,
+    events.PlanRestored: _on_nothing,
+    events.Committed: _on_nothing,
     events.LegEnded: _on_leg_end,
+    events.Noticed: _on_nothing,
+    events.RunEnded: _on_nothing,
 }

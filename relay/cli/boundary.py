@@ -110,10 +110,11 @@ def _say_system(error: OSError) -> int:
 
 
 def _say_bug(error: Exception, argv: list[str]) -> int:
-    from relay.cli.buglog import redact, save_bug_report
+    from relay.cli.buglog import save_bug_report
+    from relay.secrets.patterns import redact_for_strangers
 
     words = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
-    _say_block("Error", redact(f"relay failed, and it is relay's fault: {words}", os.environ))
+    _say_block("Error", redact_for_strangers(f"relay failed, and it is relay's fault: {words}", os.environ))
     where = save_bug_report(error, argv, os.environ)
     if where is None:
         complain("Hint: no log file could be written; run the command again with a writable TMPDIR")

@@ -6,7 +6,6 @@ the values of variables that look like secrets are replaced before anything is w
 
 import os
 import platform
-import re
 import sys
 import tempfile
 import time
@@ -14,22 +13,12 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay.secrets import patterns as secrets
-
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
-_SECRET_TEXT = re.compile(
-    r"sk-[A-Za-z0-9_-]{8,}"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-    r"|(?i:(?<=bearer )|(?<=x-api-key: ))\S+"
-    r"|gh[pousr]_[A-Za-z0-9]{16,}"
-)
-_REDACTED = "[redacted]"
-_SHORTEST_SECRET_CHARS = 6
+from relay.secrets.patterns import redact_for_strangers
 
 
 def save_bug_report(error: Exception, argv: list[str], environ: Mapping[str, str]) -> Path | None:
     """Write the report into the user's state directory, else the temporary one; None where neither can."""
-    text = redact(render_bug_report(error, argv), environ)
+    text = redact_for_strangers(render_bug_report(error, argv), environ)
     for folder in (find_state_dir(environ), Path(tempfile.gettempdir())):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,15 +43,6 @@ def render_bug_report(error: Exception, argv: list[str]) -> str:
         f"platform: {platform.platform()}\n\n"
         f"{frames}"
     )
-
-
-def redact(text: str, environ: Mapping[str, str]) -> str:
-    """Replace keys, and the values of variables that look like secrets, wherever they stand."""
-    values = {value for name, value in environ.items() if _SECRET_NAME.search(name)}
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _SHORTEST_SECRET_CHARS:
-            text = text.replace(value, _REDACTED)
-    return secrets.redact(_SECRET_TEXT.sub(_REDACTED, text))
 
 
 def find_state_dir(environ: Mapping[str, str]) -> Path:

@@ -15,6 +15,7 @@ from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, clip_raw, escape_json
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.session.records import Recorder, render_record
 
 LONGEST_LINE_CHARS = 2_000
 """Where a plain line is cut; the full text is in the session's event log."""
@@ -96,11 +97,11 @@ class JsonView(_LineView):
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(stream)
-        self._clock = clock
+        self._recorder = Recorder(clock)
 
     def observe(self, event: events.Event) -> None:
         """Write one event."""
-        self._write(escape_json(events.render_event(event, at=self._clock())))
+        self._write(escape_json(render_record(self._recorder.record(event))))
 
     def note_stop(self, urgency: Urgency) -> None:
         """Say nothing: programs read facts, and the last event tells how the run ended."""

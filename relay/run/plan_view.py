@@ -16,11 +16,15 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
         {
             "id": phase.id,
             "title": phase.title,
-            "items": [{"id": item.id, "text": item.text, "state": _find_state(item, done)} for item in phase.items],
+            "items": [_render_item(item, done) for item in phase.items],
         }
         for phase in plan.phases
     )
     return PlanShown(phases=phases)
+
+
+def _render_item(item: Item, done: frozenset[str]) -> dict[str, object]:
+    return {"id": item.id, "text": item.text, "state": _find_state(item, done), "paths": list(item.paths)}
 
 
 def _find_state(item: Item, done: frozenset[str]) -> str:

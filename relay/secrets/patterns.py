@@ -18,6 +18,14 @@ FROM_ENVIRONMENT = "the value of a secret in relay's environment"
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"ANTHROPIC_(BASE_URL|\w*MODEL\w*)|.*_(URL|PATH|FILE|DIR)", re.IGNORECASE)
+_SUSPECT_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
+_SUSPECT = re.compile(
+    r"sk-[A-Za-z0-9_-]{8,}"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?i:(?<=bearer )|(?<=x-api-key: ))\S+"
+    r"|gh[pousr]_[A-Za-z0-9]{16,}"
+)
+_MIN_SUSPECT_CHARS = 6
 MIN_VALUE_CHARS = 12
 """Shorter values of the environment are as likely to be words."""
 _MIN_DISTINCT = 6
@@ -133,7 +141,22 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Find
 
 def redact(text: str, *, environ_values: Iterable[str] = ()) -> str:
     """Return the text with everything that looks like a secret replaced; inside JSON the result is JSON again."""
-    spans = sorted({*_find_values(text, environ_values), *(span for rule in _RULES for span in _match(rule, text))})
+    return _replace(
+        text, {*_find_values(text, environ_values), *(span for rule in _RULES for span in _match(rule, text))}
+    )
+
+
+def redact_for_strangers(text: str, environ: Mapping[str, str]) -> str:
+    """Return a text that may be pasted anywhere: what only might be a secret is replaced as well."""
+    values = {
+        value for name, value in environ.items() if _SUSPECT_NAME.search(name) and len(value) >= _MIN_SUSPECT_CHARS
+    }
+    spans = {*_find_values(text, values), *(match.span() for match in _SUSPECT.finditer(text))}
+    return redact(_replace(text, spans), environ_values=find_secret_values(environ))
+
+
+def _replace(text: str, found: Iterable[tuple[int, int]]) -> str:
+    spans = sorted(found)
     parts: list[str] = []
     at = 0
     for start, end in spans:

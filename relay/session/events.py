@@ -1,20 +1,16 @@
-"""What happens in a run, as a closed union with a schema version.
+"""What happens in a run, as a closed union.
 
 Events are facts in order. The view draws them, telemetry writes them, figures are computed from them; none
 of these can change what the run does. Texts may contain anything a model or a command printed: whoever shows
 one strips control characters and keeps it away from markup.
 """
 
-import json
-import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, Union, get_args, get_origin
+from dataclasses import dataclass
+from typing import Any
 
 from relay.session.usage import Usage
-from relay.session.values import SessionEnd
-
-SCHEMA_VERSION = 1
+from relay.session.values import SessionEnd, Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +41,8 @@ class PlanShown:
     """The plan as it stands; sent at the start and whenever boxes or claims change."""
 
     phases: tuple[Mapping[str, Any], ...]
-    """``{"id", "title", "items": [{"id", "text", "state"}]}``, state one of open, claimed, done."""
+    """``{"id", "title", "items": [{"id", "text", "state", "paths"}]}``: state is one of open, claimed, done; paths are
+    those that the item names, and missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +109,15 @@ class ToolFinished:
     call_id: str
     name: str
     is_error: bool
-    result_chars: int
     result_sha256: str
+    """Of the result's UTF-8: the same part of a file, shown twice, has the same."""
     duration_s: float
     changed_paths: tuple[str, ...] | None
     """None when unknown (a shell command)."""
+    result_bytes: int | None = None
+    """Of the result's UTF-8; None in older logs."""
+    shown: Shown | None = None
+    """The part of a file that the result is; None when it is none, and in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,41 +247,3 @@ Event = (
 
 Observe = Callable[[Event], None]
 """Receives every event, in order, on the thread of the run. Must not raise and must return soon."""
-
-_CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Event)}
-
-
-def render_event(event: Event, *, at: float) -> str:
-    """Write an event as one JSON line without its newline; `at` is seconds since the epoch."""
-    body = {"v": SCHEMA_VERSION, "at": round(at, 3), "event": type(event).__name__, **asdict(event)}
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-
-
-def parse_event(line: str) -> tuple[float, Event] | None:
-    """Read what `render_event` wrote.
-
-    Returns:
-        Seconds since the epoch and the event; None for a torn line, another version or an unknown event.
-    """
-    try:
-        body = json.loads(line)
-        if body.pop("v") != SCHEMA_VERSION:
-            return None
-        at, cls = float(body.pop("at")), _CLASSES[body.pop("event")]
-        # A field that came later than the log has a default; any other that is missing makes the line unreadable.
-        known = [f for f in fields(cls) if f.name in body or f.default is MISSING]
-        return at, cls(**{f.name: _restore(f.type, body[f.name]) for f in known})
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return None
-
-
-def _restore(kind: Any, value: Any) -> Any:
-    """Turn what JSON kept of a field back into the field's type."""
-    if get_origin(kind) in {Union, types.UnionType}:
-        inner = next(arg for arg in get_args(kind) if arg is not type(None))
-        return None if value is None else _restore(inner, value)
-    if get_origin(kind) is tuple:
-        return tuple(value)
-    if kind is Usage:
-        return Usage(**value)
-    return SessionEnd(value) if kind is SessionEnd else value

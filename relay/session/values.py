@@ -29,6 +29,17 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A part of a file as a tool showed it."""
+
+    path: str
+    """Relative to the repository's root, links followed."""
+    first_line: int
+    """1-based."""
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What a tool answers. A failure is a result the model can act on, never an exception."""
 
@@ -38,6 +49,8 @@ class ToolResult:
     """The session stops at this tool boundary (hand_off, block, an accepted plan)."""
     changed_paths: tuple[str, ...] | None = ()
     """Repository-relative paths the tool wrote; None when unknown (a shell command)."""
+    shown: Shown | None = None
+    """The part of a file that the text is; None when it is none."""
 
 
 class SessionEnd(StrEnum):

@@ -17,7 +17,8 @@ from typing import Self
 from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
-from relay.session.events import Event, Noticed, parse_event, render_event
+from relay.session.events import Event, Noticed
+from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
 
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""
@@ -29,8 +30,7 @@ class EventLog:
     """An open log, a context manager. Mutable: holds a descriptor."""
 
     path: Path
-    clock: Callable[[], float]
-    """Seconds since the epoch."""
+    recorder: Recorder
     secret_values: tuple[str, ...] = ()
     """Never written, beside everything that looks like a secret by its form."""
     _descriptor: int | None
@@ -46,7 +46,7 @@ class EventLog:
         """
         if self._descriptor is not None:
             try:
-                line = redact(render_event(event, at=self.clock()), environ_values=self.secret_values)
+                line = redact(render_record(self.recorder.record(event)), environ_values=self.secret_values)
                 _write(self._descriptor, f"{line}\n")
             except OSError as exc:
                 self._failure = exc.strerror or str(exc)
@@ -71,19 +71,10 @@ class EventLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEvent:
-    """One line of a log."""
-
-    at: float
-    """Seconds since the epoch."""
-    event: Event
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog:
     """What could be read of a log."""
 
-    events: tuple[LoggedEvent, ...] = ()
+    records: tuple[LoggedEvent, ...] = ()
     skipped_lines: int = 0
     """Torn lines (a crash in mid-write) and those of another schema version."""
 
@@ -99,6 +90,7 @@ def open_log(
     if not _ID.fullmatch(run_id):
         raise ValueError(f"{run_id!r} is not an id")
     path = repo_root / STATE_DIR / "sessions" / f"{run_id}.jsonl"
+    recorder = Recorder(clock)
     try:
         with (
             open_ignored(repo_root, (STATE_DIR,)),
@@ -107,8 +99,8 @@ def open_log(
             descriptor = open_regular(path.name, folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         _end_torn_line(descriptor)
     except OSError as exc:
-        return EventLog(path=path, clock=clock, _descriptor=None, _failure=exc.strerror or str(exc))
-    return EventLog(path=path, clock=clock, secret_values=secret_values, _descriptor=descriptor)
+        return EventLog(path=path, recorder=recorder, _descriptor=None, _failure=exc.strerror or str(exc))
+    return EventLog(path=path, recorder=recorder, secret_values=secret_values, _descriptor=descriptor)
 
 
 def read_events(path: Path) -> ReadLog | None:
@@ -118,23 +110,24 @@ def read_events(path: Path) -> ReadLog | None:
             descriptor = open_regular(path.name or ".", folder)
     except OSError:
         return None
-    events: list[LoggedEvent] = []
-    skipped = 0
+    records: list[LoggedEvent] = []
+    skipped, scope = 0, Scope()
     with os.fdopen(descriptor, "rb") as lines:
         for line in lines:
-            parsed = _parse(line)
-            events += [parsed] if parsed else []
-            skipped += bool(not parsed and line.strip())
-    return ReadLog(events=tuple(events), skipped_lines=skipped)
+            if record := _parse(line, scope):
+                records.append(record)
+                scope = leave_scope(record)
+            else:
+                skipped += bool(line.strip())
+    return ReadLog(records=tuple(records), skipped_lines=skipped)
 
 
-def _parse(line: bytes) -> LoggedEvent | None:
+def _parse(line: bytes, before: Scope) -> LoggedEvent | None:
     """Read one line; None for what is not an event, however it is nested."""
     try:
-        parsed = parse_event(line.decode("utf-8", "replace"))
+        return parse_record(line.decode("utf-8", "replace"), before)
     except RecursionError:
         return None
-    return LoggedEvent(at=parsed[0], event=parsed[1]) if parsed else None
 
 
 def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AGE_S) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay.files.walk import open_ignored
 from relay.session.tokens import estimate_size_tokens, estimate_tokens
-from relay.session.values import ToolResult
+from relay.session.values import Shown, ToolResult
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, Workspace
 
 _MARK_TOKENS = 40
@@ -27,6 +27,8 @@ class Answer:
     is_error: bool = False
     ends_session: bool = False
     changed_paths: tuple[str, ...] | None = ()
+    """As in `ToolResult`."""
+    shown: Shown | None = None
     """As in `ToolResult`."""
     spool: Path | None = None
     """A file that already holds the full output; removed when the model gets all of it anyway."""
@@ -45,7 +47,11 @@ def finish(workspace: Workspace, answer: Answer, call_id: str) -> ToolResult:
         where = f"full output: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
         text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
     return ToolResult(
-        text=text, is_error=answer.is_error, ends_session=answer.ends_session, changed_paths=answer.changed_paths
+        text=text,
+        is_error=answer.is_error,
+        ends_session=answer.ends_session,
+        changed_paths=answer.changed_paths,
+        shown=answer.shown,
     )
 
 

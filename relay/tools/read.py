@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from relay.sandbox.text import render_output
+from relay.session.values import Shown
 from relay.tools.confine import is_covered, locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
 from relay.tools.output import Answer
@@ -74,7 +75,8 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
         notes.read_paths.add(place.path)
     if not window.lines:
         return _answer_empty(place.path, size, offset, window.last)
-    return Answer(text="\n".join([*window.lines, *_remarks(window, offset)]))
+    shown = Shown(path=place.path, first_line=offset, last_line=window.last)
+    return Answer(text="\n".join([*window.lines, *_remarks(window, offset)]), shown=shown)
 
 
 def find_binary_kind(path: str, stream: BinaryIO) -> str | None:

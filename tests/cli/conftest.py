@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.session.events import Event, parse_event
+from relay.session.events import Event
+from relay.session.records import parse_record
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,5 +79,5 @@ def relay(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> C
 def recorded() -> tuple[tuple[float, Event], ...]:
     """A recorded run: one phase in two legs, a retry, a broken cache, a put-back plan, unknown costs."""
     lines = (Path(__file__).parent / "recorded.jsonl").read_text(encoding="utf-8").splitlines()
-    parsed = tuple(parse_event(line) for line in lines)
-    return tuple(entry for entry in parsed if entry is not None)
+    records = tuple(parse_record(line) for line in lines)
+    return tuple((record.at, record.event) for record in records if record is not None)

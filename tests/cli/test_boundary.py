@@ -12,10 +12,10 @@ import click
 import pytest
 
 from relay.cli.boundary import run_guarded
-from relay.cli.buglog import redact
 from relay.cli.main import relay as group
 from relay.errors import ConfigError, RelayError
 from relay.interrupts import Interrupted
+from relay.secrets.patterns import redact_for_strangers
 
 
 def raising(error):
@@ -136,7 +136,7 @@ def test_a_bug_leaves_a_report_without_secrets(tmp_path, environ):
 
 
 def test_values_of_secret_variables_are_redacted_anywhere():
-    text = redact("https://me:pw1234@host/ a sesame-open b", {"MY_TOKEN": "sesame-open", "LANG": "https"})
+    text = redact_for_strangers("https://me:pw1234@host/ a sesame-open b", {"MY_TOKEN": "sesame-open", "LANG": "https"})
     assert text == "https://[redacted]@host/ a [redacted] b"
 
 

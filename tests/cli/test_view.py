@@ -12,6 +12,8 @@ import sys
 import typing
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay.cli.board import Board
 from relay.cli.draw import draw
@@ -19,9 +21,11 @@ from relay.cli.narrate import STOPPING, Narrator
 from relay.cli.view import make_view
 from relay.interrupts import Urgency
 from relay.session import events
-from relay.session.events import Noticed, PlanShown, TextShown, ToolStarted, parse_event
+from relay.session.events import Noticed, PlanShown, TextShown, ToolStarted
+from relay.session.records import parse_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
+from tests.any_event import any_event
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
 
@@ -74,7 +78,9 @@ def test_json_lines_are_the_events(recorded):
     """Every line parses back to the event that was observed."""
     stream = io.StringIO()
     play(make_view(json=True, stream=stream, environ={}, clock=lambda: 7.0), recorded)
-    assert [parse_event(line) for line in stream.getvalue().splitlines()] == [(7.0, event) for _, event in recorded]
+    records = [record for line in stream.getvalue().splitlines() if (record := parse_record(line))]
+    assert [(record.at, record.event) for record in records] == [(7.0, event) for _, event in recorded]
+    assert {record.scope.run_id for record in records} == {"r-20261121-022614"}
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -103,11 +109,13 @@ def test_a_stream_that_breaks_ends_the_view_and_not_the_run(as_json, recorded):
         stream.close()
 
 
-def test_every_event_has_words_or_is_silent_on_purpose():
-    """The table of words covers the closed union."""
-    from relay.cli.narrate import _TELL
-
-    assert set(_TELL) | {PlanShown} == set(typing.get_args(events.Event))
+@pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
+@given(data=st.data())
+def test_every_event_is_told_and_changes_the_board_or_is_passed_over_on_purpose(kind, data):
+    """An event that the words or the board do not know fails here: both look its type up and find nothing."""
+    event = data.draw(any_event(kind))
+    assert all(isinstance(line.text, str) for line in Narrator().tell(event))
+    Board(started_at=0.0).apply(event, 1.0)
 
 
 def make_board(recorded, upto=None):

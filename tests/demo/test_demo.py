@@ -51,8 +51,8 @@ class Played:
     def read_events(self) -> list[list[Event]]:
         """Return the events of each command, in the order in which the commands began."""
         logs = (read_events(path) for path in (self.root / ".relay/sessions").glob("*.jsonl"))
-        runs = sorted((log.events for log in logs if log and log.events), key=lambda events: events[0].at)
-        return [[logged.event for logged in run] for run in runs]
+        runs = sorted((log.records for log in logs if log and log.records), key=lambda records: records[0].at)
+        return [[record.event for record in run] for run in runs]
 
 
 def run_git(root: Path, *args: str) -> str:

@@ -76,7 +76,7 @@ def test_a_long_pause_is_no_break():
 
 
 TOOL_RAN = ToolFinished(
-    call_id="c", name="bash", is_error=False, result_chars=1, result_sha256="", duration_s=0.0, changed_paths=None
+    call_id="c", name="bash", is_error=False, result_bytes=1, result_sha256="", duration_s=0.0, changed_paths=None
 )
 ANSWERED = ResponseReceived(
     turn=1, model="m", usage=None, cost_usd=None, fill_tokens=None, soft_tokens=1, hard_tokens=2, window_tokens=3,

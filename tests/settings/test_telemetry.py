@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.session.events import Noticed, RequestStarted, RunStarted, TextShown, parse_event, render_event
+from relay.session.events import Noticed, RequestStarted, RunStarted, TextShown, ToolStarted
+from relay.session.records import LoggedEvent, Scope, parse_record, render_record
 from relay.telemetry.log import (
     open_log,
     read_events,
@@ -36,7 +37,7 @@ def write(root: Path, *texts: str, run_id: str = "s1") -> Path:
 def read_texts(path: Path) -> list[str]:
     log = read_events(path)
     assert log
-    return [entry.event.text for entry in log.events if isinstance(entry.event, TextShown)]
+    return [entry.event.text for entry in log.records if isinstance(entry.event, TextShown)]
 
 
 def test_events_come_back_in_order_with_their_time(tmp_path: Path) -> None:
@@ -47,8 +48,8 @@ def test_events_come_back_in_order_with_their_time(tmp_path: Path) -> None:
     assert log.path == tmp_path / ".relay" / "sessions" / "s1.jsonl"
     back = read_events(log.path)
     assert back
-    assert [entry.at for entry in back.events] == [NOW] * 3
-    assert [type(entry.event) for entry in back.events] == [TextShown, RequestStarted, Noticed]
+    assert [entry.at for entry in back.records] == [NOW] * 3
+    assert [type(entry.event) for entry in back.records] == [TextShown, RequestStarted, Noticed]
     assert back.skipped_lines == 0
 
 
@@ -103,7 +104,7 @@ def test_a_torn_last_line_costs_only_itself(tmp_path: Path, cut: int) -> None:
     torn = read_events(path)
     assert torn
     whole = 2 if cut == 1 else 1  # only the newline was lost
-    assert (len(torn.events), torn.skipped_lines) == (whole, 2 - whole)
+    assert (len(torn.records), torn.skipped_lines) == (whole, 2 - whole)
     write(tmp_path, "three")
     assert read_texts(path)[-1] == "three"
     assert len(read_texts(path)) == whole + 1
@@ -230,9 +231,23 @@ def test_a_log_from_before_a_field_was_added_is_still_read() -> None:
         run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=0.0,
         rehearsed=False, context="prune", ablated=("cache",),
     )  # fmt: skip
-    body = json.loads(render_event(start, at=1.0))
-    assert parse_event(json.dumps(body)) == (1.0, start)
+    record = LoggedEvent(at=1.0, scope=Scope(run_id="r"), event=start)
+    body = json.loads(render_record(record))
+    assert parse_record(json.dumps(body)) == record
 
     old = {name: value for name, value in body.items() if name not in {"context", "ablated"}}
-    assert parse_event(json.dumps(old)) == (1.0, replace(start, context="reset", ablated=()))
-    assert parse_event(json.dumps({name: value for name, value in old.items() if name != "model"})) is None
+    assert parse_record(json.dumps(old)) == replace(record, event=replace(start, context="reset", ablated=()))
+    assert parse_record(json.dumps({name: value for name, value in old.items() if name != "model"})) is None
+
+
+def test_no_secret_is_written(tmp_path: Path) -> None:
+    """What a model says and what a command is called with may hold one, by its form or from relay's environment."""
+    by_form, from_environ = "ghp_" + "aB3dE6gH9j" * 4, "s3cret-of-the-user"
+    with open_log(tmp_path, "s1", clock=clock, secret_values=(from_environ,)) as log:
+        log.append(TextShown(text=f"the key is {by_form}"))
+        log.append(ToolStarted(call_id="c", name="bash", summary=f"curl -H 'Key: {from_environ}' {by_form}"))
+    written = log.path.read_text()
+    assert by_form not in written
+    assert from_environ not in written
+    assert [type(text) for text in read_texts(log.path)] == [str]
+    assert written.count("[redacted]") == 3

@@ -246,15 +246,17 @@ class Conversation:
         started = self._connection.clock()
         self._connection.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
         result = self._context.spec.run_tool(call)
+        data = result.text.encode("utf-8", "surrogatepass")
         self._connection.observe(
             ToolFinished(
                 call_id=call.id,
                 name=call.name,
                 is_error=result.is_error,
-                result_chars=len(result.text),
-                result_sha256=hashlib.sha256(result.text.encode("utf-8", "surrogatepass")).hexdigest(),
+                result_bytes=len(data),
+                result_sha256=hashlib.sha256(data).hexdigest(),
                 duration_s=self._connection.clock() - started,
                 changed_paths=result.changed_paths,
+                shown=result.shown,
             )
         )
         return result

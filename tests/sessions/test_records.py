@@ -1,0 +1,88 @@
+"""Events as lines: what was written comes back, with where it happened."""
+
+import typing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.session import events
+from relay.session.records import LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
+from relay.telemetry.log import open_log, read_events
+from tests.any_event import any_event
+
+V1_LOG = Path(__file__).parents[1] / "cli" / "recorded.jsonl"
+SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))
+LEG = events.LegStarted(session_id="s", phase_id="1", title="", leg=1, reason="")
+END = events.LegEnded(
+    session_id="s", phase_id="1", end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(), cost_usd=None
+)
+GATE = events.GateStarted(phase_id="1", baseline=True, commands=())
+SAID = events.TextShown(text="")
+
+
+@pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
+@given(data=st.data())
+def test_a_line_is_read_as_what_was_written(kind: type, data: st.DataObject) -> None:
+    """Every type of event, wherever it happened."""
+    event = data.draw(any_event(kind))
+    record = LoggedEvent(at=1.5, scope=find_scope(data.draw(SCOPES), event), event=event)
+    line = render_record(record)
+    assert "\n" not in line
+    assert parse_record(line) == record
+
+
+@given(st.lists(st.sampled_from(typing.get_args(events.Event)).flatmap(any_event), max_size=5), st.data())
+def test_a_torn_end_and_foreign_lines_cost_only_themselves(
+    tmp_path_factory: pytest.TempPathFactory, said: list[events.Event], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("repo")
+    with open_log(folder, "r", clock=lambda: 1.0) as log:
+        for event in said:
+            log.append(event)
+    whole = log.path.read_bytes()
+    written = read_events(log.path)
+    assert written is not None
+    assert [record.event for record in written.records] == said
+    foreign = data.draw(st.binary(max_size=50)).replace(b"\n", b" ")
+    cut = data.draw(st.integers(0, 20))
+    log.path.write_bytes(foreign + b"\n" + whole[: len(whole) - cut])
+    torn = read_events(log.path)
+    assert torn is not None
+    kept = len(said) - (cut > 1 and bool(said))
+    assert torn.records[:kept] == written.records[:kept]
+
+
+def test_every_event_has_the_ids_of_where_it_happened() -> None:
+    recorder = Recorder(lambda: 1.0)
+    start = events.RunStarted(
+        run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=None,
+        rehearsed=True,
+    )  # fmt: skip
+    ended = events.RunEnded(exit_code=0, reason="", next_command="", spent_usd=None)
+    told = (start, GATE, LEG, events.RequestStarted(turn=2), SAID, END, SAID, ended)
+    scopes = [recorder.record(event).scope for event in told]
+    assert [(at.run_id, at.session_id, at.phase_id, at.turn) for at in scopes] == [
+        ("r", "", "", 0),
+        ("r", "", "1", 0),
+        ("r", "s", "1", 0),
+        ("r", "s", "1", 2),
+        ("r", "s", "1", 2),
+        ("r", "s", "1", 2),
+        ("r", "", "1", 0),
+        ("r", "", "", 0),
+    ]
+
+
+def test_a_log_of_schema_1_is_read_with_the_ids_that_follow_from_its_order() -> None:
+    """A recorded run, written before lines had ids."""
+    log = read_events(V1_LOG)
+    assert log is not None
+    assert (len(log.records), log.skipped_lines) == (len(V1_LOG.read_text().splitlines()), 0)
+    assert {record.scope.run_id for record in log.records} == {"r-20261121-022614"}
+    texts = [record for record in log.records if isinstance(record.event, events.TextShown)]
+    assert texts
+    assert all(record.scope.session_id and record.scope.phase_id and record.scope.turn for record in texts)
