@@ -31,7 +31,7 @@ from relay.runners.base import Session
 from relay.session.events import Noticed, RunEnded
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import compare, take_fingerprint
 from relay.store.planning_cost import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
@@ -90,7 +90,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
         return _reject(ctx, refused, f"no plan was accepted: {_describe_refusal(submissions, ended)}", code)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), "100644")
-    _keep_cost(ctx, session_id, submissions.accepted.text, ctx.meter.session)
+    _keep_cost(ctx.files, session_id, submissions.accepted.text, ctx.meter.session)
     return _finish(ctx, submissions.accepted)
 
 
@@ -206,7 +206,7 @@ def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = Ex
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=refused.session_id, spend=ctx.meter.session)
     where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
-    _keep_cost(ctx, refused.session_id, None, ctx.meter.session)
+    _keep_cost(ctx.files, refused.session_id, None, ctx.meter.session)
     if refused.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
     return RunEnded(
@@ -227,13 +227,13 @@ def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
     ctx.observe(Noticed(text=f"the uncommitted plan that was there is kept: git show {where}:{ctx.plan_path}"))
 
 
-def _keep_cost(ctx: RunContext, session_id: str, text: str | None, spent: Spent) -> None:
+def _keep_cost(files: PlanFiles, session_id: str, text: str | None, spent: Spent) -> None:
     """Keep what planning has cost until a commit's trailers carry it."""
-    earlier = read_plan_usage(ctx.repo)
-    if earlier is not None and earlier.plan_path == ctx.plan_path:
+    earlier = read_plan_usage(files.repo)
+    if earlier is not None and earlier.plan_path == files.plan_path:
         spent += earlier.spend
-    record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=spent)
-    save_plan_usage(ctx.repo, record, encode_text(text or ""))
+    record = PlanningRecord(plan_path=files.plan_path, session_id=session_id, spend=spent)
+    save_plan_usage(files.repo, record, encode_text(text or ""))
 
 
 def _finish(ctx: RunContext, plan: Plan) -> RunEnded:

@@ -9,7 +9,7 @@ from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.events import RunEnded
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles
 from relay.setup.open import RunRequest
 from relay.state.plan_edit import EditKind, parse_at
 from relay.state.resume import ResumeCase, ResumePoint
@@ -48,13 +48,13 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
     return finish_run(situation.plan, situation.point, request.caller, spent)
 
 
-def find_done_plan(ctx: RunContext) -> Plan | None:
+def find_done_plan(files: PlanFiles) -> Plan | None:
     """Return the plan when the branch has all of it done, the file says the same, and no leg is open."""
-    committed = find_text(ctx.repo, "HEAD", ctx.plan_path)
-    if committed is None or ctx.plan_path in read_status(ctx.repo, (ctx.plan_path,)).changed:
+    committed = find_text(files.repo, "HEAD", files.plan_path)
+    if committed is None or files.plan_path in read_status(files.repo, (files.plan_path,)).changed:
         return None
-    plan = parse_at(committed, ctx.plan_path)
-    return plan if plan.done and read_leg(ctx.repo) is None else None
+    plan = parse_at(committed, files.plan_path)
+    return plan if plan.done and read_leg(files.repo) is None else None
 
 
 def finish_run(plan: Plan, point: ResumePoint, caller: Caller, spent: Spent) -> RunEnded:

@@ -45,7 +45,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
         handover = _begin(ctx, plan, phase, leg, point)
         if handover is None:
             continue  # a stop was asked for
-        ctx.meter.open_phase(read_phase_spent(ctx, phase.id))
+        ctx.meter.open_phase(read_phase_spent(ctx.files, phase.id))
         result = Leg(ctx, handover).run()
         if end := _decide(ctx, selection, result, handover):
             return end
@@ -82,7 +82,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
         case LegKind.DONE:
             if selection.all and not selection.phase_id:
                 return None
-            if plan := find_done_plan(ctx):
+            if plan := find_done_plan(ctx.files):
                 return end_done(plan, ctx.meter.total)
             return RunEnded(
                 exit_code=ExitCode.DONE,
@@ -128,7 +128,7 @@ def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEn
 
 def _end_interrupted(ctx: RunContext) -> RunEnded:
     """Stop between two legs; the last one may have finished the plan before the stop came about."""
-    if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx)):
+    if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(plan, ctx.meter.total)
     return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "run")
 

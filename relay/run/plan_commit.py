@@ -13,7 +13,7 @@ from relay.plan.parse import parse_plan
 from relay.run.gates import make_hooks
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.state.plan_edit import EditKind, describe_refusal, find_edit
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
@@ -77,13 +77,13 @@ def _read_file(ctx: RunContext) -> bytes:
     return disk
 
 
-def _take_planning_cost(ctx: RunContext) -> Spent:
-    record = read_plan_usage(ctx.repo)
-    return record.spend if record and record.plan_path == ctx.plan_path else Spent()
+def _take_planning_cost(files: PlanFiles) -> Spent:
+    record = read_plan_usage(files.repo)
+    return record.spend if record and record.plan_path == files.plan_path else Spent()
 
 
 def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: str) -> None:
-    spent = _take_planning_cost(ctx)
+    spent = _take_planning_cost(ctx.files)
     message = Message(
         subject=subject,
         trailers=(

@@ -15,7 +15,7 @@ from relay.plan.model import Plan
 from relay.run.plan_commit import ensure_plan_committed, read_plan, refuse
 from relay.run.start import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.state.facts import is_current
 from relay.state.resume import LegFacts, ResumeCase, ResumePoint
 from relay.state.situation import PlanSource, Situation, ask
@@ -103,7 +103,7 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
         RepoError: Its uncommitted work is still in the work tree.
     """
     kept = save_found(ctx, leg)
-    if owned := _find_uncommitted(ctx, kept):
+    if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
         raise RepoError(
             f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
@@ -114,10 +114,10 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     close_leg(ctx.repo, kept)
 
 
-def _find_uncommitted(ctx: RunContext, leg: OpenLeg) -> list[str]:
+def _find_uncommitted(files: PlanFiles, leg: OpenLeg) -> list[str]:
     """Return the leg's own files that are not as HEAD has them; its newest snapshot is of the work tree as it is."""
     if leg.last_wip is None:
         return []
-    changes = diff_trees(ctx.repo, ctx.repo.head() or ctx.repo.empty_tree, leg.last_wip.tree)
+    changes = diff_trees(files.repo, files.repo.head() or files.repo.empty_tree, leg.last_wip.tree)
     open_paths = {change.path for change in changes}
-    return [path for path in find_owned_paths(ctx.repo, ctx.plan_path, leg, leg.last_wip) if path in open_paths]
+    return [path for path in find_owned_paths(files.repo, files.plan_path, leg, leg.last_wip) if path in open_paths]

@@ -26,7 +26,7 @@ from relay.run.gates import run_phase_gate
 from relay.run.pending_plan import PendingPlan
 from relay.session.events import Noticed
 from relay.session.usage import Spent
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale
 from relay.store.history import read_plan_commits
@@ -81,7 +81,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     change such a file and have it committed. What had changes of the user's before stays the user's, and is kept.
     """
     head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
-    number, baton = _read_earlier_sessions(ctx, phase.id)
+    number, baton = _read_earlier_sessions(ctx.files, phase.id)
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     kept = (
@@ -90,7 +90,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
     if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
         return None
-    pending = PendingPlan(head=plan, plan=plan, ledger=_read_ledger(ctx, head))  # before a leg is open
+    pending = PendingPlan(head=plan, plan=plan, ledger=_read_ledger(ctx.files, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
@@ -129,7 +129,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
     tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
-    pending = PendingPlan(head=plan, plan=_read_plan(ctx, tip) or plan, ledger=_read_ledger(ctx, tip))
+    pending = PendingPlan(head=plan, plan=_read_plan(ctx.files, tip) or plan, ledger=_read_ledger(ctx.files, tip))
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
 
 
@@ -155,7 +155,7 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
         discarded: Files of the leg's that somebody took out of the work tree: then it claims nothing any more. Which
             item a file belonged to nobody knows.
     """
-    record = _make_record(ctx, leg)
+    record = _make_record(ctx.files, leg)
     if discarded:
         files = dict(record.replace or {})
         if saved := files.get(ctx.plan_path):
@@ -165,12 +165,12 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
     return save_wip(ctx.repo, leg, record)
 
 
-def _make_record(ctx: RunContext, leg: OpenLeg) -> WipRecord:
+def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
     """Return what the leg's last snapshot says beside the files, for another one."""
     draft = {}
     if leg.last_wip is not None:
-        paths = (ctx.plan_path, ctx.ledger_path)
-        draft = {path: blob for path in paths if (blob := read_blob(ctx.repo, leg.last_wip.commit, path)) is not None}
+        paths = (files.plan_path, files.ledger_path)
+        draft = {path: blob for path in paths if (blob := read_blob(files.repo, leg.last_wip.commit, path)) is not None}
     ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED})
     return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
@@ -185,7 +185,7 @@ def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     the next run finds that snapshot as the newest one, and does the rest.
     """
     wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
-    record = _make_record(ctx, leg)
+    record = _make_record(ctx.files, leg)
     found = write_snapshot_tree(ctx.repo, replace=record.replace)
     restoration = plan_restoration(ctx.repo, found=found, wanted=wanted, base=leg.base_tree)
     restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
@@ -229,10 +229,10 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    old = _read_plan(ctx, last.commit) or plan
+    old = _read_plan(ctx.files, last.commit) or plan
     texts = {item.id: item.text for item in old.items if item.id in leg.items}
     kept = tuple(item.id for item in plan.items if texts.get(item.id) == item.text and not item.done)
-    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_read_ledger(ctx, last.commit))
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_read_ledger(ctx.files, last.commit))
     files = pending.render_files(ctx.plan_path, ctx.ledger_path)
     marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
     record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
@@ -281,24 +281,24 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     )
 
 
-def _read_plan(ctx: RunContext, commit: str | None) -> Plan | None:
-    text = find_text(ctx.repo, commit, ctx.plan_path)
+def _read_plan(files: PlanFiles, commit: str | None) -> Plan | None:
+    text = find_text(files.repo, commit, files.plan_path)
     return parse_plan(text) if text else None
 
 
-def _read_ledger(ctx: RunContext, commit: str | None) -> Ledger:
+def _read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
     """Read the ledger of a commit; the error names its file.
 
     Raises:
         LedgerError: It cannot be read as one.
     """
-    with within(render_path(ctx.ledger_path)):
-        return parse_ledger(find_text(ctx.repo, commit, ctx.ledger_path) or "")
+    with within(render_path(files.ledger_path)):
+        return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")
 
 
-def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:
+def _read_earlier_sessions(files: PlanFiles, phase_id: str) -> tuple[int, str]:
     """Return the number of the next session of a phase and the baton in its last hand-off commit."""
-    commits = (c for c in read_plan_commits(ctx.repo, ctx.plan_path) if c.status != "amended")
+    commits = (c for c in read_plan_commits(files.repo, files.plan_path) if c.status != "amended")
     last = next(commits, None)
     if last is None or (last.phase, last.status) != (phase_id, "handoff"):
         return 1, ""
@@ -307,9 +307,9 @@ def _read_earlier_sessions(ctx: RunContext, phase_id: str) -> tuple[int, str]:
     return number + 1, baton
 
 
-def read_phase_spent(ctx: RunContext, phase_id: str) -> Spent:
+def read_phase_spent(files: PlanFiles, phase_id: str) -> Spent:
     """Return what the hand-off commits of an unfinished phase record."""
-    commits = read_plan_commits(ctx.repo, ctx.plan_path)
+    commits = read_plan_commits(files.repo, files.plan_path)
     unfinished = takewhile(lambda commit: commit.status != "done", commits)
     return sum((commit.spent for commit in unfinished if commit.phase == phase_id), start=Spent())
 

@@ -18,10 +18,20 @@ from relay.tools.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFiles:
+    """A plan and its ledger, in the repository that keeps them: all that most readers of git need to know."""
+
+    repo: Repo
+    plan_path: str
+    """Relative to the repository's root, with forward slashes."""
+    ledger_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """Everything that planning and running share."""
 
-    repo: Repo
+    files: PlanFiles
     settings: Settings
     workspace: Workspace
     """What tools and commands work on; its sandbox lets a run's write the work tree, a planner's nothing."""
@@ -31,12 +41,24 @@ class RunContext:
     observe: Observe
     """Feeds the meter, the view and telemetry."""
     interrupts: Interrupts
-    plan_path: str
-    """Of the plan file, relative to the repository's root, with forward slashes."""
-    ledger_path: str
     new_id: Callable[[], str]
     """Makes session ids."""
     secret_values: tuple[str, ...]
     """Secrets of the environment; nothing that relay keeps may hold one."""
     caller: Caller
     """Writes the commands that the user is told to type."""
+
+    @property
+    def repo(self) -> Repo:
+        """Where the plan's work is done."""
+        return self.files.repo
+
+    @property
+    def plan_path(self) -> str:
+        """Of the plan file, relative to the repository's root."""
+        return self.files.plan_path
+
+    @property
+    def ledger_path(self) -> str:
+        """Of the ledger, in the same way."""
+        return self.files.ledger_path

@@ -28,7 +28,7 @@ from relay.secrets.patterns import find_secret_values
 from relay.session.events import Event, Noticed, Observe, RunStarted
 from relay.setup import preconditions
 from relay.setup.account import make_meter
-from relay.setup.context import RunContext
+from relay.setup.context import PlanFiles, RunContext
 from relay.setup.policy import make_limits, make_policy
 from relay.setup.preconditions import require
 from relay.setup.rules import Rules, load_repository_rules
@@ -55,6 +55,11 @@ class RunRequest:
     environ: Mapping[str, str]
     caller: Caller = AT_ROOT
     """Where and how it was typed; the default is the root, with the plan of the settings."""
+
+    @property
+    def files(self) -> PlanFiles:
+        """The plan and its ledger."""
+        return PlanFiles(repo=self.repo, plan_path=self.plan_path, ledger_path=find_ledger_path(self.plan_path))
 
 
 @contextmanager
@@ -89,7 +94,7 @@ def open_run(
         sessions = _make_sessions(request, runner, observe)
         counters += [sessions.meter.observe, sessions.cache_ttl.observe]
         ctx = RunContext(
-            repo=request.repo,
+            files=request.files,
             settings=settings,
             workspace=_make_workspace(request, sandbox, interrupts),
             sessions=sessions,
@@ -97,8 +102,6 @@ def open_run(
             meter=sessions.meter,
             observe=sessions.observe,
             interrupts=interrupts,
-            plan_path=request.plan_path,
-            ledger_path=find_ledger_path(request.plan_path),
             new_id=new_id,
             secret_values=find_secret_values(request.environ),
             caller=request.caller,
