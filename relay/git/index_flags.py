@@ -14,9 +14,9 @@ from pathlib import Path
 from relay.files.tree import find_stat
 from relay.git.command import Git
 from relay.git.config_guard import Guarded
+from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 
-_GITLINK = b"160000"
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))
 _known: dict[Path, tuple[str, tuple["HiddenEntry", ...]]] = {}
 """Per index file: what it looked like, and its entries then. A listing reads the whole index; snapshots are many."""
@@ -52,7 +52,7 @@ def read_flagged(repo: Repo, git: Git) -> tuple[HiddenEntry, ...]:
     if seen != mark:
         records = git.run("ls-files", "-z", "-v", "--stage").split(b"\0")
         entries = tuple(_parse(record) for record in records if record and record[:1] in b"Shs")
-        entries = tuple(entry for entry in entries if entry.mode.encode() != _GITLINK)
+        entries = tuple(entry for entry in entries if entry.mode != GITLINK)
         _known[index] = (mark, entries)
     return entries
 

@@ -1,11 +1,10 @@
 """Reading and writing git objects and refs with plumbing."""
 
 import contextlib
-import hashlib
 import os
 import shutil
 import sys
-import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,13 +12,17 @@ from relay.files.tree import open_file, sync_directory
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
+from relay.git.loose import compute_id, write_loose
 from relay.git.message import Message, render_message
+from relay.git.modes import GITLINK
 from relay.git.names import quote_path
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 
 _MOST_OPEN = 128
 """Files open at once; macOS lets a process have 256."""
+_LARGEST_SMALL_BYTES = 1_000_000
+"""Up to this size relay stores a file itself; compressing takes longer than starting git then."""
 _DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
 
 _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELETED, "T": ChangeKind.TYPE_CHANGED}
@@ -28,7 +31,7 @@ _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELET
 def read_blob(repo: Repo, rev: str, path: str) -> bytes | None:
     """Return the bytes of a file as stored in the tree of `rev`; None when it has no such file."""
     entry = read_entries(repo, rev, (path,)).get(path)
-    return repo.git.run("cat-file", "blob", entry[1]) if entry and entry[0] != "160000" else None
+    return repo.git.run("cat-file", "blob", entry[1]) if entry and entry[0] != GITLINK else None
 
 
 def read_entries(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -109,14 +112,15 @@ def hash_files(git: Git, paths: Sequence[str], *, write: bool, clean: bool = Fal
     return tuple(git.run("hash-object", *args, "--stdin-paths", stdin=stdin).decode().split())
 
 
-def store_files(git: Git, paths: Sequence[str]) -> dict[str, str]:
+def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
     """Store the raw bytes of regular files; return ``path: blob id`` of those that are still there.
 
-    Git gets open descriptors, no names. It follows links, and a command in the background may put one that leads to
-    the user's keys in a file's place at any moment: their bytes would be in the repository, for any command to read.
+    What is stored comes from open descriptors, not from names. Git follows links, and a command in the background may
+    put one that leads to the user's keys in a file's place at any moment: their bytes would be in the repository, for
+    any command to read.
 
     Args:
-        git: Bound to the work tree.
+        repo: The repository.
         paths: Repository-relative.
 
     Raises:
@@ -124,18 +128,36 @@ def store_files(git: Git, paths: Sequence[str]) -> dict[str, str]:
         RepoError: A file cannot be read.
     """
     found: dict[str, str] = {}
+    is_plain = guard(repo).is_plain
     for start in range(0, len(paths), _MOST_OPEN):
         with contextlib.ExitStack() as stack:
-            opened: dict[str, int] = {}
+            large: dict[str, int] = {}
             for path in paths[start : start + _MOST_OPEN]:
-                if (fd := open_file(git.cwd, path)) is not None:
-                    stack.callback(os.close, fd)
-                    opened[path] = fd
-            stdin = b"".join(b"%s/%d\n" % (_DESCRIPTORS, fd) for fd in opened.values())
-            fds = tuple(opened.values())
-            out = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin, pass_fds=fds)
-            found |= dict(zip(opened, out.decode().split(), strict=True))
+                if (fd := open_file(repo.root, path)) is None:
+                    continue
+                stack.callback(os.close, fd)
+                if is_plain and (data := _read_small(fd)) is not None:
+                    found[path] = write_loose(repo.objects_dir, repo.object_format, "blob", data)
+                else:
+                    large[path] = fd
+            found |= _hash_descriptors(repo, large)
     return found
+
+
+def _read_small(fd: int) -> bytes | None:
+    """Return what is in an open file; None, with the descriptor where it was, when that is much."""
+    size = os.fstat(fd).st_size
+    return os.pread(fd, size + 1, 0) if size <= _LARGEST_SMALL_BYTES else None
+
+
+def _hash_descriptors(repo: Repo, opened: Mapping[str, int]) -> dict[str, str]:
+    """Let git store what is in open files."""
+    if not opened:
+        return {}
+    stdin = b"".join(b"%s/%d\n" % (_DESCRIPTORS, fd) for fd in opened.values())
+    fds = tuple(opened.values())
+    out = repo.git.run("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=stdin, pass_fds=fds)
+    return dict(zip(opened, out.decode().split(), strict=True))
 
 
 def _render_stdin_path(path: str) -> str:
@@ -150,18 +172,14 @@ def hash_bytes(git: Git, data: bytes, *, filter_as: str | None = None) -> str:
 
 def find_blob_id(repo: Repo, data: bytes) -> str:
     """Return the id that `data` has as a blob; nothing is stored."""
-    return hashlib.new(repo.object_format, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    return compute_id(repo.object_format, "blob", data)
 
 
-def hash_many(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
-    """Store many small blobs as they are, in one call, and return their ids in order."""
-    if not contents:
-        return ()
-    with tempfile.TemporaryDirectory(dir=repo.make_relay_dir(), prefix="blobs-") as place:
-        files = [Path(place, str(number)) for number in range(len(contents))]
-        for file, content in zip(files, contents, strict=True):
-            file.write_bytes(content)
-        return hash_files(repo.git, [str(file) for file in files], write=True)
+def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
+    """Store blobs as they are and return their ids in order."""
+    if guard(repo).is_plain:
+        return tuple(write_loose(repo.objects_dir, repo.object_format, "blob", data) for data in contents)
+    return tuple(hash_bytes(repo.git, data) for data in contents)
 
 
 def write_commit(
@@ -174,8 +192,30 @@ def write_commit(
 ) -> str:
     """Store an unsigned commit object; nothing points to it yet."""
     text = render_message(message) if isinstance(message, Message) else message
+    if identity is RELAY_IDENTITY and b"\0" not in text and _is_utf8(text) and guard(repo).is_plain:
+        data = _render_commit(tree, parents, text)
+        return write_loose(repo.objects_dir, repo.object_format, "commit", data)
     args = [part for parent in parents for part in ("-p", parent)]
     return repo.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
+
+
+def _is_utf8(text: bytes) -> bool:
+    """Return whether git would leave a message as it is."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _render_commit(tree: str, parents: Iterable[str], text: bytes) -> bytes:
+    """Return a commit of relay's own as git writes it, by the clock and in the time zone of here."""
+    now = time.time()
+    offset = time.localtime(now).tm_gmtoff // 60
+    zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
+    who = f"{RELAY_IDENTITY['GIT_AUTHOR_NAME']} <{RELAY_IDENTITY['GIT_AUTHOR_EMAIL']}> {int(now)} {zone}"
+    lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}")
+    return "\n".join(lines).encode() + b"\n\n" + text
 
 
 def sync_objects(repo: Repo, commit: str, old: str | None) -> None:

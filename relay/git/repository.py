@@ -92,8 +92,16 @@ class Repo:
 
     def _has_commit(self, commit: str) -> bool:
         """Return whether an object has a file of its own and is a commit."""
-        found = read_loose(self.objects_dir, self.object_format, commit)
+        found = self.read_object(commit)
         return found is not None and found[0] == "commit"
+
+    def read_object(self, object_id: str) -> tuple[str, bytes] | None:
+        """Return kind and bytes of an object that has a file of its own; None when git has to be asked."""
+        # Both make git show another object than the one that is there: git-replace(1), gitrepository-layout(5).
+        replaced = (self.common_dir / "refs/replace", self.common_dir / "info/grafts")
+        if any(os.path.lexists(place) for place in replaced):
+            return None
+        return read_loose(self.objects_dir, self.object_format, object_id)
 
     def find_commit(self, rev: str) -> str | None:
         """Return the id of the commit that `rev` names; None when there is none."""

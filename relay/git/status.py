@@ -1,6 +1,7 @@
 """How the work tree differs from HEAD, as git sees it now."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -11,12 +12,11 @@ from pathlib import PurePosixPath
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import Guarded, guard
 from relay.git.index_flags import find_hidden, show_hidden
+from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import with_parents
 from relay.git.repository import Repo
 
-GITLINK = "160000"
-SYMLINK = "120000"
-ABSENT = "000000"
+_HEAD = re.compile(rb"# branch\.oid ([0-9a-f]+)")
 
 
 class ChangeKind(StrEnum):
@@ -60,7 +60,6 @@ class StatusEntry:
     """How the work tree differs from the index; ``?`` for an untracked path."""
     mode: str
     """Mode in the work tree; ``000000`` when nothing is there; empty for an untracked path."""
-    submodule: bool = False
     unmerged: bool = False
 
     @property
@@ -78,6 +77,8 @@ class Status:
     """Untracked directories that are repositories of their own, without the trailing slash."""
     hidden: tuple[str, ...] = ()
     """Those of `changed` that git status would not show the user: `relay.git.index_flags`."""
+    head: str | None = None
+    """The commit that was compared with; None on an unborn branch."""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -98,11 +99,6 @@ class Status:
     def unmerged(self) -> tuple[str, ...]:
         """Paths with a conflict in the index."""
         return tuple(entry.path for entry in self.entries if entry.unmerged)
-
-    @property
-    def submodules(self) -> tuple[str, ...]:
-        """Submodules whose commit is not the one that HEAD records."""
-        return tuple(entry.path for entry in self.entries if entry.submodule)
 
 
 def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
@@ -125,18 +121,22 @@ def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
 def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:
     """Return the same for a given `index` file, or for the user's as it stands, blind to what is hidden in it."""
     out = guarded.git.run(
-        "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty",
-        "--no-ahead-behind", "--", *paths,
+        "status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all", "--no-renames",
+        "--ignore-submodules=dirty", "--", *paths,
         env={"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT,
     )  # fmt: skip
     entries: list[StatusEntry] = []
     nested: list[str] = []
+    head = None
     for record in out.split(b"\0"):
-        if record.startswith(b"? ") and record.endswith(b"/"):
+        if record.startswith(b"# "):
+            found = _HEAD.fullmatch(record)
+            head = found[1].decode() if found else head
+        elif record.startswith(b"? ") and record.endswith(b"/"):
             nested.append(os.fsdecode(record[2:-1]))
         elif record:
             entries.append(_parse_entry(record))
-    return Status(entries=tuple(entries), nested=tuple(nested))
+    return Status(entries=tuple(entries), nested=tuple(nested), head=head)
 
 
 def _parse_entry(record: bytes) -> StatusEntry:
@@ -151,7 +151,6 @@ def _parse_entry(record: bytes) -> StatusEntry:
         index=states[0],
         worktree=states[1],
         mode=fields[6 if kind == b"u" else 5].decode(),
-        submodule=fields[2].startswith(b"S"),
         unmerged=kind == b"u",
     )
 

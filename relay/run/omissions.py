@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from relay.git.modes import GITLINK
 from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
-from relay.git.status import GITLINK, find_ignored
+from relay.git.status import find_ignored
 from relay.plan.model import Item
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import TreeSnapshot, find_unheld, make_filter

@@ -15,6 +15,7 @@ from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, Message, read_texts, render_message
+from relay.git.modes import FILE
 from relay.git.names import render_path
 from relay.git.operations import check_state
 from relay.git.repository import Repo
@@ -229,7 +230,7 @@ def _find_changes(repo: Repo, rewind: Rewind) -> tuple[PathChange, ...]:
 def _write_tree(repo: Repo, rewind: Rewind) -> str:
     """Store the tree before the phase, with the plan as HEAD has it but for the boxes ticked since."""
     entries = objects.read_entries(repo, rewind.head, (rewind.plan_path,))
-    mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else "100644"
+    mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else FILE
     plan = parse_plan(find_text(repo, rewind.head, rewind.plan_path) or "")
     opened = plan.untick(plan.done_ids - _find_done(repo, rewind.target, rewind.plan_path))
     blob = objects.hash_bytes(repo.git, encode_text(opened.text))

@@ -12,6 +12,7 @@ from itertools import takewhile
 from relay.config import Settings
 from relay.errors import PlanError, within
 from relay.gate.model import CommandCheck, GateResult, Status
+from relay.git.modes import ABSENT
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.git.refs import drop_ref
@@ -224,7 +225,7 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     head, last = ctx.repo.head(), leg.last_wip
     if head is None or last is None:
         return leg
-    gone = ("000000", ctx.repo.zero_id)
+    gone = (ABSENT, ctx.repo.zero_id)
     own = (ctx.plan_path, ctx.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
     reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
     entries = read_entries(ctx.repo, head, reset)

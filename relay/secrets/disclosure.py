@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from relay.git.modes import GITLINK
 from relay.git.names import render_path
 from relay.git.objects import read_entries
 from relay.git.repository import Repo
 from relay.secrets.patterns import ALLOW, find_secrets
 
-_SUBMODULE = "160000"
 _SHOWN = 20
 """Enough lines to see what is wrong; a file full of keys need not fill a context."""
 
@@ -45,7 +45,7 @@ def find_disclosures(
     return tuple(
         Disclosure(words=f"{render_path(path)}:{line} looks like {kind}", allowed=allowed)
         for path, entry in sorted(after.items())
-        if entry[0] != _SUBMODULE and entry != before.get(path)
+        if entry[0] != GITLINK and entry != before.get(path)
         for line, kind, allowed in _find_added(repo, before.get(path), entry[1], values)
     )
 
@@ -57,7 +57,7 @@ def _find_added(
     findings = find_secrets(text, environ_values=values)
     if not findings:
         return
-    known = set(_read(repo, before[1]).split("\n")) if before and before[0] != _SUBMODULE else set()
+    known = set(_read(repo, before[1]).split("\n")) if before and before[0] != GITLINK else set()
     lines = text.split("\n")
     for finding in findings:
         if lines[finding.line - 1] not in known:

@@ -15,6 +15,7 @@ from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.git.identity import get_identity
 from relay.git.message import Message, read_trailers, render_message, render_trailers
+from relay.git.modes import FILE
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.store import staging
@@ -180,7 +181,7 @@ def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks
         if not has_hook(repo, guarded.config, name):
             continue
         hooks.scratch.mkdir(parents=True, exist_ok=True)
-        replace_file(hooks.scratch, file.name, ready.text, "100644")
+        replace_file(hooks.scratch, file.name, ready.text, FILE)
         result = _run_hook(repo, guarded, ready, hooks, name, *args)
         if not result.ok:
             return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
@@ -194,7 +195,7 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     hooks.scratch.mkdir(parents=True, exist_ok=True)
     source, copy = Path(ready.index), hooks.scratch / "index"
     found = source.stat()
-    replace_file(hooks.scratch, copy.name, source.read_bytes(), "100644")
+    replace_file(hooks.scratch, copy.name, source.read_bytes(), FILE)
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
     return hooks.run(make_hook_run(repo, guarded.config, name, args, index=copy))
 

@@ -1,7 +1,6 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
 import errno
-import stat
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,9 +12,10 @@ from relay.git.config_guard import guard
 from relay.git.index_flags import read_flagged, render_flagged
 from relay.git.lock_journal import declare_locks, write_note
 from relay.git.message import CommitText, read_text
+from relay.git.modes import ABSENT, SYMLINK, find_mode
 from relay.git.names import parse_path
 from relay.git.repository import Repo
-from relay.git.status import ABSENT, SYMLINK, ChangeKind, PathChange
+from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
 from relay.store.staging import hash_cleaned
 from relay.store.trailers import PLAN, STATUS
@@ -191,7 +191,7 @@ def _project(
         found = read_file(repo.root, path)
         old_mode, old = before.get(path, (mode, ""))
         now = "" if found is None else hash_cleaned(git, path, found, old)
-        if now == new and (mode == old_mode or _find_mode(repo, path) != old_mode):
+        if now == new and (mode == old_mode or find_mode(find_stat(repo.root, path)) != old_mode):
             continue
         # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
         known = found is not None and (found == based_on.get(path) or objects.hash_bytes(git, found) == old)
@@ -204,14 +204,6 @@ def _project(
         if not known:
             left.append(f"{path} was changed by somebody else and was left as it is")
     return left
-
-
-def _find_mode(repo: Repo, path: str) -> str:
-    """Return git's mode for what is at a path; empty for a directory and for nothing."""
-    found = find_stat(repo.root, path)
-    if found is None or stat.S_ISDIR(found.st_mode):
-        return ""
-    return SYMLINK if stat.S_ISLNK(found.st_mode) else "100755" if found.st_mode & stat.S_IXUSR else "100644"
 
 
 def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:

@@ -15,8 +15,9 @@ from pathlib import Path
 from relay.files.tree import find_stat, read_file
 from relay.git import objects
 from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.modes import GITLINK
 from relay.git.repository import Repo
-from relay.git.status import GITLINK, Status, read_guarded_status
+from relay.git.status import Status, read_guarded_status
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
 
 _SHOWN = 5

@@ -142,14 +142,13 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
 
 
 def _find_moment(repo: Repo) -> str:
-    """Return the change time of the index that the snapshot was just made with; empty when an empty tree left none.
+    """Return the time of the file system, in nanoseconds, as it is now.
 
-    The file system's own clock: it may be another machine's, and the system's is ahead of it by a few milliseconds.
+    Its own clock: it may be another machine's, and the system's is ahead of it by a few milliseconds.
     """
-    try:
-        return str((repo.relay_dir / "index").stat().st_ctime_ns)
-    except FileNotFoundError:
-        return ""
+    place = repo.make_relay_dir()
+    os.utime(place)
+    return str(place.stat().st_ctime_ns)
 
 
 def _render_start(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text
+from relay.git.modes import FILE
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
@@ -71,7 +72,7 @@ def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
 
 def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, ...]) -> str:
     blob = objects.hash_bytes(repo.git, plan)
-    tree = objects.write_paths_tree(repo, ((record.plan_path, "100644", blob),))
+    tree = objects.write_paths_tree(repo, ((record.plan_path, FILE, blob),))
     kept = (
         (trailers.PLAN, render_path(record.plan_path)),
         (trailers.SESSION, record.session_id),

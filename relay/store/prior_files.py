@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from relay.files.tree import find_stat
 from relay.git import objects
 from relay.git.config_guard import guard
+from relay.git.modes import SYMLINK
 from relay.git.repository import Repo
-from relay.git.status import SYMLINK, ChangeKind, PathChange
+from relay.git.status import ChangeKind, PathChange
 from relay.store.legs import OpenLeg, find_place_id
 
 

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 from relay.files.tree import find_stat, remove_file, replace_file
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
+from relay.git.modes import ABSENT, SYMLINK
 from relay.git.repository import Repo
-from relay.git.status import ABSENT, SYMLINK, ChangeKind, PathChange
+from relay.git.status import ChangeKind, PathChange
 from relay.store.snapshot import TreeSnapshot, find_unheld
 
 

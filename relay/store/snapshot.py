@@ -1,4 +1,8 @@
-"""Snapshots of the work tree as commits under ``refs/relay/``, made with a private index.
+"""Snapshots of the work tree as commits under ``refs/relay/``.
+
+One is HEAD's tree, or the snapshot before, with some paths put in: git says which ones (``git status``), and their
+bytes and the directories above them are stored without git (`relay.git.loose`, `relay.git.trees`). Where the user's
+index says more than HEAD does (something staged, a conflict, a hidden file) git makes the tree from a private copy.
 
 A snapshot's tree holds the raw bytes of every path that differs from HEAD, untracked ones included, and HEAD's blob
 for every other path. HEAD's blobs went through clean filters and raw bytes did not, so single blobs of a snapshot are
@@ -13,16 +17,19 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import PurePosixPath
+from itertools import count
+from pathlib import Path, PurePosixPath
 from typing import Self
 
 from relay.files.tree import find_stat, read_file
 from relay.git import objects
-from relay.git.command import Git, GitError
+from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard
-from relay.git.index_flags import find_hidden, read_flagged, read_mark, show_hidden
+from relay.git.index_flags import find_hidden, read_flagged, show_hidden
+from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK, find_mode
 from relay.git.repository import Repo
-from relay.git.status import ABSENT, GITLINK, SYMLINK, Status, StatusEntry, read_guarded_status
+from relay.git.status import Status, StatusEntry, read_guarded_status
+from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
 
 MAX_UNTRACKED_BYTES = 10_000_000
 """Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""
@@ -38,6 +45,9 @@ Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy
 ATTEMPTS = 3
 """A file may vanish between being listed and being read; the scan is repeated then, since it may have a new name. The
 last scan takes what is there: a command in the background may make and remove files all the time."""
+_numbers = count(1)
+_newest: dict[Path, int] = {}
+"""Number of the last snapshot of each work tree, by git directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +69,8 @@ class TreeSnapshot:
     """Paths whose bytes in the tree were given by the caller and are not the work tree's."""
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Blob ids of those bytes; empty when the snapshot was read back."""
-    mark: str = field(default="", compare=False)
-    """What the private index looked like when it held exactly this; empty when the snapshot was read back."""
+    number: int = field(default=0, compare=False)
+    """Of this process's snapshots, counting from 1; 0 when it was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +102,8 @@ def write_snapshot_tree(
     Args:
         repo: The repository.
         replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
-        known: What changed since an earlier snapshot. Taken as advice: when the private index does not hold that
-            one any more, everything is scanned.
+        known: What changed since an earlier snapshot. Taken as advice: when that one is not the last that was taken
+            of this work tree, everything is scanned.
 
     Raises:
         RepoError: Something cannot be read or stored.
@@ -107,9 +117,9 @@ def write_snapshot_tree(
 
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
-    """Return whether the private index still holds the previous snapshot."""
+    """Return whether nobody has looked at the work tree since the previous snapshot, because much may have changed."""
     few = known.paths is not None and len(known.paths) <= MAX_KNOWN_PATHS
-    return few and bool(known.previous.mark) and known.previous.mark == read_mark(repo.relay_dir / "index")
+    return few and known.previous.number == _newest.get(repo.git_dir, -1)
 
 
 def _is_flagged(repo: Repo, guarded: Guarded, paths: Collection[str]) -> bool:
@@ -125,47 +135,64 @@ def _write_tree(
     *,
     settled: bool = True,
 ) -> TreeSnapshot:
-    git = objects.private_git(guarded.git)
     if known is not None and _is_current(repo, known) and not _is_flagged(repo, guarded, known.paths or ()):
-        index = str(repo.relay_dir / "index")
-        plan = _plan_known(repo, guarded, known, replace)
-        skipped = _join(known.previous.skipped, plan.skipped)
+        start, index = known.previous.tree, ""
+        changes = _find_known(repo, guarded, known, replace)
+        skipped = _join(known.previous.skipped, changes.skipped)
     else:
-        index = objects.copy_index(repo, "index")
-        show_hidden(guarded.git, index, find_hidden(repo, guarded))
-        status = read_guarded_status(guarded, index=index)
-        plan = _plan_full(repo, guarded, status)
-        skipped = plan.skipped
-    given = _store_given(repo, git, replace, known.previous.given if known else {})
-    entries = [*plan.entries, *_hash(repo, git, plan, settled=settled)]
-    entries += [(path, _find_mode(repo, path), blob) for path, blob in given.items()]
-    objects.fill_index(git, index, sorted(entries, key=lambda entry: entry[1] != ABSENT))
-    tree = objects.write_tree(git, index)
-    return TreeSnapshot(
-        tree=tree, skipped=skipped, replaced=tuple(replace), given=given, mark=read_mark(repo.relay_dir / "index")
-    )
+        start, index, status = _look(repo, guarded)
+        changes = _find_all(repo, guarded, status)
+        skipped = changes.skipped
+    given = _store_given(repo, replace, known.previous.given if known else {})
+    entries = [*changes.entries, *_store(repo, changes, settled=settled)]
+    entries += [(path, _find_file_mode(repo, path), blob) for path, blob in given.items()]
+    entries.sort(key=lambda entry: entry[1] != ABSENT)
+    tree = _make_tree(repo, guarded, entries, start=start, index=index)
+    number = _newest[repo.git_dir] = next(_numbers)
+    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, number=number)
 
 
-def _store_given(repo: Repo, git: Git, given: Mapping[str, bytes], stored: Mapping[str, str]) -> dict[str, str]:
+def _look(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
+    """Return what git's status says now, with the tree that it is about; or with an index file that holds more."""
+    hidden = find_hidden(repo, guarded)
+    if not hidden:
+        status = read_guarded_status(guarded)
+        if not (status.staged or status.unmerged):
+            return (find_tree(repo, status.head) if status.head else repo.empty_tree), "", status
+    index = objects.copy_index(repo, "index")
+    show_hidden(guarded.git, index, hidden)
+    return "", index, read_guarded_status(guarded, index=index)
+
+
+def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, str]], *, start: str, index: str) -> str:
+    """Store the tree `start`, or that of an `index` file, with entries put in."""
+    if index:
+        git = objects.private_git(guarded.git)
+        objects.fill_index(git, index, entries)
+        return objects.write_tree(git, index)
+    if guarded.is_plain and all(is_plain_entry(path, mode) for path, mode, _ in entries):
+        return write_changed_tree(repo, start, entries)
+    return objects.write_paths_tree(repo, entries, start=start)
+
+
+def _store_given(repo: Repo, given: Mapping[str, bytes], stored: Mapping[str, str]) -> dict[str, str]:
     """Store what the last snapshot does not have yet: from one tool call to the next it is mostly the same."""
     blobs = {path: objects.find_blob_id(repo, data) for path, data in given.items()}
-    return {
-        path: blob if blob in stored.values() else objects.hash_bytes(git, given[path]) for path, blob in blobs.items()
-    }
+    objects.store_blobs(repo, [given[path] for path, blob in blobs.items() if blob not in stored.values()])
+    return blobs
 
 
 def _join(before: tuple[Skipped, ...], now: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
     return tuple({entry.path: entry for entry in (*before, *now)}.values())
 
 
-def _find_mode(repo: Repo, path: str) -> str:
-    found = find_stat(repo.root, path)
-    return "100755" if found and stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IXUSR else "100644"
+def _find_file_mode(repo: Repo, path: str) -> str:
+    return EXECUTABLE if find_mode(find_stat(repo.root, path)) == EXECUTABLE else FILE
 
 
 @dataclass(slots=True, kw_only=True)
-class _Plan:
-    """What has to be put into the index. Mutable: filled path by path."""
+class _Changes:
+    """What a snapshot has to put into the tree that it starts from. Mutable: filled path by path."""
 
     entries: list[tuple[str, str, str]] = field(default_factory=list)
     """Known already: deletions, and blobs of HEAD."""
@@ -179,43 +206,43 @@ class _Plan:
         return tuple(self.dropped)
 
 
-def _hash(repo: Repo, git: Git, plan: _Plan, *, settled: bool) -> list[tuple[str, str, str]]:
-    ids = objects.store_files(git, [path for path, _ in plan.files])
-    gone = [path for path, _ in plan.files if path not in ids]
+def _store(repo: Repo, changes: _Changes, *, settled: bool) -> list[tuple[str, str, str]]:
+    ids = objects.store_files(repo, [path for path, _ in changes.files])
+    gone = [path for path, _ in changes.files if path not in ids]
     if gone and settled:
         raise GitError(f"{gone[0]!r} was there a moment ago")
-    entries = [(path, mode, ids[path]) for path, mode in plan.files if path in ids]
+    entries = [(path, mode, ids[path]) for path, mode in changes.files if path in ids]
     entries += [(path, ABSENT, repo.zero_id) for path in gone]
-    targets = {path: read_file(repo.root, path) for path in plan.links}
+    targets = {path: read_file(repo.root, path) for path in changes.links}
     found = {path: target for path, target in targets.items() if target is not None}
-    blobs = objects.hash_many(repo, list(found.values()))
+    blobs = objects.store_blobs(repo, list(found.values()))
     return entries + [(path, SYMLINK, blob) for path, blob in zip(found, blobs, strict=True)]
 
 
-def _plan_full(repo: Repo, guarded: Guarded, status: Status) -> _Plan:
-    plan = _Plan(dropped=[Skipped(path=path, reason="a repository of its own") for path in status.nested])
+def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
+    changes = _Changes(dropped=[Skipped(path=path, reason="a repository of its own") for path in status.nested])
     crowded = find_crowded(status.untracked)
-    plan.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
+    changes.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
     trust_mode = guarded.flag("core.filemode", default=True)
     for entry in status.entries:
         if not entry.untracked:
-            _plan_tracked(repo, plan, entry)
+            _add_tracked(repo, changes, entry)
         elif not _is_below(entry.path, crowded):
-            _plan_untracked(repo, plan, entry.path, trust_mode=trust_mode)
-    return plan
+            _add_untracked(repo, changes, entry.path, trust_mode=trust_mode)
+    return changes
 
 
-def _plan_tracked(repo: Repo, plan: _Plan, entry: StatusEntry) -> None:
+def _add_tracked(repo: Repo, changes: _Changes, entry: StatusEntry) -> None:
     if entry.mode == GITLINK:
         return
     if entry.unmerged or entry.mode == ABSENT:
-        plan.entries.append((entry.path, ABSENT, repo.zero_id))
+        changes.entries.append((entry.path, ABSENT, repo.zero_id))
     if entry.mode == SYMLINK:
-        plan.links.append(entry.path)
+        changes.links.append(entry.path)
     elif entry.mode != ABSENT and _is_regular(repo, entry.path):
-        plan.files.append((entry.path, entry.mode))
+        changes.files.append((entry.path, entry.mode))
     elif entry.mode != ABSENT:
-        plan.dropped.append(Skipped(path=entry.path, reason="not a regular file"))
+        changes.dropped.append(Skipped(path=entry.path, reason="not a regular file"))
 
 
 def _is_regular(repo: Repo, path: str) -> bool:
@@ -224,40 +251,40 @@ def _is_regular(repo: Repo, path: str) -> bool:
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
-def _plan_untracked(repo: Repo, plan: _Plan, path: str, *, trust_mode: bool) -> None:
+def _add_untracked(repo: Repo, changes: _Changes, path: str, *, trust_mode: bool) -> None:
     found = find_stat(repo.root, path)
     if found is None:
         return
     if stat.S_ISLNK(found.st_mode):
-        plan.links.append(path)
+        changes.links.append(path)
     elif not stat.S_ISREG(found.st_mode):
-        plan.dropped.append(Skipped(path=path, reason="not a regular file"))
+        changes.dropped.append(Skipped(path=path, reason="not a regular file"))
     elif found.st_size > MAX_UNTRACKED_BYTES:
-        plan.dropped.append(Skipped(path=path, reason=f"{found.st_size / 1e6:.1f} MB"))
+        changes.dropped.append(Skipped(path=path, reason=f"{found.st_size / 1e6:.1f} MB"))
     elif not os.access(repo.root / path, os.R_OK):
-        plan.dropped.append(Skipped(path=path, reason="not readable"))
+        changes.dropped.append(Skipped(path=path, reason="not readable"))
     else:
         executable = trust_mode and found.st_mode & stat.S_IXUSR
-        plan.files.append((path, "100755" if executable else "100644"))
+        changes.files.append((path, EXECUTABLE if executable else FILE))
 
 
-def _plan_known(repo: Repo, guarded: Guarded, known: KnownPaths, given: Collection[str]) -> _Plan:
+def _find_known(repo: Repo, guarded: Guarded, known: KnownPaths, given: Collection[str]) -> _Changes:
     paths = tuple(dict.fromkeys(p for p in (*(known.paths or ()), *known.previous.replaced) if p not in given))
     if not paths:
-        return _Plan()
+        return _Changes()
     status = read_guarded_status(guarded, paths)
-    plan = _plan_full(repo, guarded, status)
+    changes = _find_all(repo, guarded, status)
     listed = {entry.path for entry in status.entries}
     unlisted = [path for path in paths if path not in listed]
     head = repo.head() if unlisted else None
     at_head = objects.read_entries(repo, head, unlisted) if head else {}
     is_left_out = make_filter(known.previous.skipped)
     left_out = set(filter(is_left_out, status.untracked))
-    plan.files = [(path, mode) for path, mode in plan.files if path not in left_out]
-    plan.links = [path for path in plan.links if path not in left_out]
+    changes.files = [(path, mode) for path, mode in changes.files if path not in left_out]
+    changes.links = [path for path in changes.links if path not in left_out]
     # A path that git does not list is as in HEAD; one that HEAD does not have either is ignored or gone.
-    plan.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in unlisted]
-    return plan
+    changes.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in unlisted]
+    return changes
 
 
 def find_crowded(untracked: Sequence[str], limit: int = MAX_UNTRACKED_FILES) -> dict[str, int]:

@@ -11,8 +11,8 @@ from relay.git import objects
 from relay.git.command import Git
 from relay.git.config_guard import Guarded, find_filters, find_own_filters
 from relay.git.index_flags import find_hidden, show_hidden
+from relay.git.modes import ABSENT, FILE, SYMLINK
 from relay.git.repository import Repo
-from relay.git.status import ABSENT
 
 INDEX = "commit-index"
 
@@ -79,7 +79,7 @@ def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], t
     staged = objects.read_index(guarded.git, paths, index=index)
     moved = [path for path in paths if (path in wanted) != (path in staged)]
     unequal = [path for path in paths if path in wanted and path in staged and wanted[path] != staged[path]]
-    files = [path for path in unequal if wanted[path][0] == staged[path][0] != "120000"]
+    files = [path for path in unequal if wanted[path][0] == staged[path][0] != SYMLINK]
     raw = dict(zip(files, objects.hash_files(repo.git, files, write=False), strict=True))
     moved += [path for path in unequal if raw.get(path) != wanted[path][1]]
     return tuple(sorted(moved))
@@ -90,7 +90,7 @@ def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files:
     at_head = objects.read_entries(repo, head, tuple(files)) if head else {}
     entries = []
     for path, data in files.items():
-        mode, old = at_head.get(path, ("100644", ""))
+        mode, old = at_head.get(path, (FILE, ""))
         entries.append((path, mode, hash_cleaned(guarded.git, path, data, old)))
     objects.fill_index(objects.private_git(guarded.git), index, entries)
 

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from relay.git.modes import GITLINK
 from relay.git.status import read_status
 
 STRANGE = [
@@ -70,7 +71,7 @@ def test_a_moved_submodule_is_reported_and_a_dirty_one_is_not(box, new_box):
     box.write("lib/lib.c", "dirty\n")
     assert read_status(box.open()).entries == ()
     box.git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qam", "in", cwd=box.root / "lib")
-    assert read_status(box.open()).submodules == ("lib",)
+    assert [(entry.path, entry.mode) for entry in read_status(box.open()).entries] == [("lib", GITLINK)]
 
 
 def test_nested_repositories_are_named_and_not_entered(box):

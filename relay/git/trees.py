@@ -1,0 +1,160 @@
+"""Trees made of other trees: some paths put in or taken out, and only the directories above them stored anew.
+
+What an index file and ``git write-tree`` make of the same paths, without reading or writing an index of all files.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from relay.git.loose import compute_id, write_loose
+from relay.git.modes import ABSENT, SYMLINK, TREE
+from relay.git.repository import Repo
+
+MAX_DEPTH = 100
+"""Components of a path; git has no limit, Python's stack has."""
+_ODD_NAME = re.compile(r"\.git|git~", re.IGNORECASE)
+_ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
+"""Of the names that look like git's own, these are in many repositories; git decides about the others."""
+_ENTRY = re.compile(rb"(\d+) ([^\0]+)\0", re.DOTALL)
+_KEPT = 256
+_LARGEST_KEPT_BYTES = 100_000
+
+_known: dict[str, bytes] = {}
+"""Bytes of trees by id, the last used last: those that are packed would need a process each. Of any repository."""
+_trees: dict[str, str] = {}
+"""Of commits."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Directory:
+    """One directory while it is changed. Mutable: read when it is looked at."""
+
+    tree: str
+    """The tree it was read from; empty for a new one."""
+    entries: "_Entries | None" = None
+    """``name: (mode, id)``, or what may have changed; None while nobody has looked."""
+
+
+_Entries = dict[bytes, tuple[bytes, str] | _Directory]
+
+
+def is_plain_entry(path: str, mode: str) -> bool:
+    """Return whether a path may be put into a tree without git's opinion on its name."""
+    parts = path.split("/")
+    odd = any(_ODD_NAME.search(part) and (part not in _ALLOWED or mode == SYMLINK) for part in parts)
+    return not odd and len(parts) <= MAX_DEPTH and all(part not in {"", ".", ".."} for part in parts)
+
+
+def write_changed_tree(repo: Repo, start: str, entries: Iterable[tuple[str, str, str]]) -> str:
+    """Store the tree `start` with ``(path, mode, object id)`` put in, in their order, and return its id.
+
+    Mode ``000000`` takes a file out. What is put in takes the place of a file above it, or of a directory.
+
+    Raises:
+        GitError: A tree cannot be read or stored.
+    """
+    root = _Directory(tree=start)
+    for path, mode, object_id in entries:
+        *parents, name = os.fsencode(path).split(b"/")
+        if mode == ABSENT:
+            _take_out(repo, root, parents, name)
+        else:
+            _put_in(repo, root, parents, name, (mode.encode(), object_id))
+    return _store(repo, root) or _write(repo, b"")
+
+
+def _put_in(repo: Repo, here: _Directory, parents: list[bytes], name: bytes, entry: tuple[bytes, str]) -> None:
+    for part in parents:
+        entries = _open(repo, here)
+        below = entries.get(part)
+        if not isinstance(below, _Directory):
+            below = _Directory(tree="")
+            entries[part] = below
+        here = below
+    _open(repo, here)[name] = entry
+
+
+def _take_out(repo: Repo, here: _Directory, parents: list[bytes], name: bytes) -> None:
+    for part in parents:
+        below = _open(repo, here).get(part)
+        if not isinstance(below, _Directory):
+            return
+        here = below
+    entries = _open(repo, here)
+    if not isinstance(entries.get(name), _Directory):
+        entries.pop(name, None)
+
+
+def _open(repo: Repo, directory: _Directory) -> _Entries:
+    """Return the entries of a directory, read when it is first looked at."""
+    if directory.entries is None:
+        directory.entries = _parse(_read(repo, directory.tree), len(repo.zero_id) // 2) if directory.tree else {}
+    return directory.entries
+
+
+def _parse(data: bytes, id_bytes: int) -> _Entries:
+    entries: _Entries = {}
+    at = 0
+    while match := _ENTRY.match(data, at):
+        at = match.end() + id_bytes
+        object_id = data[match.end() : at].hex()
+        entries[match[2]] = _Directory(tree=object_id) if match[1] == TREE else (match[1], object_id)
+    return entries
+
+
+def _store(repo: Repo, directory: _Directory) -> str:
+    """Store what has changed and return the directory's tree; empty when nothing is left in it."""
+    if directory.entries is None:
+        return directory.tree
+    lines: list[tuple[bytes, bytes]] = []
+    for name, entry in directory.entries.items():
+        mode, object_id = (TREE, _store(repo, entry)) if isinstance(entry, _Directory) else entry
+        if object_id:
+            # Git sorts a directory as if its name ended in a slash.
+            key = name + b"/" if mode == TREE else name
+            lines.append((key, b"%s %s\0" % (mode, name) + bytes.fromhex(object_id)))
+    data = b"".join(line for _, line in sorted(lines))
+    if not lines or compute_id(repo.object_format, "tree", data) == directory.tree:
+        return directory.tree if lines else ""
+    return _write(repo, data)
+
+
+def find_tree(repo: Repo, commit: str) -> str:
+    """Return the tree of a commit.
+
+    Raises:
+        GitError: There is no such commit.
+    """
+    if commit not in _trees:
+        found = repo.read_object(commit)
+        head = found[1].partition(b"\n")[0] if found and found[0] == "commit" else b""
+        asked = head.removeprefix(b"tree ") or repo.git.run("rev-parse", "--verify", f"{commit}^{{tree}}")
+        _trees[commit] = asked.decode().strip()
+        while len(_trees) > _KEPT:
+            del _trees[next(iter(_trees))]
+    return _trees[commit]
+
+
+def _read(repo: Repo, tree: str) -> bytes:
+    data = _known.pop(tree, None)
+    if data is None:
+        found = repo.read_object(tree)
+        empty = tree == repo.empty_tree
+        data = found[1] if found else b"" if empty else repo.git.run("cat-file", "tree", tree)
+    _keep(tree, data)
+    return data
+
+
+def _write(repo: Repo, data: bytes) -> str:
+    tree = write_loose(repo.objects_dir, repo.object_format, "tree", data)
+    _keep(tree, data)
+    return tree
+
+
+def _keep(tree: str, data: bytes) -> None:
+    if len(data) <= _LARGEST_KEPT_BYTES:
+        _known[tree] = data
+    while len(_known) > _KEPT:
+        del _known[next(iter(_known))]

@@ -1,0 +1,128 @@
+"""Objects that relay stores itself are, byte for byte, those that git would store."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.git import trees
+from relay.git.command import GitError
+from relay.git.loose import read_loose, write_loose
+from relay.git.message import Message
+from relay.git.modes import ABSENT
+from relay.git.objects import store_blobs, store_files, write_commit, write_paths_tree
+from relay.git.repository import open_repo
+from relay.git.trees import is_plain_entry, write_changed_tree
+
+NAMES = st.sampled_from(["a", "a.b", "a-", "a/b", "a/b/c", "a/c", "b", "b/a", "é/ü", "sp ace/x\n", "\udcff/z", "Z"])
+MODES = st.sampled_from(["100644", "100755", "120000", "160000", ABSENT])
+BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory):
+    root = tmp_path_factory.mktemp("trees")
+    subprocess.run(["git", "init", "-q", "-b", "main", root], check=True)
+    subprocess.run(["git", "hash-object", "-w", "--stdin"], cwd=root, input=b"", check=True, capture_output=True)
+    return open_repo(root)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.tuples(NAMES, MODES), max_size=6), min_size=1, max_size=3))
+def test_a_changed_tree_is_the_one_that_git_makes_of_an_index(repo, rounds):
+    by_index = by_trees = repo.empty_tree
+    for changes in rounds:
+        entries = [(path, mode, repo.zero_id if mode == ABSENT else BLOB) for path, mode in changes]
+        entries.sort(key=lambda entry: entry[1] != ABSENT)
+        by_index = write_paths_tree(repo, entries, start=by_index)
+        trees._known.clear()
+        by_trees = write_changed_tree(repo, by_trees, entries)
+        assert by_trees == by_index
+
+
+def test_a_packed_tree_is_read_too(box):
+    box.write("deep/er/file", "1\n")
+    box.commit()
+    box.git("gc", "-q")
+    repo, tree = box.open(), box.text("rev-parse", "HEAD^{tree}")
+    trees._known.clear()
+    blob = store_blobs(repo, [b"2\n"])[0]
+    found = write_changed_tree(repo, tree, [("deep/er/other", "100644", blob)])
+    assert found == write_paths_tree(repo, [("deep/er/other", "100644", blob)], start=tree)
+    assert write_changed_tree(repo, found, [("deep/er/other", ABSENT, repo.zero_id)]) == tree
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".git/config", "a/.GIT/x", "git~1/x", ".gitmodules", "a//b", "../a", "/a", "./a", "a/.git", "d/" * 101 + "x"],
+)
+def test_names_that_git_may_refuse_are_left_to_git(path):
+    assert not is_plain_entry(path, "100644")
+
+
+@pytest.mark.parametrize("path", ["a", ".gitignore", "d/.gitattributes", ".github/workflows/ci.yml", "a\nb", "\udcff"])
+def test_ordinary_names_are_not(path):
+    assert is_plain_entry(path, "100644")
+    assert not is_plain_entry(".gitignore", "120000")
+
+
+@pytest.mark.parametrize("args", [(), ("--object-format=sha256",)])
+def test_blobs_and_commits_are_what_git_makes(new_box, args):
+    box = new_box(*args)
+    repo = box.open()
+    for data in (b"", b"x\n", b"\0" * 5000, os.urandom(2_000_000)):
+        (box.root / "file").write_bytes(data)
+        blob = box.git("hash-object", "--no-filters", "file").decode().strip()
+        assert store_files(repo, ["file"]) == {"file": blob}
+        assert box.git("cat-file", "blob", blob) == data
+    commit = write_commit(repo, repo.empty_tree, (), Message(subject="ü", body="b", trailers=(("Key", "v"),)))
+    date = box.text("show", "-s", "--format=%ad", "--date=raw", commit)
+    who = {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER")
+           for part, value in (("NAME", "relay"), ("EMAIL", "relay@localhost"), ("DATE", date))}  # fmt: skip
+    text = box.git("cat-file", "commit", commit).partition(b"\n\n")[2]
+    git = ("commit-tree", repo.empty_tree, "-F", "-")
+    assert repo.git.run(*git, stdin=text, env=who).decode().strip() == commit
+    assert box.text("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_an_object_has_the_permissions_that_git_gives_and_leaves_nothing_beside_it(box):
+    repo = box.open()
+    own = store_blobs(repo, [b"by relay\n"])[0]
+    theirs = box.git("hash-object", "-w", "--stdin", stdin=b"by git\n").decode().strip()
+    places = [box.root / ".git/objects" / blob[:2] / blob[2:] for blob in (own, theirs)]
+    assert places[0].stat().st_mode == places[1].stat().st_mode
+    assert [file.name for file in places[0].parent.iterdir()] == [own[2:]]
+
+
+def test_an_object_that_is_there_is_made_to_look_new(box):
+    repo = box.open()
+    blob = store_blobs(repo, [b"twice\n"])[0]
+    file = box.root / ".git/objects" / blob[:2] / blob[2:]
+    os.utime(file, (1, 1))
+    assert store_blobs(repo, [b"twice\n"]) == (blob,)
+    assert file.stat().st_mtime > 1
+
+
+def test_a_damaged_object_is_not_read_and_is_written_anew():
+    with tempfile.TemporaryDirectory() as folder:
+        objects = Path(folder)
+        blob = write_loose(objects, "sha1", "blob", b"whole\n")
+        file = objects / blob[:2] / blob[2:]
+        file.chmod(0o644)
+        for damage in (b"", b"garbage", file.read_bytes()[:-3]):
+            file.write_bytes(damage)
+            assert read_loose(objects, "sha1", blob) is None
+            assert write_loose(objects, "sha1", "blob", b"whole\n") == blob
+            assert read_loose(objects, "sha1", blob) == ("blob", b"whole\n")
+            file.chmod(0o644)
+
+
+def test_an_object_that_cannot_be_stored_is_an_error_that_says_why(tmp_path):
+    shutil.rmtree(tmp_path)
+    with pytest.raises(GitError, match="No such file or directory"):
+        write_loose(tmp_path, "sha1", "blob", b"x")
