@@ -24,8 +24,8 @@ NO_NOUNS = {
 }  # fmt: skip
 
 TWO_THINGS = {
-    "Answer", "Draft", "Fault", "FaultKind", "Finding", "Place", "Session", "Source", "Standing",
-    "State", "Status", "View", "_Part",
+    "Answer", "Draft", "Fault", "FaultKind", "Place", "Session", "Source", "Standing",
+    "Status", "_Part",
 }  # fmt: skip
 
 

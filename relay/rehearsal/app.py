@@ -6,14 +6,14 @@ from typing import Any
 
 from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
 from relay.rehearsal.exchange import Exchange
-from relay.rehearsal.state import State
+from relay.rehearsal.state import ServerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
     """Answers HTTP requests from one state."""
 
-    state: State
+    state: ServerState
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; websockets and lifespan do not come here."""

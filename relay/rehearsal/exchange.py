@@ -12,7 +12,7 @@ from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deli
 from relay.rehearsal.faults import BEFORE, IN_STREAM, Fault, FaultKind, render_fault_error
 from relay.rehearsal.sse import render_events
 from relay.rehearsal.stage import Cue, Miss
-from relay.rehearsal.state import Prompt, Recorded, State
+from relay.rehearsal.state import Prompt, Recorded, ServerState
 from relay.rehearsal.wire import ApiError, dump, find_error_type, refuse, render_error
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -36,7 +36,7 @@ class Request:
 class Exchange:
     """One request and its response. Mutable: filled as the request is read."""
 
-    state: State
+    state: ServerState
     connection: Connection
     number: int
     request: Request = field(init=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from relay.errors import ConfigError
 from relay.rehearsal.app import App
-from relay.rehearsal.state import Recorded, State
+from relay.rehearsal.state import Recorded, ServerState
 from relay.rehearsal.turns import Script
 
 _START_S = 10.0
@@ -21,7 +21,7 @@ class Rehearsal:
 
     base_url: str
     """For ``ANTHROPIC_BASE_URL``; without ``/v1``."""
-    state: State
+    state: ServerState
 
     @property
     def requests(self) -> list[Recorded]:
@@ -70,7 +70,7 @@ def serve(
         raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
     # Accepted connections inherit it; without, each answer on a connection that is used again waits for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    state = State(script, clock, keeps_bodies=keeps_bodies)
+    state = ServerState(script, clock, keeps_bodies=keeps_bodies)
     server = build_server(App(state=state))
     thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)
     thread.start()

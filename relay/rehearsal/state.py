@@ -59,7 +59,7 @@ class Prompt:
         return self.blocks[-1].bound
 
 
-class State:
+class ServerState:
     """Everything that outlives a request.
 
     Args:

@@ -17,7 +17,7 @@ from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
-from relay.sandbox.view import Mount, View, plan_view, render_view
+from relay.sandbox.view import Mount, MountView, plan_view, render_view
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: an entry could be writable for somebody else, and Ubuntu's AppArmor profile grants user
@@ -87,7 +87,7 @@ class Bwrap:
     level: Level
     private: PrivateDir
     program: Path
-    view: View
+    view: MountView
     found: Found
 
     mechanism = Mechanism.BWRAP

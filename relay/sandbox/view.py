@@ -61,7 +61,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class MountView:
     """The mounts of one sandbox and where its home and temporary directory are."""
 
     fixed: tuple[Mount, ...]
@@ -85,7 +85,7 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 /proc/pressure."""
 
 
-def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
+def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
     """Lay out everything that does not depend on the repository's content."""
     home = find_home(policy.env)
     hidden = find_hidden(home)
@@ -97,7 +97,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> View:
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
-    return View(
+    return MountView(
         fixed=(
             *(Mount(op=Op.EMPTY, dest=place) for place in dict.fromkeys((*hidden, inner_home))),
             *shown,
@@ -157,7 +157,7 @@ def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
     return [Mount(op=Op.DEVICE, source=node, dest=Path("/dev", node.name)) for node in sorted(nodes.iterdir())], ()
 
 
-def render_view(view: View, policy: Policy, level: Level, found: Found) -> tuple[Mount, ...]:
+def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> tuple[Mount, ...]:
     """Add what depends on the repository's content, each path checked now.
 
     Raises:

@@ -33,7 +33,7 @@ _MIN_DISTINCT = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Suspect:
     """One place that looks like a secret; the secret itself is not kept."""
 
     line: int
@@ -119,7 +119,7 @@ def _is_value(value: str) -> bool:
     return len(value) >= MIN_VALUE_CHARS and not value.startswith(("/", "~"))
 
 
-def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Finding, ...]:
+def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Suspect, ...]:
     """Return what looks like a secret, in the order of lines, each line and kind once.
 
     Args:
@@ -134,7 +134,7 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Find
     found = {(bisect_right(starts, start), kind) for start, kind in places}
     lines = text.split("\n")
     return tuple(
-        Finding(line=line, kind=kind, allowed=kind != FROM_ENVIRONMENT and ALLOW in lines[line - 1])
+        Suspect(line=line, kind=kind, allowed=kind != FROM_ENVIRONMENT and ALLOW in lines[line - 1])
         for line, kind in sorted(found)
     )
 

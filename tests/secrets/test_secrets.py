@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.secrets.patterns import REDACTED, Finding, find_secret_values, find_secrets, redact
+from relay.secrets.patterns import REDACTED, Suspect, find_secret_values, find_secrets, redact
 
 WORD = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -65,7 +65,7 @@ TOKENS = {
 def test_a_token_is_found_where_it_stands(kind):
     text = f"# settings\nname = 1\nvalue = '{TOKENS[kind]}'\n"
 
-    assert find_secrets(text) == (Finding(line=3, kind=kind),)
+    assert find_secrets(text) == (Suspect(line=3, kind=kind),)
 
 
 @pytest.mark.parametrize("kind", TOKENS)
