@@ -430,7 +430,7 @@ MODEL = {"type": "model", "id": "claude-opus-5-5", "max_input_tokens": 1_000_000
 def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
     """Where the endpoint does not say, or has no Models API, the dated table does."""
     for handler in (reply(200, json=MODEL), reply(200, json={"id": "x"}), reply(404, text="not here")):
-        info = open_api(interrupts, handler).get_model("claude-opus-5-5")
+        info = get_model(make_line(open_api(interrupts, handler), []), "claude-opus-5-5")
         assert (info.window_tokens, info.max_output_tokens) == (1_000_000, 128_000)
 
 
@@ -450,7 +450,7 @@ def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
 def test_what_is_wrong_with_an_endpoint_is_said(interrupts, handler, words):
     """Before anything starts, in words that the user can act on."""
     with pytest.raises(RunnerError, match=words) as raised:
-        open_api(interrupts, handler).get_model("claude-opus-5-5")
+        get_model(make_line(open_api(interrupts, handler), []), "claude-opus-5-5")
     assert raised.value.hint
 
 
@@ -458,7 +458,7 @@ def test_what_is_wrong_with_an_endpoint_is_said(interrupts, handler, words):
 def test_an_endpoint_that_is_none_is_said(interrupts, base_url):
     """A refused connection, or an address that is none."""
     with pytest.raises(RunnerError, match="cannot be reached"):
-        open_api(interrupts, ANTHROPIC_BASE_URL=base_url).get_model("claude-opus-5-5")
+        get_model(make_line(open_api(interrupts, ANTHROPIC_BASE_URL=base_url), []), "claude-opus-5-5")
 
 
 def make_line(api, waits):

@@ -204,9 +204,6 @@ class Playing:
         self.replies = list(replies)
         self.requests: list[list[dict[str, Any]]] = []
 
-    def get_model(self, model: str) -> ModelInfo:
-        raise AssertionError(model)
-
     def find_model(self, model: str) -> ModelInfo:
         raise AssertionError(model)
 

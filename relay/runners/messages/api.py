@@ -60,19 +60,10 @@ class MessagesApi:
         self._clock = clock
         self._client: anthropic.Anthropic | None = None
 
-    def get_model(self, model: str) -> ModelInfo:
+    def find_model(self, model: str) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table where it gives none.
 
-        Raises:
-            RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.
-        """
-        found = self.find_model(model)
-        if isinstance(found, ModelInfo):
-            return found
-        raise RunnerError(f"the endpoint refused: {found.message}", hint="it may pass: try again in a while")
-
-    def find_model(self, model: str) -> ModelInfo | Fault:
-        """Do the same, but return what may pass by itself (overload, a usage limit) as a fault.
+        What may pass by itself (overload, a usage limit) is a fault.
 
         Raises:
             RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.

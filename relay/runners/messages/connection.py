@@ -22,9 +22,6 @@ NOTED_WAIT_S = 60.0
 class Api(Protocol):
     """The endpoint as a session needs it; `relay.runners.messages.api.MessagesApi` is the real one."""
 
-    def get_model(self, model: str) -> ModelInfo:
-        """Return window and limits."""
-
     def find_model(self, model: str) -> ModelInfo | Fault:
         """Return window and limits, or a fault that may pass by itself."""
 
