@@ -6,7 +6,12 @@ SHARE ?= 1
 TARGET ?= plan
 SECONDS ?= 300
 
-.PHONY: demo test check crash fuzz sandbox clean
+# What has no input and no output of its own; every branch of it is taken by tests that have none either.
+PURE := relay/plan/*,relay/ledger/*,relay/meters/*,relay/session/*,relay/gate/verdict.py,relay/gate/signs.py,relay/gate/shell_line.py,relay/state/resume.py
+PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
+	tests/gate/test_verdict.py tests/gate/test_signs.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py
+
+.PHONY: demo test check pure coverage crash fuzz sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -20,6 +25,14 @@ check: $(VENV)/.dev  ## formatter, linter, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+pure: $(VENV)/.dev  ## the branches of the pure rooms that no test takes; none may be left
+	@$(BIN)/pytest --cov --cov-report= $(PURE_TESTS)
+	@$(BIN)/coverage report --include='$(PURE)' --show-missing --skip-covered --fail-under=100
+
+coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage of each room, in percent
+	@$(BIN)/pytest --cov --cov-report= --timeout=1200 --timeout-method=thread
+	@for room in relay/*/; do echo "$$room $$($(BIN)/coverage report --include="$$room*" --format=total)"; done
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)

@@ -110,10 +110,6 @@ class Plan:
         """Return the phase with this id."""
         return next((phase for phase in self.phases if phase.id == phase_id), None)
 
-    def find_item(self, item_id: str) -> Item | None:
-        """Return the item with this id."""
-        return next((item for item in self.items if item.id == item_id), None)
-
     def next_phase(self) -> Phase | None:
         """Return the first open phase whose `after` phases are all done."""
         done = {phase.id for phase in self.phases if phase.done}

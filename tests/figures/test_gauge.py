@@ -219,3 +219,14 @@ def test_appending_never_lowers_the_fill_or_the_zone(measured: int, appended: li
         assert after.least_tokens >= gauge.least_tokens + tokens * 4 // 3
         assert order.index(after.zone) >= order.index(gauge.zone)
         gauge = after
+
+
+def test_what_is_taken_out_is_not_in_the_fill_any_more() -> None:
+    """It comes off what was appended before the first response, and off what was measured after it; never below 0."""
+    gauge = make_gauge().append(300)
+
+    assert gauge.release(200).appended_tokens == 100
+    assert gauge.release(400).appended_tokens == 0
+    measured = gauge.measure(Usage(input_tokens=5_000))
+    assert measured.release(1_000).measured_tokens == 4_000
+    assert measured.release(6_000).measured_tokens == 0

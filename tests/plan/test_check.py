@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.check import check_plan
+from relay.plan.check import check_plan, find_obscurity
 from relay.plan.model import Violation
 from relay.plan.parse import parse_plan
 
@@ -113,3 +113,18 @@ def test_a_command_of_all_phases_that_a_screen_hides_is_said_once():
     text = "# P\nVerify: `t\u202e`\n\n" + "".join(f"## Phase {n}\n- [ ] a{n} — x.py\n\n" for n in range(1, 41))
     errors = [violation for violation in check_plan(parse_plan(text)) if not violation.warning]
     assert [(error.line, "U+202E" in error.message) for error in errors] == [(4, True)]
+
+
+def test_a_phase_that_waits_for_two_is_in_no_circle():
+    waits = {1: "After: 2, 3\n", 2: "", 3: "After: 2\n"}
+    text = "".join(f"## Phase {n}\n{after}Verify: `make`\n- [ ] x{n} — a.py\n" for n, after in waits.items())
+
+    assert not any("wait for each other" in words for _, _, words in found(text))
+    assert any(
+        "wait for each other" in words for _, _, words in found(text.replace("## Phase 2\n", "## Phase 2\nAfter: 1\n"))
+    )
+
+
+def test_a_command_too_long_to_be_reviewed_is_an_error():
+    assert find_obscurity("x" * 4_001) == "has 4,001 characters; 4,000 are allowed, put the rest into a script"
+    assert find_obscurity("x" * 4_000) == ""

@@ -109,3 +109,12 @@ def test_an_unborn_branch_that_got_a_commit_has_moved():
     """None is a place like any other."""
     assert point(replace(LEG, base_head=None)).case is ResumeCase.MOVED_ON
     assert point(replace(LEG, base_head=None), head=None).case is ResumeCase.MID_LEG
+
+
+def test_a_moved_branch_with_a_leg_of_a_phase_that_is_gone_or_done_begins_what_is_next():
+    """Nothing is said about what the phase would wait for."""
+    for phase_id, plan in (("7", OPEN), ("1", OPEN)):
+        found = point(replace(LEG, phase_id=phase_id), plan=plan, head="b" * 40)
+
+        assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
+        assert "comes after" not in found.why

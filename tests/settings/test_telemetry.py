@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.session.events import Noticed, RequestStarted, RunStarted, TextShown, ToolStarted
+from relay.session.events import LegEnded, Noticed, RequestStarted, RunStarted, TextShown, ToolStarted
 from relay.session.records import LoggedEvent, Scope, parse_record, render_record
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
 from relay.telemetry.log import (
     open_log,
     read_events,
@@ -251,3 +253,11 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
     assert from_environ not in written
     assert [type(text) for text in read_texts(log.path)] == [str]
     assert written.count("[redacted]") == 3
+
+
+def test_usage_and_how_a_session_ended_come_back_as_values() -> None:
+    """Values that JSON does not know."""
+    ended = LegEnded(end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(input_tokens=3), cost_usd=None)
+    record = LoggedEvent(at=1.5, scope=Scope(run_id="r"), event=ended)
+
+    assert parse_record(render_record(record)) == record

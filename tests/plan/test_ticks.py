@@ -1,0 +1,38 @@
+"""A change that a person asked for may change everything but what relay has ticked."""
+
+import pytest
+
+from relay.plan.parse import parse_plan
+from relay.plan.ticks import check_ticks_kept
+
+BEFORE = "## Phase 1\n- [x] a — a.py\n- [x] b — b.py\n## Phase 2\n- [ ] c — c.py\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (BEFORE, []),
+        (BEFORE.replace("- [ ] c — c.py", "Verify: `make`\n- [ ] d — d.py\n- [ ] e"), []),
+        (
+            BEFORE.replace("- [x] b — b.py\n", ""),
+            [(0, "item 1.2 `b — b.py` was ticked by relay and is ticked no more")],
+        ),
+        (BEFORE.replace("[x] b", "[ ] b"), [(3, "item 1.2 `b — b.py` was ticked by relay and is ticked no more")]),
+        (BEFORE.replace("[ ] c", "[x] c"), [(5, "item 2.1 is ticked by hand; only relay ticks, after the gate")]),
+        (
+            BEFORE.replace("[x] b", "[x] bb"),
+            [
+                (3, "item 1.2 `b — b.py` was ticked by relay and is ticked no more"),
+                (3, "item 1.2 is ticked by hand; only relay ticks, after the gate"),
+            ],
+        ),
+        (
+            "## Phase 1\n- [x] b — b.py\n- [x] a — a.py\n",
+            [(0, "ticked items stand in another order than before")],
+        ),
+    ],
+)
+def test_what_is_ticked_keeps_its_words_and_its_order(after, found):
+    violations = check_ticks_kept(parse_plan(BEFORE), parse_plan(after))
+
+    assert [(violation.line, violation.message) for violation in violations] == found
