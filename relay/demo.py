@@ -22,7 +22,7 @@ from relay.git.message import read_texts
 from relay.git.repository import Repo, open_repo
 from relay.plan.parse import parse_plan
 from relay.prompts.shipped import get_shipped
-from relay.rehearsal.faults import FaultKind
+from relay.rehearsal.faults import FaultName
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.sandbox.policy import Level, Policy
@@ -210,7 +210,7 @@ def _run_until_silent(stage: _Stage, *words: str) -> _Ended | None:
     deadline = time.monotonic() + _PATIENCE_S
     with _started(stage, words) as command:
         while command.poll() is None and time.monotonic() < deadline:
-            if any(request.fault == FaultKind.STALL for request in stage.rehearsal.requests):
+            if any(request.fault == FaultName.STALL for request in stage.rehearsal.requests):
                 time.sleep(_SILENCE_S)
                 command.kill()
                 return None

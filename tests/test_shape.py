@@ -19,14 +19,10 @@ MAX_FUNCTION_LINES = 50
 MAX_LOOSE_FILES = 5
 
 NO_NOUNS = {
-    "relay/files/temporary.py", "relay/prompts/shipped.py",
-    "relay/sandbox/confined.py", "relay/sandbox/private.py", "relay/setup/open.py",
+    "relay/prompts/shipped.py", "relay/sandbox/confined.py", "relay/sandbox/private.py", "relay/setup/open.py",
 }  # fmt: skip
 
-TWO_THINGS = {
-    "Answer", "Draft", "Fault", "FaultKind", "Place", "Session", "Source", "Standing",
-    "Status", "_Part",
-}  # fmt: skip
+TWO_THINGS = {"Place", "Standing", "View"}
 
 
 def name_of(path: Path) -> str:

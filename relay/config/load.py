@@ -9,7 +9,7 @@ from relay.config.keys import KEYS
 from relay.config.model import Settings
 from relay.config.sources import (
     Origin,
-    Source,
+    SettingsSource,
     env_name,
     find_close,
     flag_name,
@@ -51,7 +51,7 @@ def load_settings(
     sources = (
         read_flags(flags),
         read_environ(environ),
-        Source(values=plan_settings, find=lambda _: _IN_PLAN, repository=True),
+        SettingsSource(values=plan_settings, find=lambda _: _IN_PLAN, repository=True),
         read_repository(repo_root),
         read_user(user_dir),
     )
@@ -73,7 +73,7 @@ def load_settings(
     return Settings(**chosen, origins=origins)
 
 
-def _read_source(source: Source) -> Iterator[tuple[str, Any]]:
+def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:
     """Read every value of a source, refusing what it must not say."""
     for name, raw in source.values.items():
         key = KEYS.get(name)
@@ -115,7 +115,7 @@ def _require_one_experiment(chosen: Mapping[str, Any], found: Mapping[str, Origi
         )
 
 
-def _refuse_unknown(name: Any, source: Source) -> ConfigError:
+def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
     """Explain a key that is no setting."""
     origin = source.find(str(name))
     if name in _ELSEWHERE:

@@ -40,7 +40,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SettingsSource:
     """One place that settings come from."""
 
     values: Mapping[Any, Any]
@@ -61,13 +61,13 @@ def find_user_dir(environ: Mapping[str, str]) -> Path | None:
     return Path(base) / "relay"
 
 
-def read_flags(flags: Mapping[str, Any]) -> Source:
+def read_flags(flags: Mapping[str, Any]) -> SettingsSource:
     """Take the settings that were typed."""
     typed = {name: value for name, value in flags.items() if value is not None and value != ()}
-    return Source(values={name: _decode(name, value) for name, value in typed.items()}, find=_find_flag)
+    return SettingsSource(values={name: _decode(name, value) for name, value in typed.items()}, find=_find_flag)
 
 
-def read_environ(environ: Mapping[str, str]) -> Source:
+def read_environ(environ: Mapping[str, str]) -> SettingsSource:
     """Take ``RELAY_*``; a foreign variable is left alone, one that looks misspelt is refused (empty: unset)."""
     values: dict[str, Any] = {}
     for variable, text in environ.items():
@@ -78,7 +78,7 @@ def read_environ(environ: Mapping[str, str]) -> Source:
             values[name] = _decode(name, text)
         elif close := find_close(name, similarity=0.8):
             raise ConfigError(f"{variable} is no setting; did you mean {env_name(close)}?")
-    return Source(values=values, find=lambda key: Origin(name=env_name(key)))
+    return SettingsSource(values=values, find=lambda key: Origin(name=env_name(key)))
 
 
 def _find_flag(key: str) -> Origin:
@@ -104,10 +104,10 @@ def _decode(name: str, value: Any) -> Any:
     return int(number) if math.isfinite(number) and number.is_integer() else number
 
 
-def read_repository(root: Path | None) -> Source:
+def read_repository(root: Path | None) -> SettingsSource:
     """Take ``relay.toml``, or ``[tool.relay]`` of ``pyproject.toml``; never both."""
     if root is None:
-        return Source(values={}, find=lambda key: Origin(name=key))
+        return SettingsSource(values={}, find=lambda key: Origin(name=key))
     own = _read_inside(root, "relay.toml")
     shared = _read_inside(root, "pyproject.toml") or ""
     # Other tools' files are theirs to check: parsed only when it can hold a table for relay.
@@ -124,14 +124,14 @@ def read_repository(root: Path | None) -> Source:
     return _from_table(table, shared, "pyproject.toml", repository=True, start=start.start() if start else 0)
 
 
-def read_user(user_dir: Path | None) -> Source:
+def read_user(user_dir: Path | None) -> SettingsSource:
     """Take the user's own file."""
     path = user_dir / "config.toml" if user_dir else None
     text = _read_file(path, str(path)) or "" if path else ""
     return _from_table(_parse_toml(text, str(path)), text, str(path), repository=False)
 
 
-def _from_table(values: dict[str, Any], text: str, name: str, *, repository: bool, start: int = 0) -> Source:
+def _from_table(values: dict[str, Any], text: str, name: str, *, repository: bool, start: int = 0) -> SettingsSource:
     """Make a source of a parsed file; an origin has the key's line where a plain search finds it."""
 
     def locate(key: str) -> Origin:
@@ -140,7 +140,7 @@ def _from_table(values: dict[str, Any], text: str, name: str, *, repository: boo
         line = text.count("\n", 0, found.start()) + 1 if found else 0
         return Origin(name=name, is_file=True, line=line)
 
-    return Source(values=values, find=locate, repository=repository)
+    return SettingsSource(values=values, find=locate, repository=repository)
 
 
 def _parse_toml(text: str, name: str) -> dict[str, Any]:

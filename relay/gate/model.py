@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Status(StrEnum):
+class Outcome(StrEnum):
     """What became of one verify command. Only PASSED is green."""
 
     PASSED = "passed"
@@ -35,7 +35,7 @@ class CommandCheck:
     command: str
     exit_code: int | None
     """None when relay killed it or never started it."""
-    status: Status
+    status: Outcome
     duration_s: float
     output_tail: str
     """The last lines, printable; empty when it said nothing."""
@@ -54,7 +54,7 @@ class GateResult:
     @property
     def passed(self) -> bool:
         """Whether every command passed; true when there is none."""
-        return all(check.status is Status.PASSED for check in self.commands)
+        return all(check.status is Outcome.PASSED for check in self.commands)
 
     @property
     def digest(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.files.walk import open_ignored
-from relay.gate.model import CommandCheck, GateResult, Status
+from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.shell_line import swallows_exit
 from relay.gate.signs import find_failures, ran_no_tests
 from relay.sandbox.policy import Limits
@@ -71,7 +71,7 @@ def _ensure_folder(root: Path, folder: Path) -> bool:
 
 def _run_command(gate: _Gate, command: str) -> CommandCheck:
     if gate.should_stop():
-        return CommandCheck(command=command, exit_code=None, status=Status.INTERRUPTED, duration_s=0.0, output_tail="")
+        return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
     spool = _reserve(gate.outputs_dir)
     result = gate.sandbox.run(
         ["bash", "-o", "pipefail", "-c", command], limits=gate.limits, should_stop=gate.should_stop, spool=spool
@@ -102,18 +102,18 @@ def _render_handle(root: Path, path: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _judge(command: str, result: CommandResult, output: str) -> Status:
+def _judge(command: str, result: CommandResult, output: str) -> Outcome:
     if result.interrupted:
-        return Status.INTERRUPTED
+        return Outcome.INTERRUPTED
     if result.timed_out:
-        return Status.TIMED_OUT
+        return Outcome.TIMED_OUT
     if result.exit_code in _MISSING:
-        return Status.MISSING
+        return Outcome.MISSING
     if ran_no_tests(output):
-        return Status.NO_TESTS
+        return Outcome.NO_TESTS
     if result.exit_code != 0:
-        return Status.FAILED
-    return Status.SWALLOWED if swallows_exit(command) else Status.PASSED
+        return Outcome.FAILED
+    return Outcome.SWALLOWED if swallows_exit(command) else Outcome.PASSED
 
 
 def _cut_tail(output: str) -> str:

@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"[^\\'\"`()#|&;\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Segment:
     """A command of a list, and the operator in front of it (empty for the first)."""
 
     operator: str
@@ -56,7 +56,7 @@ def swallows_exit(command: str) -> bool:
     return (sequence or last.operator == "||") and _CERTAIN.fullmatch(last.text) is not None
 
 
-def _check_sequence(parts: list[_Part]) -> str | None:
+def _check_sequence(parts: list[_Segment]) -> str | None:
     if any(_STOPS_AT_FAILURE.match(part.text) for part in parts):
         return None
     for part, following in pairwise(parts):
@@ -66,22 +66,22 @@ def _check_sequence(parts: list[_Part]) -> str | None:
     return None
 
 
-def _split(command: str) -> list[_Part]:
+def _split(command: str) -> list[_Segment]:
     """Split at operators outside quotes and parentheses, without comments; an empty last part follows a final ``&``."""
     command = command.strip()
-    parts: list[_Part] = []
+    parts: list[_Segment] = []
     operator, pieces, at, depth = "", list[str](), 0, 0
     while at < len(command):
         match = _OPERATOR.match(command, at) if depth == 0 else None
         if match and not (match[0] == "&" and command[at - 1 : at] in {">", "<"}):
-            parts.append(_Part(operator=operator, text="".join(pieces).strip()))
+            parts.append(_Segment(operator=operator, text="".join(pieces).strip()))
             operator, pieces, at = match[0], [], match.end()
             continue
         depth = max(depth + (command[at] == "(") - (command[at] == ")"), 0)
         end = _skip(command, at)
         pieces.append("" if _begins_comment(command, at) else command[at:end])
         at = end
-    parts.append(_Part(operator=operator, text="".join(pieces).strip()))
+    parts.append(_Segment(operator=operator, text="".join(pieces).strip()))
     return [part for part in parts if part.text or (part is parts[-1] and part.operator == "&")]
 
 

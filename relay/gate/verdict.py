@@ -9,18 +9,18 @@ phase works.
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from relay.gate.model import CommandCheck, GateResult, Status, Verdict
+from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
 
 _SHOWN_FAILURES = 20
 _SHOWN_COMMAND_CHARS = 200
 
 _WORDS = {
-    Status.PASSED: "passed",
-    Status.MISSING: "did not run: a program is missing or not executable",
-    Status.NO_TESTS: "ran no tests",
-    Status.SWALLOWED: "throws its exit code away, so it proves nothing",
-    Status.TIMED_OUT: "was killed at its time limit",
-    Status.INTERRUPTED: "was interrupted",
+    Outcome.PASSED: "passed",
+    Outcome.MISSING: "did not run: a program is missing or not executable",
+    Outcome.NO_TESTS: "ran no tests",
+    Outcome.SWALLOWED: "throws its exit code away, so it proves nothing",
+    Outcome.TIMED_OUT: "was killed at its time limit",
+    Outcome.INTERRUPTED: "was interrupted",
 }
 _SIGPIPE = 141
 
@@ -35,7 +35,7 @@ def compare_gate(baseline: GateResult | None, now: GateResult, *, own: Collectio
             and may stay red in the same way as in the baseline.
     """
     before = {check.command: check for check in baseline.commands} if baseline else {}
-    red = [check for check in now.commands if check.status is not Status.PASSED]
+    red = [check for check in now.commands if check.status is not Outcome.PASSED]
     excused = [
         check
         for check in red
@@ -53,7 +53,7 @@ def compare_gate(baseline: GateResult | None, now: GateResult, *, own: Collectio
 
 def _is_same_red(before: CommandCheck | None, now: CommandCheck) -> bool:
     """Say whether a command fails as it did: same exit code and no failure that was not there."""
-    if before is None or before.status is not Status.FAILED or now.status is not Status.FAILED:
+    if before is None or before.status is not Outcome.FAILED or now.status is not Outcome.FAILED:
         return False
     if before.exit_code != now.exit_code or bool(before.failures) != bool(now.failures):
         return False
@@ -98,15 +98,15 @@ def _tell_user(
     lines += [f"`{_short(check)}` was red before this phase and still is ({_say(check)})" for check in excused]
     if unproven:
         lines.append("No verify command passes, so nothing shows that the phase works: repair one, or give it its own.")
-    passed = sum(check.status is Status.PASSED for check in now.commands)
+    passed = sum(check.status is Outcome.PASSED for check in now.commands)
     return "\n".join([f"{passed} of {len(now.commands)} verify commands passed.", *lines])
 
 
 def _say(check: CommandCheck) -> str:
-    if check.status is Status.FAILED:
+    if check.status is Outcome.FAILED:
         pipe = " (a reader in a pipe closed too early)" if check.exit_code == _SIGPIPE else ""
         return f"failed with exit {check.exit_code}{pipe}"
-    if check.status is Status.TIMED_OUT:
+    if check.status is Outcome.TIMED_OUT:
         return f"{_WORDS[check.status]}, {check.duration_s:.0f} s"
     return _WORDS[check.status]
 

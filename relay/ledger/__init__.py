@@ -25,17 +25,17 @@ The snapshot for a prompt never exceeds its budget, and a claim of lower rank ne
 """
 
 from relay.ledger.append import append_entry
-from relay.ledger.model import Claim, Conflict, Entry, Ledger, Source, Status, StatusChange
+from relay.ledger.model import Claim, ClaimStatus, Conflict, Entry, Ledger, Source, StatusChange
 from relay.ledger.parse import parse_ledger
 from relay.ledger.snapshot import render_snapshot
 
 __all__ = [
     "Claim",
+    "ClaimStatus",
     "Conflict",
     "Entry",
     "Ledger",
     "Source",
-    "Status",
     "StatusChange",
     "append_entry",
     "parse_ledger",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Status(StrEnum):
+class ClaimStatus(StrEnum):
     """Where a claim or a conflict stands."""
 
     IN = "in"
@@ -54,7 +54,7 @@ class StatusChange:
     """A later judgement on a claim or a conflict."""
 
     id: str
-    status: Status
+    status: ClaimStatus
     because: str
 
 
@@ -72,10 +72,10 @@ class Ledger:
     changes: Mapping[str, StatusChange] = field(default_factory=dict)
     """The last change of each id."""
 
-    def status_of(self, entry: Claim | Conflict) -> Status:
+    def status_of(self, entry: Claim | Conflict) -> ClaimStatus:
         """Return where an entry stands now."""
         change = self.changes.get(entry.id)
-        begin = Status.IN if isinstance(entry, Claim) else Status.OPEN
+        begin = ClaimStatus.IN if isinstance(entry, Claim) else ClaimStatus.OPEN
         return change.status if change else begin
 
     def next_id(self) -> str:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from relay.ledger.model import Claim, Conflict, Entry, Ledger, Source, Status, StatusChange
+from relay.ledger.model import Claim, ClaimStatus, Conflict, Entry, Ledger, Source, StatusChange
 from relay.ledger.stream import fail, read_entries
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -33,9 +33,9 @@ class Reader:
 
     def _add_change(self, change: StatusChange, line: int) -> None:
         if change.id in self.claims:
-            allowed: tuple[Status, ...] = (Status.IN, Status.OUT, Status.STALE)
+            allowed: tuple[ClaimStatus, ...] = (ClaimStatus.IN, ClaimStatus.OUT, ClaimStatus.STALE)
         elif change.id in self.conflicts:
-            allowed = (Status.OPEN, Status.RESOLVED)
+            allowed = (ClaimStatus.OPEN, ClaimStatus.RESOLVED)
         else:
             raise fail(line, f"found the id {change.id!r}; allowed: the id of an entry above")
         if change.status not in allowed:
@@ -90,9 +90,9 @@ def build_entry(raw: Any, line: int) -> Entry:
         return Conflict(**_require_fields(raw, line, texts=("id", "because"), lists=("claims",)))
     if kind == "status":
         fields = _require_fields(raw, line, texts=("id", "status", "because"), lists=())
-        if fields["status"] not in set(Status):
-            raise fail(line, f"found the status {fields['status']!r}; allowed: {', '.join(Status)}")
-        return StatusChange(**{**fields, "status": Status(fields["status"])})
+        if fields["status"] not in set(ClaimStatus):
+            raise fail(line, f"found the status {fields['status']!r}; allowed: {', '.join(ClaimStatus)}")
+        return StatusChange(**{**fields, "status": ClaimStatus(fields["status"])})
     raise fail(line, "found an entry of no known kind; allowed: a mapping with event: claim, conflict or status")
 
 

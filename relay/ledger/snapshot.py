@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from relay.ledger.model import Claim, Conflict, Ledger, Status
+from relay.ledger.model import Claim, ClaimStatus, Conflict, Ledger
 from relay.session.tokens import BYTES_PER_TOKEN
 
 _HEADER = "Ledger of earlier sessions' claims:\n"
@@ -32,7 +32,7 @@ def render_snapshot(ledger: Ledger, budget_tokens: int) -> str:
 
 def _rank_conflicts(ledger: Ledger) -> list[Conflict]:
     """Put what nobody has settled first."""
-    return sorted(ledger.conflicts, key=lambda conflict: ledger.status_of(conflict) is Status.RESOLVED)
+    return sorted(ledger.conflicts, key=lambda conflict: ledger.status_of(conflict) is ClaimStatus.RESOLVED)
 
 
 def _rank_claims(ledger: Ledger) -> list[Claim]:
@@ -41,7 +41,7 @@ def _rank_claims(ledger: Ledger) -> list[Claim]:
     for position, claim in reversed(tuple(enumerate(ledger.claims))):
         for name in claim.rests_on:
             support[name] |= 1 << position | support[claim.id]
-    order = {Status.OUT: 0, Status.STALE: 1}
+    order = {ClaimStatus.OUT: 0, ClaimStatus.STALE: 1}
     newest_first = ledger.claims[::-1]  # sorting keeps it among equals
     return sorted(
         newest_first,
@@ -59,7 +59,7 @@ def _describe(entry: Claim | Conflict, ledger: Ledger, shown: Mapping[str, str])
     words = f"- {entry.id} [{judged}] {_clip(entry.claim, _CLAIM_CHARS)}"
     places = ", ".join(f"{source.path}:{source.lines}" if source.lines else source.path for source in entry.sources)
     notes = [_clip(places, _PLACES_CHARS)] if places else []
-    if status is Status.IN:
+    if status is ClaimStatus.IN:
         words += f" — {_clip(entry.because, _REASON_CHARS)}"
         rests = ", ".join(name if name in shown else f"{name} (not shown)" for name in entry.rests_on)
         notes += [f"rests on {rests}"] if rests else []

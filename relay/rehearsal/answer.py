@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.rehearsal.cache import CacheUse
 from relay.rehearsal.catalog import ModelCard
-from relay.rehearsal.faults import Fault, FaultKind
+from relay.rehearsal.faults import FaultName, FaultSpec
 from relay.rehearsal.prompt import (
     BLOCK_TOKENS,
     BYTES_PER_TOKEN,
@@ -24,7 +24,7 @@ from relay.rehearsal.wire import dump
 IMPLICIT_THINKING_TOKENS = 32
 """What a thinking block stands for where the script does not say."""
 
-_CUTS = {FaultKind.MAX_TOKENS: "max_tokens", FaultKind.WINDOW_EXCEEDED: "model_context_window_exceeded"}
+_CUTS = {FaultName.MAX_TOKENS: "max_tokens", FaultName.WINDOW_EXCEEDED: "model_context_window_exceeded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class AnswerBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PlayedAnswer:
     """A finished message."""
 
     id: str
@@ -140,7 +140,7 @@ class Performance:
     turn: Turn
     n: int
     """Which repetition of the turn this is, from 1."""
-    fault: Fault | None
+    fault: FaultSpec | None
     body: Mapping[str, Any]
     card: ModelCard
     bound: str
@@ -151,7 +151,7 @@ class Performance:
     dropped: tuple[Mapping[str, str], ...] = ()
 
 
-def build_answer(show: Performance) -> Answer:
+def build_answer(show: Performance) -> PlayedAnswer:
     """Perform a turn for one request."""
     parts, stop = _choose(show)
     blocks = tuple(_build_blocks(show, parts))
@@ -159,7 +159,7 @@ def build_answer(show: Performance) -> Answer:
     kind = show.fault.kind if show.fault else None
     if kind in _CUTS and blocks:
         blocks = (*blocks[:-1], _cut_block(blocks[-1], _half(blocks[-1], show.fault)))
-    elif kind is FaultKind.BAD_JSON:
+    elif kind is FaultName.BAD_JSON:
         blocks = tuple(replace(b, raw_input=_spoil(b.raw_input)) for b in blocks)
     output = sum(block.tokens for block in blocks)
     padding: dict[str, int] = {}
@@ -170,7 +170,7 @@ def build_answer(show: Performance) -> Answer:
     elif output > (budget := _find_budget(show))[0]:
         blocks, output, stop = tuple(_fit(blocks, budget[0])), *budget
     details = show.turn.stop_details or _default_details(stop, show.fault)
-    return Answer(
+    return PlayedAnswer(
         id=show.message_id,
         model=show.card.id,
         blocks=blocks,
@@ -180,7 +180,7 @@ def build_answer(show: Performance) -> Answer:
         use=show.use,
         output_tokens=output,
         thinking_tokens=sum(b.tokens for b in blocks if b.body.get("type") == "thinking"),
-        report=show.fault.options.get("report", "zero") if show.fault and kind is FaultKind.USAGE else "",
+        report=show.fault.options.get("report", "zero") if show.fault and kind is FaultName.USAGE else "",
         dropped=show.dropped,
         padding=padding,
     )
@@ -195,19 +195,19 @@ def _choose(show: Performance) -> tuple[tuple[Part, ...], str]:
     """Decide what the model says and the stop reason; empty for the natural one."""
     turn, fault = show.turn, show.fault
     match fault.kind if fault else None:
-        case FaultKind.EMPTY:
+        case FaultName.EMPTY:
             return (), "end_turn"
-        case FaultKind.REFUSAL:
+        case FaultName.REFUSAL:
             return (), "refusal"
-        case FaultKind.PAUSE_TURN:
+        case FaultName.PAUSE_TURN:
             parts = tuple(part for part in turn.parts if isinstance(part, Say | Think))
             return parts or (Say(text="Paused."),), "pause_turn"
-        case FaultKind.UNKNOWN_STOP if fault:
+        case FaultName.UNKNOWN_STOP if fault:
             return turn.parts, fault.options.get("reason", "moonrise")
-        case FaultKind.UNKNOWN_BLOCK if fault:
+        case FaultName.UNKNOWN_BLOCK if fault:
             body = {"type": fault.options.get("type", "hologram"), "data": "not known to this client"}
             return (Raw(body=body), *turn.parts), turn.stop
-        case FaultKind.MAX_TOKENS | FaultKind.WINDOW_EXCEEDED as kind:
+        case FaultName.MAX_TOKENS | FaultName.WINDOW_EXCEEDED as kind:
             return turn.parts, _CUTS[kind]
         case _:
             return turn.parts, turn.stop
@@ -303,7 +303,7 @@ def _fit(blocks: tuple[AnswerBlock, ...], budget: int) -> Iterator[AnswerBlock]:
         return
 
 
-def _half(block: AnswerBlock, fault: Fault | None) -> int:
+def _half(block: AnswerBlock, fault: FaultSpec | None) -> int:
     whole = len(block.raw_input or str(block.body.get("text", "")))
     chars = fault.options.get("after_chars", whole // 2) if fault else whole
     return min(int(chars), whole)
@@ -337,7 +337,7 @@ def _pad(bound: str, blocks: tuple[AnswerBlock, ...], extra: int) -> dict[str, i
     return {keys[-1]: extra} if keys else {}
 
 
-def _default_details(stop: str, fault: Fault | None) -> Mapping[str, Any] | None:
+def _default_details(stop: str, fault: FaultSpec | None) -> Mapping[str, Any] | None:
     if stop != "refusal":
         return None
     options = fault.options if fault else {}

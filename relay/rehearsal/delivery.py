@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from dataclasses import dataclass
 from typing import Any
 
-from relay.rehearsal.faults import Fault, FaultKind
+from relay.rehearsal.faults import FaultName, FaultSpec
 from relay.rehearsal.sse import PING, render_event
 from relay.rehearsal.wire import find_error_type
 
@@ -116,7 +116,7 @@ async def _let_send(transport: asyncio.Transport) -> None:
         await asyncio.sleep(0.005)
 
 
-async def deliver(connection: Connection, pieces: list[bytes], *, fault: Fault | None, event_s: float) -> None:
+async def deliver(connection: Connection, pieces: list[bytes], *, fault: FaultSpec | None, event_s: float) -> None:
     """Send the pieces of a response whose headers are sent, with a fault in between.
 
     Raises:
@@ -140,7 +140,7 @@ def cut_body(body: bytes, count: int = 8) -> list[bytes]:
     return [body[i : i + size] for i in range(0, len(body), size)]
 
 
-def _find_break(pieces: list[bytes], fault: Fault | None) -> int:
+def _find_break(pieces: list[bytes], fault: FaultSpec | None) -> int:
     """Find the piece in front of which the fault happens; -1 for none."""
     if fault is None:
         return -1
@@ -158,25 +158,25 @@ def _accumulate(pieces: list[bytes]) -> Iterator[int]:
         yield total
 
 
-async def _break(connection: Connection, fault: Fault, piece: bytes, pieces: list[bytes]) -> bool:
+async def _break(connection: Connection, fault: FaultSpec, piece: bytes, pieces: list[bytes]) -> bool:
     """Let the fault happen; True when the rest of the response still follows."""
     options = fault.options
     match fault.kind:
-        case FaultKind.CUT:
+        case FaultName.CUT:
             if "after_bytes" in options:
                 sent = sum(len(p) for p in pieces[: _find_break(pieces, fault)])
                 await connection.write(piece[: options["after_bytes"] - sent])
             if options.get("how", "fin") != "end":
                 await connection.end(options.get("how", "fin"))
             return False
-        case FaultKind.ERROR_EVENT:
+        case FaultName.ERROR_EVENT:
             await connection.write(render_event(_build_error_event(options)))
             return False
-        case FaultKind.GARBAGE:
+        case FaultName.GARBAGE:
             data = options.get("data", _GARBAGE)
             await connection.write(f"event: content_block_delta\ndata: {data}\n\n".encode())
             return True
-        case FaultKind.STALL:
+        case FaultName.STALL:
             await _stall(connection, options)
             return True
         case _:

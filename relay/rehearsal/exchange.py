@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.rehearsal.answer import Answer, Performance, build_answer
+from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
 from relay.rehearsal.catalog import find_card, list_models, render_model_info
 from relay.rehearsal.checks import check_request, check_version
 from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deliver
-from relay.rehearsal.faults import BEFORE, IN_STREAM, Fault, FaultKind, render_fault_error
+from relay.rehearsal.faults import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
 from relay.rehearsal.sse import render_events
 from relay.rehearsal.stage import Cue, Miss
 from relay.rehearsal.state import Prompt, Recorded, ServerState
@@ -41,7 +41,7 @@ class Exchange:
     number: int
     request: Request = field(init=False)
     cue: Cue | None = None
-    fault: Fault | None = None
+    fault: FaultSpec | None = None
 
     @property
     def request_id(self) -> str:
@@ -170,15 +170,15 @@ class Exchange:
             )
         )
         await self.connection.wait(cue.turn.delay_s + self.state.script.first_byte_s)
-        if fault is not None and fault.kind is FaultKind.STALL and fault.options.get("before_headers"):
+        if fault is not None and fault.kind is FaultName.STALL and fault.options.get("before_headers"):
             await self.connection.wait(fault.options.get("seconds"))
             fault = None
         self.state.begin(plan, answer, cue)
         await self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
 
-    async def _send_answer(self, answer: Answer, fault: Fault | None) -> None:
+    async def _send_answer(self, answer: PlayedAnswer, fault: FaultSpec | None) -> None:
         streams = bool(self.request.body.get("stream"))
-        if fault is not None and not streams and fault.kind is FaultKind.ERROR_EVENT:
+        if fault is not None and not streams and fault.kind is FaultName.ERROR_EVENT:
             kind = fault.options.get("type", find_error_type(529))
             status = {"overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
             await self._refuse(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
@@ -195,7 +195,7 @@ class Exchange:
     async def _warm(self, prompt: Prompt) -> None:
         """Answer ``max_tokens: 0``: the cache is written and nothing is generated."""
         plan = self.state.plan_cache(prompt, self.request.body)
-        answer = Answer(
+        answer = PlayedAnswer(
             id=f"msg_rehearsal_{self.number:06d}",
             model=prompt.card.id,
             blocks=(),
@@ -210,7 +210,7 @@ class Exchange:
 
     async def _answer_endpoint(self, name: str, answer: Callable[[], Mapping[str, Any] | ApiError]) -> None:
         self.fault = self.state.find_endpoint_fault(name)
-        if self.fault is not None and self.fault.kind is FaultKind.STALL:
+        if self.fault is not None and self.fault.kind is FaultName.STALL:
             await self.connection.wait(self.fault.options.get("seconds"))
         elif self.fault is not None:
             await self._play_before(self.fault, 0, 0)
@@ -235,9 +235,9 @@ class Exchange:
 
     # sending
 
-    async def _play_before(self, fault: Fault, tokens: int, window: int) -> None:
+    async def _play_before(self, fault: FaultSpec, tokens: int, window: int) -> None:
         """Play a fault that replaces the answer."""
-        if fault.kind is FaultKind.DROP:
+        if fault.kind is FaultName.DROP:
             self._record(0)
             await self.connection.end(fault.options.get("how", "rst"))
         error = render_fault_error(fault, prompt_tokens=tokens, window_tokens=window)

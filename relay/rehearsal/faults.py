@@ -17,7 +17,7 @@ from relay.rehearsal.nodes import NodeReader, get_line, pick
 from relay.rehearsal.wire import ApiError
 
 
-class FaultKind(StrEnum):
+class FaultName(StrEnum):
     """Everything that can be made to go wrong."""
 
     STATUS = "status"
@@ -59,34 +59,34 @@ class FaultKind(StrEnum):
 
 BEFORE = frozenset(
     {
-        FaultKind.STATUS,
-        FaultKind.RATE_LIMIT,
-        FaultKind.SPEND_LIMIT,
-        FaultKind.OVERLOADED,
-        FaultKind.OVERFLOW,
-        FaultKind.DROP,
+        FaultName.STATUS,
+        FaultName.RATE_LIMIT,
+        FaultName.SPEND_LIMIT,
+        FaultName.OVERLOADED,
+        FaultName.OVERFLOW,
+        FaultName.DROP,
     }
 )
 """Faults that replace the answer."""
-IN_STREAM = frozenset({FaultKind.CUT, FaultKind.ERROR_EVENT, FaultKind.STALL, FaultKind.GARBAGE})
+IN_STREAM = frozenset({FaultName.CUT, FaultName.ERROR_EVENT, FaultName.STALL, FaultName.GARBAGE})
 """Faults that spoil the delivery of the answer."""
 
-_KEYS: Mapping[FaultKind, tuple[str, ...]] = {
-    FaultKind.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body"),
-    FaultKind.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
-    FaultKind.SPEND_LIMIT: ("message",),
-    FaultKind.OVERLOADED: ("message", "retry_after"),
-    FaultKind.DROP: ("how",),
-    FaultKind.CUT: ("after_events", "after_bytes", "how"),
-    FaultKind.ERROR_EVENT: ("after_events", "type", "message"),
-    FaultKind.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
-    FaultKind.GARBAGE: ("after_events", "data"),
-    FaultKind.MAX_TOKENS: ("after_chars",),
-    FaultKind.WINDOW_EXCEEDED: ("after_chars",),
-    FaultKind.REFUSAL: ("category", "explanation"),
-    FaultKind.UNKNOWN_STOP: ("reason",),
-    FaultKind.UNKNOWN_BLOCK: ("type",),
-    FaultKind.USAGE: ("report",),
+_KEYS: Mapping[FaultName, tuple[str, ...]] = {
+    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body"),
+    FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
+    FaultName.SPEND_LIMIT: ("message",),
+    FaultName.OVERLOADED: ("message", "retry_after"),
+    FaultName.DROP: ("how",),
+    FaultName.CUT: ("after_events", "after_bytes", "how"),
+    FaultName.ERROR_EVENT: ("after_events", "type", "message"),
+    FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
+    FaultName.GARBAGE: ("after_events", "data"),
+    FaultName.MAX_TOKENS: ("after_chars",),
+    FaultName.WINDOW_EXCEEDED: ("after_chars",),
+    FaultName.REFUSAL: ("category", "explanation"),
+    FaultName.UNKNOWN_STOP: ("reason",),
+    FaultName.UNKNOWN_BLOCK: ("type",),
+    FaultName.USAGE: ("report",),
 }
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -102,10 +102,10 @@ _HTTP_ERRORS = range(400, 600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FaultSpec:
     """One thing that goes wrong."""
 
-    kind: FaultKind
+    kind: FaultName
     line: int = 0
     times: int | None = 1
     """How often it plays before the answer comes; None for always."""
@@ -113,28 +113,28 @@ class Fault:
     """The kind's own keys, checked; see the table in `script`."""
 
 
-def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[Fault, ...]:
+def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[FaultSpec, ...]:
     """Read one fault or a list of faults that play one after the other."""
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
     return tuple(_parse_fault(reader, item) for item in nodes)
 
 
-def _parse_fault(reader: NodeReader, node: yaml.Node) -> Fault:
+def _parse_fault(reader: NodeReader, node: yaml.Node) -> FaultSpec:
     if isinstance(node, yaml.ScalarNode):
-        return Fault(kind=FaultKind(reader.choice(node, "fault", FaultKind)), line=get_line(node))
+        return FaultSpec(kind=FaultName(reader.choice(node, "fault", FaultName)), line=get_line(node))
     fields = reader.mapping(node, "fault")
     if "kind" not in fields:
         raise reader.error(node, "fault has no kind")
-    kind = FaultKind(reader.choice(fields["kind"], "kind", FaultKind))
+    kind = FaultName(reader.choice(fields["kind"], "kind", FaultName))
     own = _KEYS.get(kind, ())
     reader.mapping(node, f"fault {kind}", ("kind", "times", *own))
     options = {name: _parse_option(reader, fields[name], name) for name in own if name in fields}
     if options.get("status", 400) not in _HTTP_ERRORS:
         raise reader.error(fields["status"], f"status should be 400–599, found {options['status']}")
-    if kind is FaultKind.DROP and options.get("how") == "end":
+    if kind is FaultName.DROP and options.get("how") == "end":
         raise reader.error(fields["how"], "a drop is rst or fin: nothing was sent that could end cleanly")
     times = pick(fields, "times", lambda n, what: _parse_times(reader, n, what), 1)
-    return Fault(kind=kind, line=get_line(node), times=times, options=options)
+    return FaultSpec(kind=kind, line=get_line(node), times=times, options=options)
 
 
 def _parse_times(reader: NodeReader, node: yaml.Node, what: str) -> int | None:
@@ -171,20 +171,20 @@ def _parse_header(reader: NodeReader, node: yaml.Node) -> str:
     return value
 
 
-def render_fault_error(fault: Fault, *, prompt_tokens: int, window_tokens: int) -> ApiError:
+def render_fault_error(fault: FaultSpec, *, prompt_tokens: int, window_tokens: int) -> ApiError:
     """Build the error response of a fault that replaces the answer (all but `DROP`)."""
     options = fault.options
     message = options.get("message")
     match fault.kind:
-        case FaultKind.RATE_LIMIT:
+        case FaultName.RATE_LIMIT:
             text = "This request would exceed your organization's rate limit. Please try again later."
             return ApiError(status=429, message=message or text, headers=_render_limits(options))
-        case FaultKind.SPEND_LIMIT:
+        case FaultName.SPEND_LIMIT:
             text = "Your organization has reached the monthly API usage threshold of its tier."
             return ApiError(status=429, message=message or text, error_code="enforced_spend_limit_reached")
-        case FaultKind.OVERLOADED:
+        case FaultName.OVERLOADED:
             return ApiError(status=529, message=message or "Overloaded", headers=_render_retry(options))
-        case FaultKind.OVERFLOW:
+        case FaultName.OVERFLOW:
             tokens = max(prompt_tokens, window_tokens + 1)
             return ApiError(status=400, message=f"prompt is too long: {tokens} tokens > {window_tokens} maximum")
         case _:

@@ -90,7 +90,7 @@ import yaml
 from relay.errors import ConfigError
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
 from relay.rehearsal.conditions import Conditions, parse_conditions
-from relay.rehearsal.faults import BEFORE, FaultKind, parse_faults
+from relay.rehearsal.faults import BEFORE, FaultName, parse_faults
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, get_line, pick
 from relay.rehearsal.turns import (
     Call,
@@ -99,7 +99,7 @@ from relay.rehearsal.turns import (
     Raw,
     Say,
     Script,
-    Session,
+    ScriptSession,
     Think,
     Turn,
     TurnUsage,
@@ -122,7 +122,13 @@ _TURN = (
 )
 _USAGE = ("output_tokens", "thinking_tokens", "input_padding_tokens")
 _ANSWERS_ALONE = frozenset(
-    {FaultKind.EMPTY, FaultKind.REFUSAL, FaultKind.UNKNOWN_STOP, FaultKind.UNKNOWN_BLOCK, FaultKind.PAUSE_TURN}
+    {
+        FaultName.EMPTY,
+        FaultName.REFUSAL,
+        FaultName.UNKNOWN_STOP,
+        FaultName.UNKNOWN_BLOCK,
+        FaultName.PAUSE_TURN,
+    }
 )
 """Faults that make an answer of their own, so the turn needs no content."""
 
@@ -206,13 +212,13 @@ def _parse_endpoint_faults(reader: NodeReader, node: yaml.Node) -> tuple[Endpoin
             raise reader.error(item, "an entry of faults has the keys on and fault")
         on = reader.choice(fields["on"], "on", ("models", "count_tokens"))
         faults = parse_faults(reader, fields["fault"])
-        if any(fault.kind not in {*BEFORE, FaultKind.STALL} for fault in faults):
+        if any(fault.kind not in {*BEFORE, FaultName.STALL} for fault in faults):
             raise reader.error(fields["fault"], f"on {on}, a fault is one of: {', '.join(sorted(BEFORE))}, stall")
         found += [EndpointFault(on=on, fault=fault) for fault in faults]
     return tuple(found)
 
 
-def _parse_session(reader: NodeReader, node: yaml.Node, number: int) -> Session:
+def _parse_session(reader: NodeReader, node: yaml.Node, number: int) -> ScriptSession:
     fields = reader.mapping(node, "a session", _SESSION)
     if "turns" not in fields:
         raise reader.error(node, "the session has no turns")
@@ -224,7 +230,7 @@ def _parse_session(reader: NodeReader, node: yaml.Node, number: int) -> Session:
     aside = pick(fields, "aside", reader.flag, default=False)
     if aside and ("when" not in fields or len(parsed) != 1):
         raise reader.error(node, "an aside has a when and one turn")
-    return Session(
+    return ScriptSession(
         name=pick(fields, "name", reader.text, f"session {number}"),
         line=get_line(node),
         when=parse_conditions(reader, fields["when"], "when") if "when" in fields else Conditions(),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay.rehearsal.answer import Answer, AnswerBlock
+from relay.rehearsal.answer import AnswerBlock, PlayedAnswer
 from relay.rehearsal.wire import dump
 
 MAX_PIECES = 48
@@ -24,12 +24,12 @@ def render_event(data: Mapping[str, Any]) -> bytes:
     return f"event: {data['type']}\ndata: {dump(data)}\n\n".encode(errors="surrogatepass")
 
 
-def render_events(answer: Answer) -> list[bytes]:
+def render_events(answer: PlayedAnswer) -> list[bytes]:
     """Write a whole answer as events, one item each."""
     return [PING if event["type"] == "ping" else render_event(event) for event in _list_events(answer)]
 
 
-def _list_events(answer: Answer) -> Iterator[Mapping[str, Any]]:
+def _list_events(answer: PlayedAnswer) -> Iterator[Mapping[str, Any]]:
     yield {"type": "message_start", "message": answer.render_start()}
     yield {"type": "ping"}
     for index, block in enumerate(answer.blocks):

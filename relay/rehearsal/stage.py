@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.rehearsal.answer import Answer, digest_content
+from relay.rehearsal.answer import PlayedAnswer, digest_content
 from relay.rehearsal.conditions import check_conditions
-from relay.rehearsal.faults import Fault
+from relay.rehearsal.faults import FaultSpec
 from relay.rehearsal.prompt import Block, canonical, digest, list_blocks
-from relay.rehearsal.turns import Script, Session, Turn
+from relay.rehearsal.turns import Script, ScriptSession, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,11 @@ class Cue:
     """Number of the conversation, from 1."""
     step: int
     """Number of the answer within the conversation, from 0."""
-    session: Session
+    session: ScriptSession
     turn: Turn
     n: int
     """Repetition of the turn, from 1."""
-    fault: Fault | None = None
+    fault: FaultSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class _Cast:
     """Mutable: moves on with its conversation."""
 
     number: int
-    segments: list[tuple[Session, int]]
+    segments: list[tuple[ScriptSession, int]]
     """Sessions this conversation went through, each with its first step."""
     reached: int = 0
     plays: dict[int, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Stage:
         fault = self._take_fault(cast, step, turn)
         return Cue(cast=cast.number, step=step, session=session, turn=turn, n=n, fault=fault)
 
-    def note_answer(self, cue: Cue, answer: Answer) -> None:
+    def note_answer(self, cue: Cue, answer: PlayedAnswer) -> None:
         """Remember what was answered, to know the conversation again."""
         if cue.session.aside:
             return
@@ -182,7 +182,7 @@ class Stage:
         self._casts.append(cast)
         return cast, 0
 
-    def _pick_session(self, body: Mapping[str, Any]) -> Session | Miss:
+    def _pick_session(self, body: Mapping[str, Any]) -> ScriptSession | Miss:
         sessions = [(i, s) for i, s in enumerate(self.script.sessions) if not s.aside]
         open_sessions = [(i, s) for i, s in sessions if s.repeat or i not in self._played]
         fitting = [(i, s) for i, s in open_sessions if s.when and not check_conditions(s.when, body)]
@@ -195,7 +195,7 @@ class Stage:
         self._played.add(chosen[0])
         return chosen[1]
 
-    def _find_turn(self, cast: _Cast, step: int, body: Mapping[str, Any]) -> tuple[Session, Turn, int] | Miss:
+    def _find_turn(self, cast: _Cast, step: int, body: Mapping[str, Any]) -> tuple[ScriptSession, Turn, int] | Miss:
         session, first = next(seg for seg in reversed(cast.segments) if seg[1] <= step)
         found = _find_repetition(session, step - first)
         if found is not None:
@@ -209,7 +209,7 @@ class Stage:
         cast.segments.append((picked, step))
         return picked, picked.turns[0], 1
 
-    def _take_fault(self, cast: _Cast, step: int, turn: Turn) -> Fault | None:
+    def _take_fault(self, cast: _Cast, step: int, turn: Turn) -> FaultSpec | None:
         """Count one play of a step; the faults come first, each as often as it says."""
         played = cast.plays.get(step, 0)
         cast.plays[step] = played + 1
@@ -250,7 +250,7 @@ class _History:
         return "assistant" in self._roles[end + 1 :]
 
 
-def _find_repetition(session: Session, offset: int) -> tuple[Turn, int] | None:
+def _find_repetition(session: ScriptSession, offset: int) -> tuple[Turn, int] | None:
     """Find the turn `offset` steps into a session, with its repetition from 1."""
     for turn in session.turns:
         if turn.repeat is None or offset < turn.repeat:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relay.rehearsal.answer import Answer
+from relay.rehearsal.answer import PlayedAnswer
 from relay.rehearsal.cache import CachePlan, PromptCache
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.checks import check_signatures
-from relay.rehearsal.faults import Fault
+from relay.rehearsal.faults import FaultSpec
 from relay.rehearsal.prompt import PromptBlock, list_positions, render_prompt
 from relay.rehearsal.stage import Cue, Stage
 from relay.rehearsal.turns import Script
@@ -81,7 +81,7 @@ class ServerState:
         self._endpoint_plays: dict[int, int] = {}
         self._serial = 0
 
-    def find_endpoint_fault(self, endpoint: str) -> Fault | None:
+    def find_endpoint_fault(self, endpoint: str) -> FaultSpec | None:
         """Find the fault an endpoint other than messages has to play now, and count it."""
         for index, entry in enumerate(self.script.endpoint_faults):
             played = self._endpoint_plays.get(index, 0)
@@ -115,7 +115,7 @@ class ServerState:
         card = prompt.card
         return self._cache.plan(card.id, positions, minimum=card.min_cache_tokens, now=self._clock())
 
-    def begin(self, plan: CachePlan, answer: Answer | None, cue: Cue | None) -> None:
+    def begin(self, plan: CachePlan, answer: PlayedAnswer | None, cue: Cue | None) -> None:
         """The response is about to begin: entries become readable, the answer becomes history."""
         self._cache.commit(plan)
         if answer is not None and cue is not None:

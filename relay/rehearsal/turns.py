@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.rehearsal.catalog import CATALOG, ModelCard
 from relay.rehearsal.conditions import Conditions
-from relay.rehearsal.faults import Fault
+from relay.rehearsal.faults import FaultSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Turn:
     line: int = 0
     parts: tuple[Part, ...] = ()
     expect: Conditions = field(default_factory=Conditions)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FaultSpec, ...] = ()
     stop: str = ""
     """Stop reason; empty: ``tool_use`` after calls, else ``end_turn``."""
     stop_sequence: str | None = None
@@ -72,7 +72,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class ScriptSession:
     """One conversation."""
 
     name: str
@@ -93,7 +93,7 @@ class EndpointFault:
 
     on: str
     """``models`` or ``count_tokens``."""
-    fault: Fault
+    fault: FaultSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Script:
     source: str = "script.yaml"
     cards: tuple[ModelCard, ...] = CATALOG
     """Models that may be asked for; the script's own first."""
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[ScriptSession, ...] = ()
     endpoint_faults: tuple[EndpointFault, ...] = ()
     thinks_always: bool = True
     """Whether models with preserved thinking think in every turn, as they do in reality."""

@@ -7,7 +7,7 @@ code, ticks and trailers in one tree. Every refusal is a value with words for th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from relay.gate.model import GateResult, Status, Verdict
+from relay.gate.model import GateResult, Outcome, Verdict
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
@@ -280,7 +280,7 @@ def _render_gate(gate: GateResult) -> str:
     """Return ``pass <digest>``, with the number of commands that stayed red as they were before the phase."""
     if not gate.commands:
         return "none"
-    red = sum(check.status is not Status.PASSED for check in gate.commands)
+    red = sum(check.status is not Outcome.PASSED for check in gate.commands)
     return f"pass {gate.digest}" + (f" red-before={red}" if red else "")
 
 

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from relay.config import Settings
 from relay.errors import PlanError, within
-from relay.gate.model import CommandCheck, GateResult, Status
+from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.git.modes import ABSENT
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
@@ -89,7 +89,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         keep_snapshot(ctx.repo, before, f"relay: before the gate of phase {phase.id}") if dirty and commands else None
     )
     baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
-    if ctx.interrupts.stop_now or any(check.status is Status.INTERRUPTED for check in baseline.commands):
+    if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in baseline.commands):
         return None
     pending = PendingPlan(head=plan, plan=plan, ledger=_read_ledger(ctx.files, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
@@ -331,7 +331,7 @@ def _parse_baseline(text: str) -> GateResult | None:
     try:
         rows = json.loads(text)
         checks = tuple(
-            CommandCheck(command=str(command), status=Status(status), exit_code=code, duration_s=0.0, output_tail="")
+            CommandCheck(command=str(command), status=Outcome(status), exit_code=code, duration_s=0.0, output_tail="")
             for command, status, code in rows
         )
     except (ValueError, TypeError):
@@ -340,7 +340,7 @@ def _parse_baseline(text: str) -> GateResult | None:
 
 
 def _describe_red(baseline: GateResult | None) -> str:
-    red = [check for check in baseline.commands if check.status is not Status.PASSED] if baseline else []
+    red = [check for check in baseline.commands if check.status is not Outcome.PASSED] if baseline else []
     return "\n".join(f"- `{check.command}` ({check.status})" for check in red)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from relay.errors import SandboxError
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
-from relay.tools.output import Answer
+from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
 
 MOST = 4
@@ -72,7 +72,7 @@ class Background:
         self._running: list[tuple[_Job, threading.Thread]] = []
         self._ended: list[_Job] = []
 
-    def start(self, command: str, output: Path | None) -> Answer:
+    def start(self, command: str, output: Path | None) -> ToolAnswer:
         """Start a command and say what came of it; the same command again takes the place of the first.
 
         Raises:
@@ -95,13 +95,13 @@ class Background:
         if not thread.is_alive():
             words, succeeded = job.describe()
             text = f"ended at once: {words}; output: {where} (use read).\n{_read_end(output)}"
-            return Answer(text=text, is_error=not succeeded, changed_paths=None)
+            return ToolAnswer(text=text, is_error=not succeeded, changed_paths=None)
         self._running.append((job, thread))
         text = (
             f"running until your turn ends; output: {where} (use read). {self._say_how_to_reach()} "
             f"The same command again restarts it.\n{_read_end(output)}"
         )
-        return Answer(text=text, changed_paths=None)
+        return ToolAnswer(text=text, changed_paths=None)
 
     @property
     def is_running(self) -> bool:

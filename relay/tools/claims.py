@@ -11,7 +11,7 @@ from relay.plan.model import Plan
 from relay.sandbox.text import render_output
 from relay.tools.confine import locate
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
-from relay.tools.output import Answer
+from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_CLAIM_CHARS = 4_000
@@ -21,7 +21,7 @@ _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 _SOURCE = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?")
 
 
-def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note that an open item of the phase is claimed to be finished."""
     evidence = _get_text(given, "evidence")
     item_id = given["item"].strip().strip("#()[]")
@@ -29,11 +29,11 @@ def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
     if item is None:
         raise RefusedError(_say_unknown_item(notes, item_id))
     if item.done or item_id in notes.claims:
-        return Answer(text=f"{item_id} is already {'ticked' if item.done else 'claimed'}; nothing changed.")
+        return ToolAnswer(text=f"{item_id} is already {'ticked' if item.done else 'claimed'}; nothing changed.")
     notes.claims[item_id] = evidence
     left = notes.open_ids()
     rest = f"Still open: {', '.join(left)}." if left else "Nothing is open: stop, and relay runs the checks."
-    return Answer(text=f"{item_id} is claimed; relay ticks it when the checks pass. {rest}")
+    return ToolAnswer(text=f"{item_id} is claimed; relay ticks it when the checks pass. {rest}")
 
 
 def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
@@ -44,7 +44,7 @@ def _say_unknown_item(notes: LegNotes, item_id: str) -> str:
     return f"{item_id} belongs to phase {owner.id}, not to yours. {own}"
 
 
-def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note a finding; each source must exist, so that it can be checked for changes later."""
     record = Record(
         claim=_get_text(given, "claim"),
@@ -52,9 +52,9 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
         sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
     if record in notes.records:
-        return Answer(text="Already recorded; nothing changed.")
+        return ToolAnswer(text="Already recorded; nothing changed.")
     notes.records.append(record)
-    return Answer(text="Recorded.")
+    return ToolAnswer(text="Recorded.")
 
 
 def _require_source(workspace: Workspace, source: str) -> Source:
@@ -69,7 +69,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
         return Source(path=place.path, lines=source[match.end("path") + 1 :])
 
 
-def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Note new items or a note for an open phase."""
     why, change = _get_text(given, "why"), _get_text(given, "change")
     phase = notes.plan.find_phase(given["phase"].strip())
@@ -79,12 +79,12 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
     items, rest = _split_items(change)
     amendment = Amendment(phase_id=phase.id, items=items, note=" ".join(" ".join(rest).split()), why=why)
     if amendment in notes.amendments:
-        return Answer(text="Already noted; nothing changed.")
+        return ToolAnswer(text="Already noted; nothing changed.")
     notes.plan = _amend(notes.plan, amendment)
     notes.phase = notes.plan.find_phase(notes.phase.id) or notes.phase
     notes.amendments.append(amendment)
     what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
-    return Answer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
+    return ToolAnswer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
 
 
 def _amend(plan: Plan, amendment: Amendment) -> Plan:
@@ -115,20 +115,20 @@ def _join_open(notes: LegNotes) -> str:
     return ", ".join(phase.id for phase in notes.plan.phases if not phase.done)
 
 
-def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """End the session; what is said goes into the baton."""
     notes.hand_off = HandOff(
         next_step=_get_text(given, "next_step"),
         learned=_get_entries(given, "learned"),
         dead_ends=_get_entries(given, "dead_ends"),
     )
-    return Answer(text="Handed off.", ends_session=True)
+    return ToolAnswer(text="Handed off.", ends_session=True)
 
 
-def run_block(notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_block(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """End the session because only the user can go on."""
     notes.blocked = _get_text(given, "reason")
-    return Answer(text="Blocked; the user is asked.", ends_session=True)
+    return ToolAnswer(text="Blocked; the user is asked.", ends_session=True)
 
 
 def _get_text(given: Mapping[str, Any], name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from relay.files.walk import Place
 from relay.tools.confine import locate, open_regular, require_writable
 from relay.tools.notes import LegNotes
-from relay.tools.output import Answer, open_outputs
+from relay.tools.output import ToolAnswer, open_outputs
 from relay.tools.replace import replace_file, require_target
 from relay.tools.workspace import RefusedError, Workspace
 
@@ -28,7 +28,7 @@ _COMPARED_LINES = 2_000
 _COMPARED_CHARS = 120
 
 
-def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Replace the only place where `old` stands."""
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
@@ -47,10 +47,10 @@ def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) ->
             replace_file(place, changed, scratch_fd=scratch_fd)
     _note_change(notes, place.path)
     line = data.count(b"\n", 0, start) + 1
-    return Answer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
+    return ToolAnswer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
 
 
-def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> Answer:
+def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     """Put `content` into a file, as it is."""
     data = given["content"].encode()
     if len(data) > MAX_WRITE_BYTES:
@@ -62,13 +62,13 @@ def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -
         require_target(place)
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
         if before == data:
-            return Answer(text=f"{place.path} already has this content.")
+            return ToolAnswer(text=f"{place.path} already has this content.")
         with open_outputs(workspace) as scratch_fd:
             replace_file(place, data, scratch_fd=scratch_fd)
     unread = place.path not in notes.read_paths
     _note_change(notes, place.path)
     text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, unread=unread)
-    return Answer(text=text, changed_paths=(place.path,))
+    return ToolAnswer(text=text, changed_paths=(place.path,))
 
 
 def _say_replaced(place: Place, before: bytes | None, *, unread: bool) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 from relay.tools.confine import locate, require_readable
 from relay.tools.git_files import is_ignored, render_pathspecs, run_git
-from relay.tools.output import Answer
+from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_ENTRIES = 100
 """As Claude Code and OpenCode do."""
 
 
-def run_list(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
+def run_list(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
     """List one level, or with `glob` all levels."""
     with locate(workspace.root, given.get("path", ""), follow=True) as place:
         require_readable(workspace, place.path)
@@ -46,7 +46,7 @@ def _first_part(name: str, below: str) -> str:
     return first + slash
 
 
-def _answer(workspace: Workspace, below: str, entries: Iterable[str], what: str) -> Answer:
+def _answer(workspace: Workspace, below: str, entries: Iterable[str], what: str) -> ToolAnswer:
     ages: dict[str, int] = {}
     for entry in entries:
         try:
@@ -57,6 +57,6 @@ def _answer(workspace: Workspace, below: str, entries: Iterable[str], what: str)
         ages[f"{entry}/" if is_folder else entry] = status.st_mtime_ns
     ranked = sorted(ages, key=lambda name: (-ages[name], name))
     if not ranked:
-        return Answer(text=f"{what}: nothing here that git does not ignore.")
+        return ToolAnswer(text=f"{what}: nothing here that git does not ignore.")
     more = len(ranked) - MAX_ENTRIES
-    return Answer(text="\n".join([*ranked[:MAX_ENTRIES], *([f"… {more:,} more; use glob"] if more > 0 else [])]))
+    return ToolAnswer(text="\n".join([*ranked[:MAX_ENTRIES], *([f"… {more:,} more; use glob"] if more > 0 else [])]))

@@ -20,7 +20,7 @@ _MARK_TOKENS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ToolAnswer:
     """What a tool says, before the cap."""
 
     text: str
@@ -36,7 +36,7 @@ class Answer:
     """What the raw buffer did not keep and only the spool has."""
 
 
-def finish(workspace: Workspace, answer: Answer, call_id: str) -> ToolResult:
+def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult:
     """Turn an answer into a result of at most `OUTPUT_CAP_TOKENS` tokens."""
     text = answer.text.encode("utf-8", "replace").decode("utf-8")
     if answer.lost_bytes == 0 and estimate_tokens(text) <= OUTPUT_CAP_TOKENS:

@@ -15,7 +15,7 @@ from relay.sandbox.text import render_output
 from relay.session.values import Shown
 from relay.tools.confine import is_covered, locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
-from relay.tools.output import Answer
+from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_LINES = 2_000
@@ -57,7 +57,7 @@ class _Window:
     """Something shown was not UTF-8."""
 
 
-def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, Any]) -> Answer:
+def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, Any]) -> ToolAnswer:
     """Show a file from line `offset` on."""
     with locate(workspace.root, given["path"], follow=True) as place:
         require_readable(workspace, place.path)
@@ -76,7 +76,7 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
     if not window.lines:
         return _answer_empty(place.path, size, offset, window.last)
     shown = Shown(path=place.path, first_line=offset, last_line=window.last)
-    return Answer(text="\n".join([*window.lines, *_remarks(window, offset)]), shown=shown)
+    return ToolAnswer(text="\n".join([*window.lines, *_remarks(window, offset)]), shown=shown)
 
 
 def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
@@ -89,10 +89,10 @@ def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
     return kind or mimetypes.guess_type(path)[0] or "unknown kind"
 
 
-def _answer_empty(path: str, size: int, offset: int, last: int) -> Answer:
+def _answer_empty(path: str, size: int, offset: int, last: int) -> ToolAnswer:
     if size == 0:
-        return Answer(text=f"({path} is empty)")
-    return Answer(text=f"{path} has {last} lines; offset {offset} is past its end.", is_error=True)
+        return ToolAnswer(text=f"({path} is empty)")
+    return ToolAnswer(text=f"{path} has {last} lines; offset {offset} is past its end.", is_error=True)
 
 
 def _remarks(window: _Window, offset: int) -> list[str]:

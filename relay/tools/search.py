@@ -19,7 +19,7 @@ from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.confine import is_readable, locate, require_readable
 from relay.tools.git_files import KEEP_BYTES, find_mtime_ns, is_ignored, render_pathspecs, run_git
-from relay.tools.output import Answer
+from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
 
 MAX_HITS = 100
@@ -54,7 +54,7 @@ class _Search:
         return result
 
 
-def run_search(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
+def run_search(workspace: Workspace, given: Mapping[str, Any]) -> ToolAnswer:
     """Search tracked and untracked files; ignored ones when `path` is one."""
     pattern = given["pattern"]
     if not pattern or "\n" in pattern or "\0" in pattern:
@@ -69,7 +69,7 @@ def run_search(workspace: Workspace, given: Mapping[str, Any]) -> Answer:
     if not counts and is_ignored(workspace, place.path):
         search = replace(search, which=("--no-index", "--no-exclude-standard"))
         counts = _count_by_path(search, pathspecs)
-    return _show_newest(search, counts) if counts else Answer(text="No line matches.")
+    return _show_newest(search, counts) if counts else ToolAnswer(text="No line matches.")
 
 
 def _count_by_path(search: _Search, pathspecs: Sequence[str]) -> dict[str, int]:
@@ -79,7 +79,7 @@ def _count_by_path(search: _Search, pathspecs: Sequence[str]) -> dict[str, int]:
     return {path: count for path, count in counts.items() if is_readable(search.workspace, path)}
 
 
-def _show_newest(search: _Search, counts: Mapping[str, int]) -> Answer:
+def _show_newest(search: _Search, counts: Mapping[str, int]) -> ToolAnswer:
     root = search.workspace.root
     ranked = sorted(counts, key=lambda path: (-find_mtime_ns(root, path), path))
     before = accumulate((counts[path] for path in ranked), initial=0)
@@ -96,7 +96,7 @@ def _show_newest(search: _Search, counts: Mapping[str, int]) -> Answer:
         shown += len(part)
     more = sum(counts.values()) - shown
     lines += [f"… {more:,} more lines match; narrow path, glob or pattern"] if more > 0 else []
-    return Answer(text="\n".join(lines))
+    return ToolAnswer(text="\n".join(lines))
 
 
 def _parse_hits(root: Path, output: bytes) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.background import Background
-from relay.tools.output import Answer, reserve_output
+from relay.tools.output import ToolAnswer, reserve_output
 from relay.tools.workspace import RefusedError, Workspace
 
 DEFAULT_TIMEOUT_S = 120
@@ -17,7 +17,7 @@ MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
 
-def run_bash(workspace: Workspace, background: Background | None, given: Mapping[str, Any], call_id: str) -> Answer:
+def run_bash(workspace: Workspace, background: Background | None, given: Mapping[str, Any], call_id: str) -> ToolAnswer:
     """Run a command to its end or its time limit, or start it in the background; what it changed is not known here."""
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
@@ -35,7 +35,7 @@ def run_bash(workspace: Workspace, background: Background | None, given: Mapping
     )
     output = render_output(result.output).strip("\n")
     notes = [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]
-    return Answer(
+    return ToolAnswer(
         text="\n".join([_say_end(result, timeout_s), output or "(no output)", *notes]),
         is_error=result.exit_code != 0,
         changed_paths=None,

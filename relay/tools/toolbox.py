@@ -15,14 +15,14 @@ from relay.tools.background import Background
 from relay.tools.edit import run_edit, run_write
 from relay.tools.listing import run_list
 from relay.tools.notes import LegNotes
-from relay.tools.output import Answer, finish
+from relay.tools.output import ToolAnswer, finish
 from relay.tools.read import run_read
 from relay.tools.search import run_search
 from relay.tools.shell import run_bash
 from relay.tools.validate import check_input
 from relay.tools.workspace import RefusedError, Workspace
 
-_Handler = Callable[[ToolCall], Answer]
+_Handler = Callable[[ToolCall], ToolAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +81,15 @@ def _build_lookups(workspace: Workspace, notes: LegNotes | None, background: Bac
     }
 
 
-def _take_input(handle: Callable[[Mapping[str, Any]], Answer]) -> _Handler:
+def _take_input(handle: Callable[[Mapping[str, Any]], ToolAnswer]) -> _Handler:
     return lambda call: handle(call.input)
 
 
-def _run_submit(submit: Callable[[str], str | None], given: Mapping[str, Any]) -> Answer:
+def _run_submit(submit: Callable[[str], str | None], given: Mapping[str, Any]) -> ToolAnswer:
     faults = submit(given["markdown"])
     if faults is not None:
-        return Answer(text=faults, is_error=True)
-    return Answer(text="The plan is accepted.", ends_session=True)
+        return ToolAnswer(text=faults, is_error=True)
+    return ToolAnswer(text="The plan is accepted.", ends_session=True)
 
 
 def _run(
@@ -107,16 +107,16 @@ def _run(
     return result
 
 
-def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> Answer:
+def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> ToolAnswer:
     spec = next((spec for spec in known if spec.name == call.name), None)
     if spec is None:
         names = ", ".join(spec.name for spec in known)
-        return Answer(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
+        return ToolAnswer(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
     if fault := check_input(spec, call.input):
-        return Answer(text=fault, is_error=True)
+        return ToolAnswer(text=fault, is_error=True)
     try:
         return handlers[call.name](call)
     except RefusedError as refusal:
-        return Answer(text=str(refusal), is_error=True)
+        return ToolAnswer(text=str(refusal), is_error=True)
     except OSError as error:
-        return Answer(text=f"{call.name} failed: {error.strerror or error}.", is_error=True)
+        return ToolAnswer(text=f"{call.name} failed: {error.strerror or error}.", is_error=True)

@@ -16,7 +16,7 @@ import pytest
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.planning.planner import PlanTask
-from relay.rehearsal.faults import FaultKind
+from relay.rehearsal.faults import FaultName
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
@@ -516,7 +516,7 @@ def check_done(stage, case: Case, position: Position, ended) -> None:
     (commit,) = stage.commits()
     assert commit.items == ("1.1",)
     assert commit.usage == sum_usage(stage)
-    assert (commit.cost_usd is None) == (case.fault["kind"] == FaultKind.USAGE)
+    assert (commit.cost_usd is None) == (case.fault["kind"] == FaultName.USAGE)
     assert stage.git("show", "HEAD:log.txt") == "once\ntwice\n"
     assert stage.git("status", "--porcelain") == ""
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
@@ -546,7 +546,7 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
         return
     lines = (stage.root / "log.txt").read_text().split() if (stage.root / "log.txt").exists() else []
     done = {Position.FIRST: [], Position.MID: ["once"]}.get(position, ["once", "twice"])
-    ran = case.fault["kind"] == FaultKind.USAGE  # a complete answer: its tool runs before the next request is refused
+    ran = case.fault["kind"] == FaultName.USAGE  # a complete answer: its tool runs before the next request is refused
     assert lines == (["once", "twice"][: len(done) + 1] if ran else done)
     leg = read_leg(open_repo(stage.root))
     assert leg is not None
@@ -557,5 +557,5 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
 
 def test_every_kind_of_fault_is_in_the_table():
     """A new fault of the server cannot be forgotten here."""
-    assert {case.fault["kind"] for case in CASES.values()} == set(FaultKind)
-    assert {case.fault["kind"] for case in CASES.values() if case.everywhere} == set(FaultKind)
+    assert {case.fault["kind"] for case in CASES.values()} == set(FaultName)
+    assert {case.fault["kind"] for case in CASES.values() if case.everywhere} == set(FaultName)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from relay.errors import RelayError
 from relay.ledger import (
     Claim,
+    ClaimStatus,
     Conflict,
     Entry,
     Ledger,
     Source,
-    Status,
     StatusChange,
     append_entry,
     parse_ledger,
@@ -48,7 +48,7 @@ def entries(draw: st.DrawFn) -> tuple[Entry, ...]:
         elif kind == "conflict":
             made.append(Conflict(id=f"n{number}", claims=names, because=because))
         else:
-            status = draw(st.sampled_from((Status.IN, Status.OUT, Status.STALE)))
+            status = draw(st.sampled_from((ClaimStatus.IN, ClaimStatus.OUT, ClaimStatus.STALE)))
             made.append(StatusChange(id=names[0], status=status, because=because))
     return tuple(made)
 
@@ -136,8 +136,8 @@ def test_an_entry_that_does_not_fit_is_refused() -> None:
         (Claim(id="c3", claim="x", because="y", rests_on=("c9",)), "'c9'"),
         (Claim(id="c3", claim=" ", because="y"), "claim is missing"),
         (Claim(id="c 3", claim="x", because="y"), "id 'c 3'"),
-        (StatusChange(id="c1", status=Status.RESOLVED, because="y"), "allowed: in, out, stale"),
-        (StatusChange(id="c7", status=Status.OUT, because="y"), "id of an entry above"),
+        (StatusChange(id="c1", status=ClaimStatus.RESOLVED, because="y"), "allowed: in, out, stale"),
+        (StatusChange(id="c7", status=ClaimStatus.OUT, because="y"), "id of an entry above"),
         (Conflict(id="n1", claims=("c1", "c7"), because="y"), "'c7'"),
     ):
         with pytest.raises(RelayError, match=words):
@@ -204,9 +204,9 @@ def test_a_snapshot_puts_what_must_not_be_missed_first() -> None:
     made = (
         ONE, TWO, three, four, Claim(id="c5", claim="fifth", because="why"),
         Conflict(id="n1", claims=("c1", "c3"), because="old"), Conflict(id="n2", claims=("c1", "c4"), because="new"),
-        StatusChange(id="n1", status=Status.RESOLVED, because="measured"),
-        StatusChange(id="c3", status=Status.OUT, because="it was wrong"),
-        StatusChange(id="c5", status=Status.STALE, because="file changed"),
+        StatusChange(id="n1", status=ClaimStatus.RESOLVED, because="measured"),
+        StatusChange(id="c3", status=ClaimStatus.OUT, because="it was wrong"),
+        StatusChange(id="c5", status=ClaimStatus.STALE, because="file changed"),
     )  # fmt: skip
     assert render_snapshot(parse_ledger(write(*made)), 1_000) == (
         "Ledger of earlier sessions' claims:\n"
@@ -264,7 +264,7 @@ def test_what_is_out_always_carries_its_reason(made: tuple[Entry, ...]) -> None:
     ledger = parse_ledger(write(*made))
     snapshot = render_snapshot(ledger, 10_000)
     for claim in ledger.claims:
-        if ledger.status_of(claim) is Status.OUT:
+        if ledger.status_of(claim) is ClaimStatus.OUT:
             reason = "".join(c if c.isprintable() else " " for c in ledger.changes[claim.id].because)
             assert f"- {claim.id} [out: {' '.join(reason.split())}] " in snapshot
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.gate.model import Status
+from relay.gate.model import Outcome
 from relay.gate.run import run_gate
 from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
@@ -52,17 +52,17 @@ def run(root, sandbox):
 @pytest.mark.parametrize(
     ("command", "status", "exit_code"),
     [
-        ("true", Status.PASSED, 0),
-        ("exit 3", Status.FAILED, 3),
-        ("no-such-program-at-all", Status.MISSING, 127),
-        ("./PLAN.md", Status.MISSING, 126),
-        ("false || true", Status.SWALLOWED, 0),
-        ("false | cat", Status.FAILED, 1),
-        ("kill -9 $$", Status.FAILED, 137),
-        ("echo 'No tests executed!'", Status.NO_TESTS, 0),
-        ("if [", Status.FAILED, 2),
-        ("echo '- [x] x' > PLAN.md", Status.FAILED, 1),
-        ("cat", Status.PASSED, 0),
+        ("true", Outcome.PASSED, 0),
+        ("exit 3", Outcome.FAILED, 3),
+        ("no-such-program-at-all", Outcome.MISSING, 127),
+        ("./PLAN.md", Outcome.MISSING, 126),
+        ("false || true", Outcome.SWALLOWED, 0),
+        ("false | cat", Outcome.FAILED, 1),
+        ("kill -9 $$", Outcome.FAILED, 137),
+        ("echo 'No tests executed!'", Outcome.NO_TESTS, 0),
+        ("if [", Outcome.FAILED, 2),
+        ("echo '- [x] x' > PLAN.md", Outcome.FAILED, 1),
+        ("cat", Outcome.PASSED, 0),
     ],
 )
 def test_each_end_is_told_apart(run, command, status, exit_code):
@@ -81,7 +81,7 @@ def test_all_commands_run_in_order_even_after_a_red_one(run):
 def test_a_time_limit_kills_the_whole_tree(run, root):
     command = "(trap '' TERM; setsid sleep 2 && touch late.txt) & echo started; sleep 30"
     (result,) = run(command, limits=Limits(timeout_s=0.5)).commands
-    assert (result.status, result.exit_code, result.output_tail) == (Status.TIMED_OUT, None, "started")
+    assert (result.status, result.exit_code, result.output_tail) == (Outcome.TIMED_OUT, None, "started")
     assert not (root / "late.txt").exists()
 
 
@@ -93,7 +93,7 @@ def test_a_stop_ends_the_running_command_and_skips_the_rest(run):
         return len(polls) > 3
 
     result = run("sleep 30", "true", should_stop=should_stop)
-    assert [check.status for check in result.commands] == [Status.INTERRUPTED, Status.INTERRUPTED]
+    assert [check.status for check in result.commands] == [Outcome.INTERRUPTED, Outcome.INTERRUPTED]
 
 
 def test_output_is_printable_capped_and_kept_in_full(run, root):
@@ -116,7 +116,7 @@ def test_short_output_leaves_no_file(run, root):
 def test_a_link_in_place_of_the_output_directory_is_not_written_through(run, root, tmp_path):
     (root / "linked").symlink_to(tmp_path)
     (result,) = run("seq 1 50000", outputs_dir=root / "linked").commands
-    assert (result.status, result.handle) == (Status.PASSED, "")
+    assert (result.status, result.handle) == (Outcome.PASSED, "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -138,5 +138,5 @@ def test_a_real_test_run_is_green_only_when_tests_ran(run, root, runner):
     for body in ("", f"{BODY}pass\n", f"{BODY}self.fail()\n"):
         (folder / "test_x.py").write_text(body)
         checks += run(command).commands
-    assert [check.status for check in checks] == [Status.NO_TESTS, Status.PASSED, Status.FAILED]
+    assert [check.status for check in checks] == [Outcome.NO_TESTS, Outcome.PASSED, Outcome.FAILED]
     assert checks[-1].failures

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.model import CommandCheck, GateResult, Status
+from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.verdict import compare_gate
 
 
-def check(command="lint", status=Status.PASSED, exit_code=None, failures=(), tail="", handle=""):
-    code = exit_code if exit_code is not None else {Status.PASSED: 0, Status.FAILED: 1}.get(status)
+def check(command="lint", status=Outcome.PASSED, exit_code=None, failures=(), tail="", handle=""):
+    code = exit_code if exit_code is not None else {Outcome.PASSED: 0, Outcome.FAILED: 1}.get(status)
     return CommandCheck(
         command=command,
         exit_code=code,
@@ -27,8 +27,8 @@ def gate(*checks):
     return GateResult(commands=checks)
 
 
-GREEN = check("test", Status.PASSED)
-RED = check("lint", Status.FAILED, failures=("a",))
+GREEN = check("test", Outcome.PASSED)
+RED = check("lint", Outcome.FAILED, failures=("a",))
 
 
 def test_all_green_is_green():
@@ -62,15 +62,15 @@ def test_the_phase_s_own_command_must_become_green():
 @pytest.mark.parametrize(
     "now",
     [
-        check("lint", Status.FAILED, failures=("a", "b")),
-        check("lint", Status.FAILED, failures=("a", "a")),
-        check("lint", Status.FAILED, failures=("b",)),
-        check("lint", Status.FAILED, exit_code=2, failures=("a",)),
-        check("lint", Status.FAILED, failures=()),
-        check("lint", Status.TIMED_OUT),
-        check("lint", Status.INTERRUPTED),
-        check("lint", Status.MISSING, exit_code=127),
-        check("lint", Status.NO_TESTS, exit_code=0),
+        check("lint", Outcome.FAILED, failures=("a", "b")),
+        check("lint", Outcome.FAILED, failures=("a", "a")),
+        check("lint", Outcome.FAILED, failures=("b",)),
+        check("lint", Outcome.FAILED, exit_code=2, failures=("a",)),
+        check("lint", Outcome.FAILED, failures=()),
+        check("lint", Outcome.TIMED_OUT),
+        check("lint", Outcome.INTERRUPTED),
+        check("lint", Outcome.MISSING, exit_code=127),
+        check("lint", Outcome.NO_TESTS, exit_code=0),
     ],
 )
 def test_another_red_than_before_is_blamed(now):
@@ -78,11 +78,11 @@ def test_another_red_than_before_is_blamed(now):
 
 
 def test_fewer_failures_are_not_blamed():
-    before = check("lint", Status.FAILED, failures=("a", "b"))
+    before = check("lint", Outcome.FAILED, failures=("a", "b"))
     assert compare_gate(gate(before), gate(GREEN, RED), own=frozenset()).green
 
 
-@pytest.mark.parametrize("status", [Status.MISSING, Status.NO_TESTS, Status.TIMED_OUT, Status.SWALLOWED])
+@pytest.mark.parametrize("status", [Outcome.MISSING, Outcome.NO_TESTS, Outcome.TIMED_OUT, Outcome.SWALLOWED])
 def test_what_proved_nothing_before_is_not_excused_for_proving_nothing_now(status):
     nothing = check("lint", status)
     assert not compare_gate(gate(nothing), gate(GREEN, nothing), own=frozenset()).green
@@ -96,8 +96,8 @@ def test_a_gate_in_which_nothing_passes_is_not_green():
 
 
 def test_the_model_gets_what_is_new_and_the_end_of_the_output():
-    before = check("test", Status.FAILED, failures=("old",))
-    now = check("test", Status.FAILED, failures=("new", "old"), tail="E assert 1 == 2", handle=".relay/outputs/g.txt")
+    before = check("test", Outcome.FAILED, failures=("old",))
+    now = check("test", Outcome.FAILED, failures=("new", "old"), tail="E assert 1 == 2", handle=".relay/outputs/g.txt")
     words = compare_gate(gate(before, RED), gate(GREEN, now, RED), own=frozenset()).for_model
     assert "`test` failed with exit 1." in words
     assert "New since the phase began: new." in words
@@ -107,7 +107,7 @@ def test_the_model_gets_what_is_new_and_the_end_of_the_output():
 
 
 def test_the_digest_is_what_its_documentation_says():
-    result = gate(check("pytest -q"), check('a\n"é"', Status.TIMED_OUT))
+    result = gate(check("pytest -q"), check('a\n"é"', Outcome.TIMED_OUT))
     text = '[["pytest -q",0],["a\\n\\"é\\"",null]]'
     assert result.digest == hashlib.sha256(text.encode()).hexdigest()
 
@@ -115,7 +115,7 @@ def test_the_digest_is_what_its_documentation_says():
 checks = st.builds(
     check,
     command=st.sampled_from(["a", "b", "c"]),
-    status=st.sampled_from(Status),
+    status=st.sampled_from(Outcome),
     failures=st.lists(st.sampled_from("xyz"), max_size=3).map(lambda names: tuple(sorted(names))),
 )
 gates = st.lists(checks, max_size=3, unique_by=lambda each: each.command).map(lambda some: gate(*some))
@@ -126,11 +126,11 @@ def test_green_always_rests_on_something(before, now, own):
     verdict = compare_gate(before, now, own=own)
     assert verdict.green == (verdict.for_model == "")
     if verdict.green and now.commands:
-        assert any(each.status is Status.PASSED for each in now.commands)
+        assert any(each.status is Outcome.PASSED for each in now.commands)
         for each in now.commands:
-            if each.status is not Status.PASSED:
+            if each.status is not Outcome.PASSED:
                 assert own is not None
                 assert each.command not in own
-                assert each.status is Status.FAILED
+                assert each.status is Outcome.FAILED
     if now.passed:
         assert verdict.green

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.errors import ConfigError
-from relay.rehearsal.faults import FaultKind
+from relay.rehearsal.faults import FaultName
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES
 from relay.rehearsal.script import load_script, parse_script
 from relay.rehearsal.turns import Call, Raw, Say, Think
@@ -85,7 +85,7 @@ def test_a_whole_script_is_read() -> None:
         ),
     )
     assert (first.usage.output_tokens, first.usage.input_padding_tokens, first.delay_s) == (100, 7, 0.25)
-    assert [fault.kind for fault in second.faults] == [FaultKind.OVERLOADED, FaultKind.CUT]
+    assert [fault.kind for fault in second.faults] == [FaultName.OVERLOADED, FaultName.CUT]
     assert [fault.times for fault in second.faults] == [1, None]
     assert second.faults[1].options == {"how": "rst", "after_events": 2}
     assert (second.stop, second.stop_sequence) == ("stop_sequence", "END")
@@ -240,4 +240,4 @@ def test_every_fault_of_the_documentation_exists() -> None:
 
     table = (module.__doc__ or "").split("``kind`` and its own keys:")[1]
     names = [line.split()[0] for line in table.splitlines() if line.startswith("    ") and line.strip()]
-    assert names == [kind.value for kind in sorted(FaultKind, key=names.index)]
+    assert names == [kind.value for kind in sorted(FaultName, key=names.index)]
