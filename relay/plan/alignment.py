@@ -74,7 +74,6 @@ def _find_block(old: Sequence[Key], new: Sequence[Key], block: range, at: int, *
 
 
 def _find_break(old: Sequence[Key], new: Sequence[Key], block: range, at: int) -> tuple[int, int]:
-    for offset, index in enumerate(block):
-        if at + offset >= len(new) or new[at + offset] != old[index]:
-            return index, at + offset
-    return block.stop, at + len(block)
+    """Return where a block that was not found at `at` first differs from what stands there."""
+    pairs = zip(block, range(at, at + len(block)), strict=True)
+    return next((index, place) for index, place in pairs if place >= len(new) or new[place] != old[index])

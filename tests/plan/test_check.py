@@ -116,13 +116,12 @@ def test_a_command_of_all_phases_that_a_screen_hides_is_said_once():
 
 
 def test_a_phase_that_waits_for_two_is_in_no_circle():
-    waits = {1: "After: 2, 3\n", 2: "", 3: "After: 2\n"}
+    waits = {1: "", 2: "After: 1\n", 3: "After: 1, 2\n"}
     text = "".join(f"## Phase {n}\n{after}Verify: `make`\n- [ ] x{n} — a.py\n" for n, after in waits.items())
 
     assert not any("wait for each other" in words for _, _, words in found(text))
-    assert any(
-        "wait for each other" in words for _, _, words in found(text.replace("## Phase 2\n", "## Phase 2\nAfter: 1\n"))
-    )
+    circle = text.replace("After: 1\n", "After: 3\n")
+    assert any("wait for each other" in words for _, _, words in found(circle))
 
 
 def test_a_command_too_long_to_be_reviewed_is_an_error():

@@ -4,6 +4,7 @@ import pytest
 
 from relay.errors import PlanError
 from relay.plan import edit
+from relay.plan.outline import MAX_CHARS
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 
@@ -269,3 +270,10 @@ def test_a_replacement_takes_the_line_ending_of_the_file():
     replaced = replace_phase(text, "2", "## Phase 2\n- [ ] x\r\n- [ ] y")
     assert replaced.endswith("## Phase 2\r\n- [ ] x\r\n- [ ] y\r\n")
     assert replaced.count("\n") == replaced.count("\r\n")
+
+
+def test_a_note_that_would_make_the_plan_too_long_to_be_read_is_refused():
+    plan = parse_plan("## Phase 1\n- [ ] a\n\n" + "x" * (MAX_CHARS - 22))
+
+    with pytest.raises(PlanError, match="a note at the end of phase 1 would not be read as one"):
+        edit.append_note(plan, "1", "more")

@@ -199,3 +199,16 @@ def test_several_amendable_phases_are_lined_up_between_the_others():
     assert check_transition(before, after, may_tick=(), amendable=["2", "5"]) == ()
     assert check_transition(before, after, may_tick=(), amendable=["2", "4"]) != ()
     assert check_transition(before, after.replace("item 3", "item three"), may_tick=(), amendable=["2", "5"]) != ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("- [ ] loose\n\n# P\n- [ ] a\n", "- [x] loose\n\n# P\n- [ ] a\n", "a box above the first phase was changed"),
+        ("# P\n- [x] a\n", "# P\n- [X] a\n", "the box of item 1.1 was changed; a tick stays as it is"),
+    ],
+)
+def test_a_box_is_not_changed_where_nothing_is_ticked(before, after, words):
+    (violation,) = transitions.check_transition(parse_plan(before), parse_plan(after), may_tick=("1.1",))
+
+    assert words in violation.message

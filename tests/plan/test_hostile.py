@@ -1,5 +1,8 @@
 """Text made to hang, to overflow or to mislead ends in a plan or in an error that names a line."""
 
+import inspect
+import sys
+
 import pytest
 
 from relay.errors import PlanError
@@ -86,3 +89,11 @@ def test_reading_leaves_the_recursion_limit_of_a_deep_caller_alone():
         return call_from(depth - 1) if depth else read(PHASE + "- " * 40 + "[ ] a")
 
     assert call_from(500) == 2
+
+
+def test_a_caller_so_deep_that_there_is_no_room_to_read_gets_an_error_of_the_plan():
+    def call_from(depth: int) -> object:
+        return call_from(depth - 1) if depth else parse_plan(PHASE + "> " * 40 + "- [ ] a")
+
+    with pytest.raises(PlanError, match="nested too deeply to be read"):
+        call_from(sys.getrecursionlimit() - len(inspect.stack(0)) - 80)
