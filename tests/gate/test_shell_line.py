@@ -22,6 +22,7 @@ SWALLOWED = [
     "pytest || echo 0 > log",
     "set -e; pytest || true",
     "cd app; pytest; true",
+    r"pytest \a|| true",
 ]
 
 HONEST = [
