@@ -22,7 +22,7 @@ NO_NOUNS = {
     "relay/prompts/shipped.py", "relay/sandbox/confined.py", "relay/sandbox/private.py", "relay/setup/open.py",
 }  # fmt: skip
 
-TWO_THINGS = {"Place", "View"}
+TWO_THINGS = {"Place"}
 
 
 def name_of(path: Path) -> str:
