@@ -23,8 +23,8 @@ LEG = LegFacts(
 )
 
 
-def point(leg=None, *, plan=OPEN, head="a" * 40, boot="boot"):
-    return find_resume_point(Facts(plan=parse_plan(plan), head=head, boot_id=boot, leg=leg))
+def point(leg=None, *, plan=OPEN, head="a" * 40, boot="boot", is_edited=False):
+    return find_resume_point(Facts(plan=parse_plan(plan), head=head, boot_id=boot, leg=leg, is_edited=is_edited))
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,17 @@ def test_the_user_went_back_behind_what_the_phase_comes_after():
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "1")
     assert "It comes after 1, which is not done any more. Phase 1 is next." in found.why
     assert found.then.startswith("keeps the old work under refs/relay/")
+
+
+def test_the_plan_was_edited_under_an_open_leg():
+    """The commit of the edit moves the branch: said before it is made; a phase that is gone with it is given up."""
+    found = point(LEG, is_edited=True)
+    assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
+    assert found.why == "Phase 2 is open, and the plan was edited since it began."
+
+    gone = point(LEG, is_edited=True, plan=OPEN.replace("Phase 2", "Phase 3"))
+    assert (gone.case, gone.phase_id) == (ResumeCase.MOVED_ON, "3")
+    assert gone.then.startswith("keeps the old work under refs/relay/")
 
 
 def test_an_unborn_branch_that_got_a_commit_has_moved():
