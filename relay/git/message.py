@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from relay.git.command import Git
+from relay.git.repository import Repo
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
@@ -70,6 +71,7 @@ def render_message(message: Message) -> bytes:
 
 _FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
 _FIELDS = 5
+_TIME = re.compile(r"> ([0-9]{1,12}) [+-][0-9]{4}\Z")
 
 
 def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ...]:
@@ -82,18 +84,31 @@ def read_texts(git: Git, *args: str, stdin: bytes = b"") -> tuple[CommitText, ..
     return tuple(_parse_text(parts[n : n + _FIELDS]) for n in range(0, len(parts) - _FIELDS + 1, _FIELDS))
 
 
-def read_text(git: Git, commit: str) -> CommitText:
+def read_text(repo: Repo, commit: str) -> CommitText:
     """Return one commit.
 
     Raises:
         GitError: There is no such commit.
     """
-    return read_texts(git, "--no-walk", "--end-of-options", commit, "--")[0]
+    found = repo.read_object(commit)
+    text = _parse_object(commit, found[1]) if found and found[0] == "commit" else None
+    return text or read_texts(repo.git, "--no-walk", "--end-of-options", commit, "--")[0]
 
 
-def read_trailers(git: Git, commit: str) -> tuple[tuple[str, str], ...]:
+def read_trailers(repo: Repo, commit: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of one commit in order."""
-    return read_text(git, commit).found
+    return read_text(repo, commit).found
+
+
+def _parse_object(commit: str, data: bytes) -> CommitText | None:
+    """Return what is in a commit object; None when git has to say how to read it: another encoding, an odd date."""
+    head, _, body = data.partition(b"\n\n")
+    fields = [line.partition(" ")[::2] for line in head.decode(errors="surrogateescape").split("\n")]
+    time = _TIME.search(next((value for name, value in fields if name == "committer"), ""))
+    if time is None or b"\0" in data or any(name == "encoding" for name, _ in fields):
+        return None
+    trees, parents = ([value for name, value in fields if name == wanted] for wanted in ("tree", "parent"))
+    return _parse_text([commit, trees[0], " ".join(parents), time[1], body.decode(errors="surrogateescape")])
 
 
 def _parse_text(fields: list[str]) -> CommitText:

@@ -18,6 +18,7 @@ from relay.git.modes import GITLINK
 from relay.git.names import quote_path
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.git.trees import find_entries
 
 _MOST_OPEN = 128
 """Files open at once; macOS lets a process have 256."""
@@ -31,11 +32,24 @@ _KINDS = {"A": ChangeKind.ADDED, "M": ChangeKind.MODIFIED, "D": ChangeKind.DELET
 def read_blob(repo: Repo, rev: str, path: str) -> bytes | None:
     """Return the bytes of a file as stored in the tree of `rev`; None when it has no such file."""
     entry = read_entries(repo, rev, (path,)).get(path)
-    return repo.git.run("cat-file", "blob", entry[1]) if entry and entry[0] != GITLINK else None
+    return load_blob(repo, entry[1]) if entry and entry[0] != GITLINK else None
+
+
+def load_blob(repo: Repo, blob: str) -> bytes:
+    """Return the bytes of a blob.
+
+    Raises:
+        GitError: There is no such blob.
+    """
+    found = repo.read_object(blob)
+    return found[1] if found and found[0] == "blob" else repo.git.run("cat-file", "blob", blob)
 
 
 def read_entries(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return ``path: (mode, object id)`` for those of `paths` that are files in the tree of `rev`."""
+    known = find_entries(repo, rev, paths)
+    if known is not None:
+        return known
     found: dict[str, tuple[str, str]] = {}
     for batch in _batches(paths):
         # A pathspec naming a directory lists what is in it with -r, so directories are left out by not recursing.

@@ -14,6 +14,8 @@ from relay.files.walk import sync_fd
 
 _ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 _HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
+_packed: dict[Path, tuple[tuple[int, ...], bool]] = {}
+"""Of files of packed refs: what each looked like, and whether it held a replacement then."""
 
 
 def find_head_ref(git_dir: Path) -> str | None:
@@ -72,6 +74,23 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
     with contextlib.suppress(OSError):
         lock.unlink()
     return False
+
+
+def has_replacements(common_dir: Path) -> bool:
+    """Return whether git may show another object than the one that an id names: git-replace(1), and grafts."""
+    if os.path.lexists(common_dir / "refs/replace") or os.path.lexists(common_dir / "info/grafts"):
+        return True
+    packed = common_dir / "packed-refs"
+    try:
+        found = packed.stat()
+        mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if _packed.get(packed, ((), False))[0] != mark:
+            _packed[packed] = (mark, b" refs/replace/" in (_read(packed) or b""))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return _packed[packed][1]
 
 
 def _is_ordinary(ref: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.git.command import Git, get_git
 from relay.git.loose import read_loose
-from relay.git.ref_files import find_head_ref, find_id
+from relay.git.ref_files import find_head_ref, find_id, has_replacements
 
 MINIMUM_GIT = (2, 36)
 """``git hook run`` and ``core.fsync`` came with 2.36 (April 2022)."""
@@ -88,7 +88,7 @@ class Repo:
         commit = find_id(self.common_dir, ref) if ref else None
         if commit and self._has_commit(commit):
             return commit
-        return self.find_commit("HEAD")
+        return self._ask_for_commit("HEAD")
 
     def _has_commit(self, commit: str) -> bool:
         """Return whether an object has a file of its own and is a commit."""
@@ -97,14 +97,15 @@ class Repo:
 
     def read_object(self, object_id: str) -> tuple[str, bytes] | None:
         """Return kind and bytes of an object that has a file of its own; None when git has to be asked."""
-        # Both make git show another object than the one that is there: git-replace(1), gitrepository-layout(5).
-        replaced = (self.common_dir / "refs/replace", self.common_dir / "info/grafts")
-        if any(os.path.lexists(place) for place in replaced):
-            return None
-        return read_loose(self.objects_dir, self.object_format, object_id)
+        return (
+            None if has_replacements(self.common_dir) else read_loose(self.objects_dir, self.object_format, object_id)
+        )
 
     def find_commit(self, rev: str) -> str | None:
         """Return the id of the commit that `rev` names; None when there is none."""
+        return self.head() if rev == "HEAD" else self._ask_for_commit(rev)
+
+    def _ask_for_commit(self, rev: str) -> str | None:
         result = self.git.probe("rev-parse", "-q", "--verify", "--end-of-options", f"{rev}^{{commit}}")
         return result.out.decode().strip() or None
 

@@ -87,10 +87,11 @@ def _take_out(repo: Repo, here: _Directory, parents: list[bytes], name: bytes) -
         entries.pop(name, None)
 
 
-def _open(repo: Repo, directory: _Directory) -> _Entries:
-    """Return the entries of a directory, read when it is first looked at."""
+def _open(repo: Repo, directory: _Directory, *, ask: bool = True) -> _Entries:
+    """Return the entries of a directory, read when it is first looked at; a packed one by git where it may be asked."""
     if directory.entries is None:
-        directory.entries = _parse(_read(repo, directory.tree), len(repo.zero_id) // 2) if directory.tree else {}
+        data = _read(repo, directory.tree, ask=ask) if directory.tree else b""
+        directory.entries = _parse(data, len(repo.zero_id) // 2)
     return directory.entries
 
 
@@ -121,6 +122,44 @@ def _store(repo: Repo, directory: _Directory) -> str:
     return _write(repo, data)
 
 
+def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[str, str]] | None:
+    """Return ``path: (mode, object id)`` for those of `paths` that are files in a commit or tree; None: git knows.
+
+    That is so when `rev` is no id, or when a directory on the way is packed and has not been looked at before.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    try:
+        root = _Directory(tree=_get_root(repo, rev))
+        for path in paths:
+            *parents, name = os.fsencode(path).split(b"/")
+            if name in {b"", b".", b".."}:
+                return None
+            here: _Directory | None = root
+            for part in parents:
+                below = _open(repo, here, ask=False).get(part) if here else None
+                here = below if isinstance(below, _Directory) else None
+            entry = _open(repo, here, ask=False).get(name) if here else None
+            if entry is not None and not isinstance(entry, _Directory):
+                found[path] = (entry[0].decode(), entry[1])
+    except LookupError:
+        return None
+    return found
+
+
+def _get_root(repo: Repo, rev: str) -> str:
+    """Return the tree of a commit, or the tree itself, by its id.
+
+    Raises:
+        LookupError: Only git can tell.
+    """
+    if rev in _known or rev in _trees:
+        return _trees.get(rev, rev)
+    found = repo.read_object(rev) if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", rev) else None
+    if found is None or found[0] not in {"tree", "commit"}:
+        raise LookupError(rev)
+    return find_tree(repo, rev) if found[0] == "commit" else rev
+
+
 def find_tree(repo: Repo, commit: str) -> str:
     """Return the tree of a commit.
 
@@ -137,12 +176,13 @@ def find_tree(repo: Repo, commit: str) -> str:
     return _trees[commit]
 
 
-def _read(repo: Repo, tree: str) -> bytes:
+def _read(repo: Repo, tree: str, *, ask: bool) -> bytes:
     data = _known.pop(tree, None)
     if data is None:
         found = repo.read_object(tree)
-        empty = tree == repo.empty_tree
-        data = found[1] if found else b"" if empty else repo.git.run("cat-file", "tree", tree)
+        if found is None and tree != repo.empty_tree and not ask:
+            raise LookupError(tree)
+        data = found[1] if found else b"" if tree == repo.empty_tree else repo.git.run("cat-file", "tree", tree)
     _keep(tree, data)
     return data
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from relay.git.modes import GITLINK
 from relay.git.names import render_path
-from relay.git.objects import read_entries
+from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
 from relay.secrets.patterns import ALLOW, find_secrets
 
@@ -65,7 +65,7 @@ def _find_added(
 
 
 def _read(repo: Repo, object_id: str) -> str:
-    return os.fsdecode(repo.git.run("cat-file", "blob", object_id))
+    return os.fsdecode(load_blob(repo, object_id))
 
 
 def render_refusal(found: Sequence[Disclosure]) -> str:

@@ -208,7 +208,7 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     parents = (request.head,) if request.head else ()
     draft = Draft(tree=tree, parents=parents, message=ready.text, identity=identity)
     commit = write_user_commit(repo, guarded, draft)
-    if not set(request.message.trailers) <= set(read_trailers(repo.git, commit)):
+    if not set(request.message.trailers) <= set(read_trailers(repo, commit)):
         # A hook put a paragraph below the trailers; they have to be the last one to be found again.
         text = ready.text.rstrip(b"\n") + b"\n\n" + render_trailers(request.message.trailers).encode()
         commit = write_user_commit(repo, guarded, replace(draft, message=text))

@@ -83,7 +83,7 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
     left: tuple[str, ...] = ()
     commit = repo.head()
     if commit in pending:
-        text = read_text(repo.git, commit)
+        text = read_text(repo, commit)
         # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
         plan = parse_path(text.get(PLAN))
         left = (
@@ -101,7 +101,7 @@ def find_pending_revert(repo: Repo) -> CommitText | None:
     commit = repo.head()
     if commit not in _read_pending(repo):
         return None
-    text = read_text(repo.git, commit)
+    text = read_text(repo, commit)
     return text if text.get(STATUS) == REWOUND else None
 
 
@@ -158,11 +158,11 @@ def finish_commit(
     Returns:
         What could not be brought in step and why, in words; empty when all is done.
     """
-    parents = read_text(repo.git, commit).parents
+    parents = read_text(repo, commit).parents
     git = guard(repo).git
     left = _project(repo, git, commit, parents, replaced, based_on or {})
     for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
-        behind = _find_changes(repo, earlier, read_text(repo.git, earlier).parents)
+        behind = _find_changes(repo, earlier, read_text(repo, earlier).parents)
         if words := _refresh_index(repo, git, earlier, behind):
             return (*left, *words)  # each starts from the one before
     changes = _find_changes(repo, commit, parents)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.files.tree import find_stat
-from relay.git.message import CommitText, read_text, read_texts
+from relay.git.message import CommitText, read_texts
 from relay.git.names import parse_path
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
@@ -121,12 +121,6 @@ def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:
 def _find_added(repo: Repo, path: str) -> str:
     """Return the last commit on the branch that added a file; empty when it is not committed."""
     return repo.git.run("log", "-1", "--diff-filter=A", "--format=%H", "HEAD", "--", path).decode().strip()
-
-
-def read_relay_commit(repo: Repo, commit: str) -> RelayCommit | None:
-    """Return one commit; None when it carries no ``Relay-Plan``."""
-    text = read_text(repo.git, commit)
-    return _parse_commit(text) if text.get(trailers.PLAN) else None
 
 
 def _parse_commit(text: CommitText) -> RelayCommit:

@@ -138,7 +138,7 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
     if not refs.move_ref(repo, find_leg_ref(branch), commit, None):
         raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
-    return _parse_leg(branch, read_text(repo.git, commit))
+    return _parse_leg(branch, read_text(repo, commit))
 
 
 def _find_moment(repo: Repo) -> str:
@@ -173,9 +173,9 @@ def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
     commit = refs.find_ref(repo, find_leg_ref(branch)) if branch else None
     if branch is None or commit is None:
         return None
-    leg = _parse_leg(branch, read_text(repo.git, commit))
+    leg = _parse_leg(branch, read_text(repo, commit))
     tip = refs.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
-    return leg if tip is None else _advance(leg, read_text(repo.git, tip))
+    return leg if tip is None else _advance(leg, read_text(repo, tip))
 
 
 def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
@@ -238,7 +238,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     commit = objects.write_commit(repo, leg.base_tree, parents, message)
     if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
-    opened = _parse_leg(leg.branch, read_text(repo.git, commit))
+    opened = _parse_leg(leg.branch, read_text(repo, commit))
     return replace(
         opened,
         last_wip=leg.last_wip,

@@ -45,7 +45,7 @@ def read_plan_usage(repo: Repo, branch: str | None = None) -> PlanningRecord | N
     """Return what is kept for the branch's written plan; None when nothing is."""
     branch = branch or repo.branch
     commit = refs.find_ref(repo, f"refs/relay/plan/{render_ref_part(branch)}") if branch else None
-    return _parse(read_text(repo.git, commit)) if commit else None
+    return _parse(read_text(repo, commit)) if commit else None
 
 
 def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:

@@ -99,11 +99,11 @@ def _is_torn(repo: Repo, change: PathChange) -> bool:
     """Say whether a file looks as after a power cut: empty, or zeros from some place of it on."""
     if change.old_mode == SYMLINK:
         return False
-    data = repo.git.run("cat-file", "blob", change.old_object_id)
+    data = objects.load_blob(repo, change.old_object_id)
     rest = data.rstrip(b"\0")
     if not rest or rest == data or change.kind == ChangeKind.DELETED:
         return not rest
-    return repo.git.run("cat-file", "blob", change.object_id).startswith(rest)
+    return objects.load_blob(repo, change.object_id).startswith(rest)
 
 
 def _is_blocked(repo: Repo, change: PathChange, removed: Collection[str]) -> bool:
@@ -142,5 +142,5 @@ def _write(repo: Repo, guarded: Guarded, change: PathChange, *, as_in_head: bool
     if as_in_head and change.mode != SYMLINK:
         data = guarded.git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
     else:
-        data = guarded.git.run("cat-file", "blob", change.object_id)
+        data = objects.load_blob(repo, change.object_id)
     replace_file(repo.root, change.path, data, change.mode)

@@ -189,14 +189,14 @@ def test_message_hooks_may_change_the_message_but_not_lose_the_trailers(box, tmp
     assert ran == ["prepare-commit-msg", "commit-msg"]
     assert box.text("log", "-1", "--format=%s") == "JIRA-1 phase 1"
     assert "prose at the end" in box.text("log", "-1", "--format=%b")
-    assert set(TRAILERS) <= set(read_trailers(box.open().git, outcome.commit))
+    assert set(TRAILERS) <= set(read_trailers(box.open(), outcome.commit))
 
 
 def test_a_trailer_added_by_a_hook_joins_relay_s(box, tmp_path):
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "commit-msg", 'echo "Change-Id: I123" >>"$1"')
     outcome = commit(box, hooks)
-    assert read_trailers(box.open().git, outcome.commit) == (*TRAILERS, ("Change-Id", "I123"))
+    assert read_trailers(box.open(), outcome.commit) == (*TRAILERS, ("Change-Id", "I123"))
 
 
 def test_a_refusing_message_hook_stops_the_commit(box, tmp_path):

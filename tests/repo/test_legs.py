@@ -229,7 +229,7 @@ def test_rejected_plans_are_kept(box):
     save_rejected_plan(repo, two, b"worse")
     assert box.tree("refs/relay/rejected/main/000001") == {"PLAN.md": b"bad"}
     assert box.tree("refs/relay/rejected/main/000002") == {"PLAN.md": b"worse"}
-    assert dict(read_trailers(repo.git, "refs/relay/rejected/main/000001"))["Relay-Session"] == "p-1"
+    assert dict(read_trailers(repo, "refs/relay/rejected/main/000001"))["Relay-Session"] == "p-1"
 
 
 def test_another_session_goes_on_with_an_open_leg(box):

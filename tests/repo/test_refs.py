@@ -2,6 +2,8 @@
 
 import pytest
 
+from relay.git.message import read_text, read_texts
+from relay.git.objects import read_entries
 from relay.git.ref_files import find_head_ref, find_id
 from relay.git.refs import find_ref, move_ref
 
@@ -107,3 +109,41 @@ def test_a_moved_ref_has_the_permissions_that_git_gives(box):
     move_ref(repo, REF, new, old)
     assert (box.root / ".git" / REF).stat().st_mode == mode
     assert [file.name for file in (box.root / ".git" / REF).parent.iterdir()] == ["000001"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_replaced_commit_is_what_git_shows_in_its_place(box, packed):
+    repo, commit = box.open(), box.text("rev-parse", "HEAD")
+    assert read_text(repo, commit).message.subject != "in its place"
+    other = box.commit("in its place")
+    box.git("replace", commit, other)
+    if packed:
+        pack(box)
+    assert read_text(repo, commit).message.subject == "in its place"
+    box.git("replace", "-d", commit)
+
+
+def test_a_commit_in_another_encoding_is_read_as_git_reads_it(box):
+    box.git("-c", "i18n.commitEncoding=ISO-8859-1", "commit", "-q", "--allow-empty", "-m", b"gr\xfc\xdfe")
+    assert read_text(box.open(), box.text("rev-parse", "HEAD")).message.subject == "grüße"
+
+
+def test_a_commit_is_read_as_git_log_shows_it(box):
+    box.git("commit", "-q", "--allow-empty", "-m", "subject", "-m", "body\n\n\nmore", "-m", "Key: value\n continued")
+    repo, commit = box.open(), box.text("rev-parse", "HEAD")
+    assert (read_text(repo, commit),) == read_texts(repo.git, "--no-walk", commit, "--")
+
+
+@pytest.mark.parametrize("rev", ["HEAD", "HEAD^{commit}", "HEAD^{tree}"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_entries_are_those_that_git_lists(box, rev, packed):
+    box.write("deep/er/file", "1\n")
+    box.commit()
+    if packed:
+        box.git("gc", "-q")
+    paths = ("deep", "deep/er", "deep/er/file", "deep/er/file/x", "src/app.py", "none", "none/at/all")
+    expected = {
+        path: tuple(box.text("ls-tree", rev, "--", path).split()[0:3:2]) for path in ("deep/er/file", "src/app.py")
+    }
+    found = rev if rev == "HEAD" else box.text("rev-parse", rev)
+    assert read_entries(box.open(), found, paths) == expected
