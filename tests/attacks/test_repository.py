@@ -52,11 +52,10 @@ def test_what_a_repository_asks_for_is_refused(arena, name):
 
 HOOKS = ("pre-commit", "commit-msg", "post-commit", "post-index-change", "reference-transaction", "post-checkout")
 CONFIG = {
-    "status": "core.fsmonitor core.pager pager.status pager.log alias.status alias.log core.alternateRefsCommand",
-    "editors and transports": "core.editor sequence.editor core.sshCommand core.askPass credential.helper core.gitProxy"
-    " uploadpack.packObjectsHook",
-    "diff": "diff.external diff.evil.textconv diff.evil.command merge.evil.driver",
-    "trailers": "trailer.relay.cmd trailer.relay.command",
+    "passed by": "core.fsmonitor core.pager pager.status pager.log alias.status alias.log core.alternateRefsCommand"
+    " core.editor sequence.editor core.sshCommand core.askPass credential.helper core.gitProxy"
+    " uploadpack.packObjectsHook diff.external diff.evil.textconv diff.evil.command merge.evil.driver"
+    " trailer.relay.cmd trailer.relay.command",
     "hooks": "",
     "filters": "filter.evil.clean filter.evil.smudge filter.evil.process",
     "signing": "gpg.program gpg.ssh.program gpg.x509.program gpg.ssh.defaultKeyCommand",
@@ -64,12 +63,12 @@ CONFIG = {
 
 
 def plant(arena, group):
-    marker = arena.write("marker", f"#!/bin/sh\ntouch {arena.outside}/executed\n", mode=0o755)
+    marker = arena.write("marker", f'#!/bin/sh\necho "$0 $*" >>{arena.outside}/executed\n', mode=0o755)
     arena.write(".gitattributes", "*.txt filter=evil diff=evil merge=evil\n")
     arena.commit("attributes")
     for key in CONFIG[group].split():
         arena.git("config", key, f"!{marker}" if key.startswith("alias") else str(marker))
-    if group == "status":
+    if group == "passed by":
         arena.write("more.inc", f"[core]\n\tfsmonitor = {marker}\n")
         arena.git("config", "include.path", "../more.inc")
     if group == "signing":
@@ -105,11 +104,12 @@ def test_git_config_executes_nothing_while_relay_plans_and_runs(arena, group):
     arena.play(NONE, "status", warm=True)
 
     assert played.code in {0, 1, 4}, played.tail
+    assert played.code == 0 or group != "passed by", played.tail
     assert not (arena.outside / "executed").exists()
 
 
 def test_control_a_plain_git_executes_it(arena):
-    plant(arena, "status")
+    plant(arena, "passed by")
     arena.git("status")
     assert (arena.outside / "executed").exists()
 
