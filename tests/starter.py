@@ -70,14 +70,18 @@ def import_all():
 def attend(connection):
     """Fork the relay, and tell who asked for it which process it is and how it ended."""
     request, streams = receive(connection)
+    ended, living = os.pipe()  # a relay has the other end until it ends
     child = os.fork()
     if child == 0:
         connection.close()
-        become_relay(request, streams)
-    for stream in streams:
-        os.close(stream)
+        become_relay(request, streams, living)
+    for fd in (living, *streams):
+        os.close(fd)
     with contextlib.suppress(BrokenPipeError):
         connection.sendall(b"%d\n" % child)
+        readable, _, _ = select.select([ended, connection.fileno()], [], [])
+        if ended not in readable:  # who asked for it was killed
+            os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
     return 0
@@ -94,19 +98,23 @@ def receive(connection):
     return json.loads(data), list(streams)
 
 
-def become_relay(request, streams):
+def become_relay(request, streams, living):
     """Be the program from here on."""
     code = 70
     try:
         os.setsid()
         for target, source in enumerate(streams):
             os.dup2(source, target)
-        os.closerange(3, 64)
+        os.closerange(3, living)
+        os.closerange(living + 1, 64)
         os.chdir(request["cwd"])
         os.umask(request["umask"])
         os.environ.clear()
         os.environ.update(request["environ"])
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in FORWARDED:
+            signal.signal(number, signal.SIG_IGN if number in request["ignored"] else signal.SIG_DFL)
+        if signal.SIGINT not in request["ignored"]:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as at Python's start
         sys.stdout = open(1, "w", encoding="utf-8", errors=request["errors"], buffering=1, closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
@@ -136,6 +144,7 @@ def call(path, args):
         "environ": dict(os.environ),
         "errors": sys.stdout.errors,
         "umask": os.umask(0),
+        "ignored": [number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN],
     }
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)

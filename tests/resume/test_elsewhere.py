@@ -77,7 +77,7 @@ def relay(stage, *args):
 def begin(stage):
     """Run until the second phase is half done, then lose the process and its children at once."""
     with serve(parse_script(BEGIN)) as server:
-        running = Running(stage.root, server.base_url, phase="all")
+        running = Running(stage.root, server.base_url, "all", stage.find_program())
         running.wait_for((stage.root / "started").exists)
         running.process.kill()
         running.end()
@@ -87,10 +87,10 @@ def begin(stage):
 def go_on(stage, script):
     """Run to the end, and once more: nothing is left to do."""
     with serve(parse_script(script)) as server:
-        ended, out, err = Running(stage.root, server.base_url, phase="all").end()
+        ended, out, err = Running(stage.root, server.base_url, "all", stage.find_program()).end()
         assert (ended, err, server.errors) == (ExitCode.DONE, "", []), out
         head = stage.git("rev-parse", "HEAD")
-        ended, out, err = Running(stage.root, server.base_url, phase="all").end()
+        ended, out, err = Running(stage.root, server.base_url, "all", stage.find_program()).end()
     assert (ended, err) == (ExitCode.DONE, "")
     assert out.splitlines()[-1].startswith("done: all 2 phases are done")
     assert stage.git("rev-parse", "HEAD") == head

@@ -18,14 +18,14 @@ from relay.rehearsal.server import serve
 
 
 class Running:
-    """A `relay run` of its own, against a script."""
+    """A `relay run` of its own, against a script; `program` is what starts relay."""
 
-    def __init__(self, root, url, phase="next"):
+    def __init__(self, root, url, phase="next", program=(sys.executable, "-m", "relay")):
         env = {**os.environ, "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
         self.root = root
         ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, and stay so
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "relay", "run", "--phase", phase],
+            [*program, "run", "--phase", phase],
             cwd=root,
             env=env,
             stdout=subprocess.PIPE,
@@ -127,7 +127,7 @@ def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
     """The command runs to its end, its result is recorded, a baton is kept and no further request is sent."""
     mark = f"{os.getpid()}{int(number)}"
     with serve(parse_script(bash(mark, "2"))) as server:
-        running = Running(stage.root, server.base_url)
+        running = Running(stage.root, server.base_url, program=stage.find_program())
         running.wait_for((stage.root / "started").exists)
         running.process.send_signal(number)
         ended, out, err = running.end()
@@ -159,7 +159,7 @@ sessions:
       - text: "never asked for"
 """
     with serve(parse_script(script)) as server:
-        running = Running(stage.root, server.base_url, phase)
+        running = Running(stage.root, server.base_url, phase, stage.find_program())
         running.wait_for((stage.root / "started").exists)
         running.process.send_signal(number)
         for place in then:
@@ -234,7 +234,7 @@ def test_stopped_while_the_gate_runs(stage):
     head = stage.commit("slow gate")
     script = REST.replace("rm -f started", "touch slow")
     with serve(parse_script(script)) as server:
-        running = Running(stage.root, server.base_url)
+        running = Running(stage.root, server.base_url, program=stage.find_program())
         running.wait_for((stage.root / "started").exists)
         running.process.send_signal(signal.SIGTERM)
         ended, out, err = running.end()
