@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make check, make crash, make fuzz, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make crash, make fuzz, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ PURE := relay/plan/*,relay/ledger/*,relay/meters/*,relay/session/*,relay/gate/ve
 PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
 	tests/gate/test_verdict.py tests/gate/test_signs.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py
 
-.PHONY: demo test check pure coverage crash fuzz sandbox clean
+.PHONY: demo test test-thorough check pure coverage crash fuzz sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -19,6 +19,9 @@ demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a r
 
 test: $(VENV)/.dev sandbox  ## run the tests
 	@$(BIN)/pytest --timeout=600 --timeout-method=thread
+
+test-thorough: $(VENV)/.dev sandbox  ## the tests with many more examples and kills
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest --timeout=3600 --timeout-method=thread
 
 check: $(VENV)/.dev  ## formatter, linter, types, layers
 	$(BIN)/ruff format --check .

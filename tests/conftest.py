@@ -35,7 +35,8 @@ from relay.store.history import RelayCommit, read_relay_commits
 from tests.scripted import ScriptedRunner
 
 hypothesis.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis.load_profile("relay")
+hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
+hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))
 
 GIT_CONFIG = """\
 [user]

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -154,7 +153,7 @@ def test_a_closed_pipe_is_quiet(project, environ):
     assert running.stdout is not None
     running.stdout.readline()
     running.stdout.close()
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=60)
     assert err == b""
     assert running.returncode == 1
 
@@ -170,9 +169,8 @@ def test_ctrl_c_in_a_command_is_130(project, environ):
     )
     assert running.stdout is not None
     assert running.stdout.readline() == b"up\n"
-    time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert err.strip() == b"Interrupted. Nothing is lost; `relay run` resumes."
 

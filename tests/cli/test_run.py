@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import takewhile
 
 import pytest
 
+from relay.cli.narrate import STOPPING
+from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 
@@ -194,9 +197,13 @@ def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
         while not any(request.fault for request in rehearsal.requests) and time.monotonic() < deadline:
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        assert running.stdout
+        assert running.stderr
+        said = iter(running.stdout.readline, "")
+        out = "".join(takewhile(lambda line: line.strip() != STOPPING[Urgency.FINISH_TURN], said))
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
+        with running:
+            out, err = out + running.stdout.read(), running.stderr.read()
         assert running.returncode == 130, out + err
         assert out.splitlines()[-1].startswith("next: relay run")
         assert "interrupted" in out
@@ -371,9 +378,8 @@ def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, envir
     model = next(finding for finding in body["findings"] if finding["name"] == "model")
     assert model["state"] == "ok"
     assert model["words"].endswith("; rehearsed: a script plays the model")
-    time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 0
     assert "nothing here is a model's judgement" in err
 

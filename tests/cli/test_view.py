@@ -257,7 +257,7 @@ def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
     )
     os.close(follower)
     out = b""
-    while select.select([leader], [], [], 20)[0]:
+    while select.select([leader], [], [], 60)[0]:
         try:
             part = os.read(leader, 65536)
         except OSError:
@@ -266,7 +266,7 @@ def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
             break
         out += part
     os.close(leader)
-    assert running.wait(10) == 0, out
+    assert running.wait(60) == 0, out
     return out.decode()
 
 

@@ -39,7 +39,7 @@ class Table:
         sent = HEADERS if headers is None else headers
         request = urllib.request.Request(self.rehearsal.base_url + path, data=data, headers=sent, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 return read(response)
         except urllib.error.HTTPError as error:
             with error:

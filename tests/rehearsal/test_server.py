@@ -30,7 +30,7 @@ def count_threads() -> int:
 
 def open_request(url: str, **extra: Any) -> http.client.HTTPConnection:
     """Send a streaming request and do not read its answer."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
     body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": OPENING, "stream": True, **extra}
     headers = {"x-api-key": "k", "anthropic-version": "2026-10-21"}
     connection.request("POST", "/v1/messages", json.dumps(body), headers)
@@ -107,7 +107,7 @@ def test_the_state_survives_its_clients(play: Any, answer: Any) -> None:
         "print(u.urlopen(u.Request(url + '/v1/messages', body.encode(), h)).read().decode())"
     )
     command = [sys.executable, "-c", program, table.rehearsal.base_url, json.dumps(body)]
-    reply = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=20).stdout)
+    reply = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
     assert reply["content"][-1]["text"] == "Still here."
 
 
@@ -160,7 +160,7 @@ def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
     with contextlib.closing(open_request(url)) as connection:
         assert connection.getresponse().status == 200
     process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=10)
+    rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, b"", b"")
     assert not list(tmp_path.iterdir())
 

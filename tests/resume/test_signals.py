@@ -33,6 +33,16 @@ class Running:
             text=True,
         )
         signal.signal(signal.SIGHUP, ours)
+        self.said = ""
+
+    def wait_for_line(self, line):
+        """Read what is printed until a line is there."""
+        assert self.process.stdout
+        for said in self.process.stdout:
+            self.said += said
+            if said.strip() == line:
+                return
+        raise AssertionError(self.said)
 
     def wait_for(self, is_there, within_s=90.0):
         deadline = time.monotonic() + within_s
@@ -41,8 +51,10 @@ class Running:
         assert is_there(), self.process.communicate(timeout=60) if self.process.poll() is not None else "not reached"
 
     def end(self):
+        if self.said and self.process.stdout:
+            self.said += self.process.stdout.read()  # what is buffered, `communicate` would not see
         out, err = self.process.communicate(timeout=90)
-        return self.process.returncode, out, err
+        return self.process.returncode, self.said + out, err
 
 
 def find_processes(mark):
@@ -108,7 +120,8 @@ def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
         running.wait_for((stage.root / "started").exists)
         for number in signals:
             running.process.send_signal(number)
-            time.sleep(0.3)
+            if number == signal.SIGINT and STOPPING[Urgency.FINISH_TURN] not in running.said:
+                running.wait_for_line(STOPPING[Urgency.FINISH_TURN])
         ended, out, err = running.end()
 
     assert ended == code, out + err
