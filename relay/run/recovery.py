@@ -13,7 +13,7 @@ from relay.hints import Caller
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
 from relay.run.plan_commit import ensure_plan_committed, read_plan, refuse
-from relay.run.start import carry_over, restore_saved, save_found
+from relay.run.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.facts import is_current

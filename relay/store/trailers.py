@@ -100,3 +100,8 @@ def parse_cost(text: str) -> float | None:
     """Undo `render_cost`; None when the value is missing, unknown or not relay's."""
     match = _COST.fullmatch(text)
     return float(match[1]) if match else None
+
+
+def parse_count(text: str, default: int) -> int:
+    """Read a counter such as that of `LEG`; the default when the value is missing or not relay's."""
+    return int(text) if text.isdecimal() and len(text) < 9 else default  # noqa: PLR2004  # a sane counter

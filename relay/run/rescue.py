@@ -1,0 +1,121 @@
+"""Keeping and taking along the work of a leg that was found open: killed, interrupted, or behind the branch.
+
+Each function stores what it finds before it changes anything, and can be done again by a run that was killed in it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from relay.git.modes import ABSENT
+from relay.git.names import list_paths, render_path
+from relay.git.objects import read_blob, read_entries, write_paths_tree
+from relay.plan.encoding import decode_text, encode_text
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+from relay.run.pending_plan import PendingPlan
+from relay.run.start import MAX_LEFTOVERS, find_plan, read_ledger
+from relay.session.events import Noticed
+from relay.setup.context import PlanFiles, RunContext
+from relay.store.legs import (
+    OpenLeg,
+    WipRecord,
+    save_snapshots,
+    save_wip,
+)
+from relay.store.ownership import find_owned_paths
+from relay.store.restore import Restoration, plan_restoration, run_restoration
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.trailers import DISCARDED, ENDED, ERROR, WAIT_UNTIL
+
+
+def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
+    """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept.
+
+    Args:
+        ctx: The collaborators.
+        leg: The open leg.
+        discarded: Files of the leg's that somebody took out of the work tree: then it claims nothing any more. Which
+            item a file belonged to nobody knows.
+    """
+    record = _make_record(ctx.files, leg)
+    if discarded:
+        files = dict(record.replace or {})
+        if saved := files.get(ctx.plan_path):
+            files[ctx.plan_path] = encode_text(parse_plan(decode_text(saved)).untick(leg.items).text)
+        marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
+        record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
+    return save_wip(ctx.repo, leg, record)
+
+
+def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
+    """Return what the leg's last snapshot says beside the files, for another one."""
+    draft = {}
+    if leg.last_wip is not None:
+        paths = (files.plan_path, files.ledger_path)
+        draft = {path: blob for path in paths if (blob := read_blob(files.repo, leg.last_wip.commit, path)) is not None}
+    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED})
+    return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
+
+
+def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
+    """Keep what is found, then put back what is missing of the newest snapshot.
+
+    After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
+    refs; in another work tree there is nothing of the session's yet. What somebody wrote since stays.
+
+    The ref moves before a file is written, and to what the work tree is going to be: if relay is killed meanwhile,
+    the next run finds that snapshot as the newest one, and does the rest.
+    """
+    wanted = leg.last_wip or TreeSnapshot(tree=leg.base_tree, skipped=leg.skipped)
+    record = _make_record(ctx.files, leg)
+    found = write_snapshot_tree(ctx.repo, replace=record.replace)
+    restoration = plan_restoration(ctx.repo, found=found, wanted=wanted, base=leg.base_tree)
+    restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
+    kept = save_snapshots(ctx.repo, leg, record, found, restored)
+    run_restoration(ctx.repo, restoration, head=leg.base_head)
+    for words in _describe_restoration(restoration, kept):
+        ctx.observe(Noticed(text=words, warning=True))
+    return kept
+
+
+def _describe_restoration(restoration: Restoration, kept: OpenLeg) -> Iterator[str]:
+    commit = kept.last_wip.commit[:12] if kept.last_wip else ""
+    if restoration.changes:
+        names = list_paths([change.path for change in restoration.changes])
+        words = (
+            f"{len(restoration.changes)} file(s) put back to the last snapshot of session {kept.session_id}: {names}"
+        )
+        yield f"{words}; as they were found: git show {commit}~1:<file>"
+    if restoration.left:
+        names = list_paths(restoration.left)
+        yield f"left as found, since somebody may have written it after that snapshot: {names}"
+    if restoration.blocked:
+        names = list_paths(restoration.blocked)
+        words = f"not put back, since something that git ignores stands there: {names}"
+        yield f"{words}; as the snapshot has it: git show {commit}~2:<file>"
+
+
+def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
+    """Put an open leg on the commit that HEAD is at now, with the work, the claims and the baton it had.
+
+    What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
+    new start. Claims are taken over where the plan still has the item in the same words, and unless work of the leg's
+    was `discarded`, as `save_found` says.
+    """
+    leg = save_found(ctx, leg, discarded=discarded)
+    head, last = ctx.repo.head(), leg.last_wip
+    if head is None or last is None:
+        return leg
+    gone = (ABSENT, ctx.repo.zero_id)
+    own = (ctx.plan_path, ctx.ledger_path)  # drafts in the snapshot; a leg starts from the files themselves
+    reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
+    entries = read_entries(ctx.repo, head, reset)
+    base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
+    old = find_plan(ctx.files, last.commit) or plan
+    texts = {item.id: item.text for item in old.items if item.id in leg.items}
+    kept = tuple(item.id for item in plan.items if texts.get(item.id) == item.text and not item.done)
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=read_ledger(ctx.files, last.commit))
+    files = pending.render_files(ctx.plan_path, ctx.ledger_path)
+    marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
+    record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
+    return save_wip(ctx.repo, replace(leg, base_head=head, base_tree=base), record)
