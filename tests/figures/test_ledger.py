@@ -161,7 +161,7 @@ def test_undecodable_bytes_do_not_break_the_file() -> None:
         ("- {event: claim, id: c1, claim: [a], because: b}", "claim is missing"),
         ("- {event: claim, id: c1, claim: a, because: b, rests_on: c}", "rests_on: allowed: a list of ids"),
         ("- {event: claim, id: c1, claim: a, because: b, sources: [x]}", "another form of source"),
-        ("- {event: claim, id: c1, claim: a, because: b, sources: [{path: [x]}]}", "another form of source"),
+        ("- {event: claim, id: c1, claim: a, because: b, sources: [{path: ''}]}", "form of source; allowed"),
         ("- {event: claim, id: c1, claim: a, because: b, sources: [{path: x, lines: 0}]}", "lines '0'"),
         ("- {event: claim, id: c1, claim: a, because: b, sources: [{path: x, blob: G}]}", "blob 'G'"),
         ("- {event: claim, id: c1, claim: a, because: b, rests_on: [c1]}", "found the id 'c1'"),
