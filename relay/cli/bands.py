@@ -1,7 +1,7 @@
-"""The bands of a session's fill, as words; not in `relay.cli.words`, since most commands need no gauge."""
+"""The bands of a session's fill, as words; not in `relay.words`, since most commands need no gauge."""
 
-from relay.cli.words import UNKNOWN
 from relay.meters.gauge import BAND_EDGES, Band
+from relay.words import UNKNOWN
 
 
 def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.screen import say, say_json
-from relay.cli.words import count, render_tokens, render_usd
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Caller
 from relay.setup.place import Place, find_settings, get_place, load_plan
+from relay.words import count, render_tokens, render_usd, shorten
 
 if TYPE_CHECKING:
     from relay.config import Settings
@@ -188,8 +188,7 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
     width = min(_TITLE_CHARS, max(len(f"{phase.id}  {phase.title}") for phase in plan.phases))
     say(f"{'phase':<{width}}  {'open':>5}  context at its end, of {render_tokens(line)}; rough cost", style="dim")
     for phase, size in zip(plan.phases, checked.sizes, strict=True):
-        title = f"{phase.id}  {phase.title}"
-        title = title if len(title) <= width else f"{title[: width - 1]}…"
+        title = shorten(f"{phase.id}  {phase.title}", width)
         say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}")
 
 

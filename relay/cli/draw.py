@@ -14,16 +14,17 @@ from rich.text import Text
 from relay.cli.bands import find_band, render_band
 from relay.cli.board import Board
 from relay.cli.narrate import STOPPING
-from relay.cli.text import clean_line, clip_raw
-from relay.cli.words import (
+from relay.cli.text import clean_line
+from relay.meters.gauge import Band
+from relay.session.events import RunStarted
+from relay.words import (
     BOXES,
     count,
     render_clock,
     render_tokens,
     render_usd,
+    shorten,
 )
-from relay.meters.gauge import Band
-from relay.session.events import RunStarted
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",
@@ -67,7 +68,7 @@ def _fit(line: Text, width: int) -> Text:
 
 
 def _safe(text: str) -> str:
-    return clean_line(clip_raw(text, _LONGEST_CHARS))
+    return clean_line(shorten(text, _LONGEST_CHARS))
 
 
 def _spread(left: Text, right: str, width: int) -> Text:

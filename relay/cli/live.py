@@ -17,9 +17,10 @@ from rich.text import Text
 from relay.cli.board import Board
 from relay.cli.draw import draw
 from relay.cli.narrate import Line, Narrator, Tone
-from relay.cli.text import clean_line, clip, clip_raw
+from relay.cli.text import clean_line, clip
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.words import shorten
 
 FRAME_S = 0.125
 """Shortest time between two frames."""
@@ -114,5 +115,5 @@ class LiveView:
 
 
 def _style(line: Line) -> Text:
-    safe = clip(clean_line(clip_raw(line.text, 2 * _LONGEST_LINE_CHARS)), _LONGEST_LINE_CHARS)
+    safe = clip(clean_line(shorten(line.text, 2 * _LONGEST_LINE_CHARS)), _LONGEST_LINE_CHARS)
     return Text(safe, _STYLES[line.tone], overflow="fold")

@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from relay.cli.bands import find_band, render_band
-from relay.cli.words import count_plan, render_duration, render_usd
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.words import count_plan, list_some, render_duration, render_usd
 
 STOPPING = {
     Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",
@@ -127,9 +127,7 @@ def _tell_tool_end(event: events.ToolFinished) -> Iterable[Line]:
     if event.is_error:
         yield Line(text=f"{event.name} answered with an error after {took}", detail=True, tone=Tone.WARNING)
     elif event.changed_paths:
-        paths = ", ".join(event.changed_paths[:5])
-        more = f" and {len(event.changed_paths) - 5} more" if event.changed_paths[5:] else ""
-        yield Line(text=f"{event.name} changed {paths}{more} in {took}", detail=True)
+        yield Line(text=f"{event.name} changed {list_some(event.changed_paths, 5)} in {took}", detail=True)
     else:
         yield Line(text=f"{event.name} answered in {took}", detail=True, tone=Tone.QUIET)
 

@@ -7,13 +7,13 @@ from dataclasses import asdict
 import click
 
 from relay.cli.screen import say, say_json
-from relay.cli.words import BOXES, count_plan, render_tokens, render_usd
 from relay.errors import RepoError
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
 from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
+from relay.words import BOXES, count_plan, render_moment, render_span, render_tokens, render_usd, shorten
 
 _TITLE_CHARS = 56
 
@@ -79,8 +79,6 @@ def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
 def _show_limit(standing: Standing) -> None:
     now = time.time()
     if found := _find_limit(standing, now):
-        from relay.runners.messages.retry import render_moment, render_span
-
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
         say(f"limit  {words}", style="yellow")
@@ -113,8 +111,7 @@ def find_state(item: Item, known: PhaseStanding) -> str:
 def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     states = [find_state(item, known) for item in phase.items]
     state = "open" if "open" in states else "claimed" if "claimed" in states else "done"
-    title = f"{phase.id}  {phase.title}"
-    title = title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+    title = shorten(f"{phase.id}  {phase.title}", _TITLE_CHARS)
     facts = [f"{states.count('done')}/{len(states)}"]
     if known.commits or known.claimed or known.spent.tokens:
         facts.append(render_usd(known.spent.cost_usd))

@@ -45,11 +45,6 @@ def clip(text: str, limit_chars: int) -> str:
     return f"{text[:limit_chars]}… (+{len(text) - limit_chars:,} characters)"
 
 
-def clip_raw(text: str, limit_chars: int) -> str:
-    """Cut text before it is cleaned, so that a megabyte costs no more than what is shown of it."""
-    return text if len(text) <= limit_chars else f"{text[:limit_chars]}…"
-
-
 def escape_json(line: str) -> str:
     """Write one line of JSON with ASCII alone: valid on every output encoding, inert on every terminal."""
     if line.isascii() and "\x7f" not in line:

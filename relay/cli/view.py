@@ -12,10 +12,11 @@ from typing import Protocol, Self, TextIO
 
 from relay.cli.narrate import STOPPING, Line, Narrator
 from relay.cli.screen import has_style, is_utf8
-from relay.cli.text import clean_line, clip, clip_raw, escape_json
+from relay.cli.text import clean_line, clip, escape_json
 from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.records import Recorder, render_record
+from relay.words import shorten
 
 LONGEST_LINE_CHARS = 2_000
 """Where a plain line is cut; the full text is in the session's event log."""
@@ -132,5 +133,5 @@ class PlainView(_LineView):
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
     """Make a line safe and not longer than a log can bear."""
     hidden = max(0, len(line.text) - 2 * limit_chars)
-    text = clip(clean_line(clip_raw(line.text, 2 * limit_chars)), limit_chars)
+    text = clip(clean_line(shorten(line.text, 2 * limit_chars)), limit_chars)
     return f"{text} (+{hidden:,} more)" if hidden else text

@@ -17,7 +17,7 @@ from relay.config.sources import (
     read_flags,
     read_repository,
     read_user,
-    shorten,
+    show_value,
 )
 from relay.errors import ConfigError
 
@@ -82,10 +82,10 @@ def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:
         try:
             value = key.read(raw)
         except ValueError as exc:
-            raise source.find(name).refuse(f"{name}: found {shorten(raw)}; allowed: {exc}") from None
+            raise source.find(name).refuse(f"{name}: found {show_value(raw)}; allowed: {exc}") from None
         if source.repository and key.widens(value):
             raise source.find(name).refuse(
-                f"{name} = {shorten(raw)} is not the repository's to say",
+                f"{name} = {show_value(raw)} is not the repository's to say",
                 hint=f"if you want it, set {env_name(name)}, type its flag, or put it into your own config file",
             )
         yield name, value
@@ -124,4 +124,4 @@ def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
         return origin.refuse("plan: a plan cannot name the plan to use")
     close = find_close(str(name))
     advice = f"; did you mean {close}?" if close else ""
-    return origin.refuse(f"unknown setting {shorten(name)}{advice}", hint=f"allowed: {', '.join(KEYS)}")
+    return origin.refuse(f"unknown setting {show_value(name)}{advice}", hint=f"allowed: {', '.join(KEYS)}")

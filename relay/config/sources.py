@@ -11,10 +11,13 @@ from typing import Any
 
 from relay.config.keys import KEYS
 from relay.errors import ConfigError, FlagError
+from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024
 _TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 _FLAGS = {"max_cost_usd": "--max-cost"}
+_SHOWN_CHARS = 80
+"""A line of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +212,6 @@ def flag_name(name: str) -> str:
     return _FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
-def shorten(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Show a value that somebody wrote, within one line."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"  # noqa: PLR2004  # a line of a message
+    return shorten(repr(value), _SHOWN_CHARS)

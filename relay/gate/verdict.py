@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
+from relay.words import list_some, shorten
 
 _SHOWN_FAILURES = 20
 _SHOWN_COMMAND_CHARS = 200
@@ -82,8 +83,7 @@ def _describe(before: CommandCheck | None, check: CommandCheck) -> str:
     lines = [f"`{check.command}` {_say(check)}."]
     new = _find_new(before, check)
     if before is not None and before.failures and new:
-        more = f" and {len(new) - _SHOWN_FAILURES} more" if len(new) > _SHOWN_FAILURES else ""
-        lines.append(f"New since the phase began: {', '.join(new[:_SHOWN_FAILURES])}{more}.")
+        lines.append(f"New since the phase began: {list_some(new, _SHOWN_FAILURES)}.")
     if check.handle:
         lines.append(f"Full output: {check.handle} (use read). Its end:")
     return "\n".join([*lines, check.output_tail or "(no output)"])
@@ -112,5 +112,4 @@ def _say(check: CommandCheck) -> str:
 
 
 def _short(check: CommandCheck) -> str:
-    command = " ".join(check.command.split())
-    return command if len(command) <= _SHOWN_COMMAND_CHARS else f"{command[: _SHOWN_COMMAND_CHARS - 1]}…"
+    return shorten(" ".join(check.command.split()), _SHOWN_COMMAND_CHARS)

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
+from relay.words import list_some
+
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
 _QUOTED = re.compile(r'"(.*)"')
-_SHOWN = 10
-"""Enough to see what it is."""
 _ESCAPED = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
 
 
@@ -34,8 +34,7 @@ def render_path(path: str) -> str:
 
 def list_paths(paths: Sequence[str]) -> str:
     """Return the first ten of `paths` for a sentence, and how many more there are."""
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return ", ".join(map(render_path, paths[:_SHOWN])) + more
+    return list_some([render_path(path) for path in paths])
 
 
 def with_parents(paths: Iterable[str]) -> frozenset[str]:

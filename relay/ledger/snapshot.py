@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from relay.ledger.model import Claim, ClaimStatus, Conflict, Ledger
 from relay.session.tokens import BYTES_PER_TOKEN
+from relay.words import shorten
 
 _HEADER = "Ledger of earlier sessions' claims:\n"
 _FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
@@ -69,4 +70,4 @@ def _describe(entry: Claim | Conflict, ledger: Ledger, shown: Mapping[str, str])
 def _clip(text: str, limit_chars: int) -> str:
     """Make one printable line of at most that length."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= limit_chars else line[: limit_chars - 1] + "…"
+    return shorten(line, limit_chars)

@@ -13,6 +13,7 @@ from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents,
 from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number, render_plain
 from relay.plan.statements import find_statement, read_after_lines, read_verify_lines
+from relay.words import list_some, shorten
 
 _ALLOWED_BOX = "write `- [ ] text` or `- [x] text`"
 _NEAR_BOX = re.compile(r"\[(?:[ \t\xa0]*+(?:[xX][ \t\xa0]*+)?|[^\w\s\[\]\\^!@#])\](?![(\[:])")
@@ -77,9 +78,7 @@ def _check_order(plan: Plan) -> Iterator[Violation]:
 
 
 def _list(known: set[str], plan: Plan) -> str:
-    ids = [phase.id for phase in plan.phases if phase.id in known]
-    shown = ", ".join(ids[:12])
-    return f"{shown}, …" if len(ids) > 12 else shown  # noqa: PLR2004  # as many as fit on a line
+    return list_some([phase.id for phase in plan.phases if phase.id in known])
 
 
 def _find_cycle(plan: Plan) -> tuple[Phase, ...]:
@@ -147,13 +146,13 @@ def _check_statements(section: Section) -> Iterator[Violation]:
         if not verify.commands:
             yield _warning(verify.line, "`Verify:` names no command; put it in backticks on the same line or below")
         elif verify.plain and _SENTENCE.fullmatch(verify.commands[0]):
-            shown = _shorten(verify.commands[0])
+            shown = shorten(verify.commands[0], _SHOWN_CHARS)
             yield _warning(verify.line, f"relay will run `{shown}` as a command; put the command in backticks")
     for after in read_after_lines(section):
         if after.prose:
             yield _warning(
                 after.line,
-                f"`After: {_shorten(after.prose)}` is read as prose, because it names no phase by number; "
+                f"`After: {shorten(after.prose, _SHOWN_CHARS)}` is read as prose, because it names no phase by number; "
                 "write `After: 1, 3` or `After: none`",
             )
 
@@ -166,9 +165,8 @@ def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
         yield from _check_repeats(phase)
         for item in phase.items:
             for path in find_paths(prose[item.line]).refused:
-                yield _warning(
-                    item.line, f"`{_shorten(path)}` leads out of the repository; paths are relative to its root"
-                )
+                shown = shorten(path, _SHOWN_CHARS)
+                yield _warning(item.line, f"`{shown}` leads out of the repository; paths are relative to its root")
             if not item.paths:
                 yield _warning(
                     item.line, f"item {item.id} names no file or folder; add it at the end, as in ` — src/keys.py`"
@@ -209,7 +207,7 @@ def _check_lines(outline: Outline) -> Iterator[Violation]:
 
 
 def _check_entry(entry: Entry) -> Iterator[Violation]:
-    shown = _shorten(entry.text.partition("\n")[0])
+    shown = shorten(entry.text.partition("\n")[0], _SHOWN_CHARS)
     match entry.kind:
         case EntryKind.BULLET if _NEAR_BOX.match(entry.text):
             yield _error(entry.line, f"`{shown}` is not a box, so this is no item; {_ALLOWED_BOX}")
@@ -232,10 +230,6 @@ def _check_line_ends(text: str) -> Iterator[Violation]:
     lone = _LONE_RETURN.search(text)
     if lone and "\n" in text:
         yield _error(Lines.of(text).index_at(lone.start()) + 1, "this line ends in a lone carriage return; take it out")
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
 
 
 def _error(line: int, message: str) -> Violation:

@@ -16,6 +16,7 @@ from relay.plan.model import Phase, Plan
 from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
+from relay.words import list_some
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
@@ -129,7 +130,7 @@ def _get_phase(plan: Plan, phase_id: str) -> tuple[Phase, Extent]:
     for phase, extent in zip(plan.phases, find_extents(plan.outline.sections), strict=True):
         if phase.id == phase_id:
             return phase, extent
-    raise PlanError(f"there is no phase {phase_id}; there are {_render_ids([p.id for p in plan.phases])}", line=1)
+    raise PlanError(f"there is no phase {phase_id}; there are {list_some([p.id for p in plan.phases])}", line=1)
 
 
 def _refuse_done(phase: Phase) -> None:
@@ -140,11 +141,6 @@ def _refuse_done(phase: Phase) -> None:
 def _refuse_illegal(before: Plan, after: Plan, amendable: str) -> None:
     for violation in check_transition(before, after, may_tick=(), amendable=(amendable,)):
         raise PlanError(violation.message, line=violation.line)
-
-
-def _render_ids(ids: Sequence[str]) -> str:
-    shown = 20
-    return ", ".join(ids[:shown]) + (", …" if len(ids) > shown else "")
 
 
 def _find_ending(lines: Lines, near: int) -> str:

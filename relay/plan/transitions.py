@@ -13,11 +13,11 @@ from itertools import takewhile
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import Outline, Section, find_extents
+from relay.words import list_some, shorten
 
 _BLANK = " \t\r\n"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SHOWN_CHARS = 60
-_SHOWN_IDS = 8
 
 
 def check_transition(
@@ -153,7 +153,7 @@ def _check_sections(old: _Side, new: _Side, was: _Part, now: _Part) -> Iterator[
         elif not (at and one.is_notes) and texts[0] != texts[1]:
             yield _violation(
                 other.line,
-                f"blanks or line endings were changed in `{_shorten(other.heading)}`; nothing else may change",
+                f"blanks or line endings were changed in {_quote(other.heading)}; nothing else may change",
             )
 
 
@@ -192,12 +192,12 @@ def _check_amended(
         if not reached:
             line = now[0].line if now else len(new.outline.lines.starts) - 1
             yield _violation(
-                line, f"the ticked item {item.id} `{_shorten(item.text)}` is gone or has moved; ticked items stay"
+                line, f"the ticked item {item.id} {_quote(item.text)} is gone or has moved; ticked items stay"
             )
             return
     if len(ticks) not in reached:
         extra = ticks[min(max(reached), len(ticks) - 1)]
-        yield _violation(extra.line, f"`{_shorten(extra.text)}` is ticked; {_render_allowed(may_tick)}")
+        yield _violation(extra.line, f"{_quote(extra.text)} is ticked; {_render_allowed(may_tick)}")
 
 
 def _check_meaning(old: _Side, new: _Side, alignment: Alignment) -> Iterator[Violation]:
@@ -262,12 +262,12 @@ def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
         return "headings or boxes are read differently now"
     lasts, was_there = before[:1] == after[1:2], after[:1] == before[1:2]
     if not before or (lasts and not was_there):
-        return f"`{_shorten(after[0])}` was added"
+        return f"{_quote(after[0])} was added"
     if not after or (was_there and not lasts):
-        return f"`{_shorten(before[0])}` is gone"
+        return f"{_quote(before[0])} is gone"
     if before[0].strip() == after[0].strip():
         return "only the blanks or the line ending of this line were changed"
-    return f"found `{_shorten(after[0])}` where `{_shorten(before[0])}` stood"
+    return f"found {_quote(after[0])} where {_quote(before[0])} stood"
 
 
 def _iter_lines(side: _Side, first: int) -> Iterator[tuple[int, str]]:
@@ -289,13 +289,11 @@ def _line(side: _Side, offset: int) -> int:
 def _render_allowed(may_tick: frozenset[str]) -> str:
     if not may_tick:
         return "nothing may be ticked"
-    ids = sorted(may_tick)
-    return f"only {', '.join(ids[:_SHOWN_IDS])}{', …' if len(ids) > _SHOWN_IDS else ''} may be ticked"
+    return f"only {list_some(sorted(may_tick))} may be ticked"
 
 
-def _shorten(text: str) -> str:
-    words = text.strip()
-    return words if len(words) <= _SHOWN_CHARS else f"{words[: _SHOWN_CHARS - 1]}…"
+def _quote(text: str) -> str:
+    return f"`{shorten(text.strip(), _SHOWN_CHARS)}`"
 
 
 def _violation(line: int, message: str) -> Violation:

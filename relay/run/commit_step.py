@@ -31,6 +31,7 @@ from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
+from relay.words import list_some, shorten
 
 SUBJECT_CHARS = 72
 """Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
@@ -193,9 +194,8 @@ def _check_secrets(
     found = find_disclosures(ctx.repo, candidate.leg.base_head, after.tree, owned, ctx.secret_values)
     refused = [one for one in found if not one.allowed]
     if refused:
-        more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""  # noqa: PLR2004  # enough to see what it is
-        words = "; ".join(one.words for one in refused[:3])
-        return Refused(for_user=f"not committed: {words}{more}", for_model=render_refusal(refused))
+        words = list_some([one.words for one in refused], 3, joint="; ")
+        return Refused(for_user=f"not committed: {words}", for_model=render_refusal(refused))
     for one in found:
         ctx.observe(Noticed(text=f"{one.words}, and is committed because the line says so", warning=True))
     return None
@@ -289,8 +289,7 @@ def _choose_subject(candidate: Candidate) -> str:
     subject = candidate.subject.strip()
     if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable():
         return subject
-    own = f"relay: phase {candidate.phase.id} — {candidate.phase.title}"
-    return own if len(own) <= SUBJECT_CHARS else f"{own[: SUBJECT_CHARS - 1]}…"
+    return shorten(f"relay: phase {candidate.phase.id} — {candidate.phase.title}", SUBJECT_CHARS)
 
 
 def _explain(outcome: CommitOutcome) -> Refused:

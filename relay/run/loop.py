@@ -13,13 +13,13 @@ from relay.run.leg import Leg, LegKind, LegResult
 from relay.run.recovery import settle
 from relay.run.selection import Selection, choose_phase
 from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
-from relay.runners.messages.retry import render_moment, render_span
 from relay.session.events import Noticed, RetryScheduled, RunEnded
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.store.legs import OpenLeg, read_leg
+from relay.words import render_moment, render_span
 
 MAX_LEGS_WITHOUT_PROGRESS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big.

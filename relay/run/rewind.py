@@ -16,7 +16,7 @@ from relay.git.config_guard import guard
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, Message, read_texts, render_message
 from relay.git.modes import FILE
-from relay.git.names import render_path
+from relay.git.names import list_paths, render_path
 from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
@@ -29,6 +29,7 @@ from relay.store.completion import REWOUND, finish_pending, note_pending, withdr
 from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
+from relay.words import list_some
 
 REWOUND_TO = "Relay-Rewound-To"
 """The commit whose tree a revert commit brings back."""
@@ -107,7 +108,7 @@ def _require_clean(repo: Repo) -> None:
     changed = read_status(repo).changed
     if not changed:
         return
-    shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")  # noqa: PLR2004
+    shown = list_paths(changed)
     leg = read_leg(repo)
     where = f" Phase {leg.phase_id} is open; its snapshots are under {leg.wip_ref}." if leg else ""
     raise RepoError(
@@ -148,17 +149,16 @@ def require_revert(repo: Repo, rewind: Rewind) -> None:
         RepoError: Others' commits or a submodule lie between, or an untracked file is in the way.
     """
     if rewind.foreign:
-        names = "; ".join(f"{text.commit[:8]} {text.message.subject}" for text in rewind.foreign[:5])
-        more = f" and {len(rewind.foreign) - 5} more" if len(rewind.foreign) > 5 else ""  # noqa: PLR2004
+        names = list_some([f"{text.commit[:8]} {text.message.subject}" for text in rewind.foreign], joint="; ")
         raise RepoError(
-            f"a revert to before phase {rewind.phase_id} would undo commits that are not relay's: {names}{more}",
+            f"a revert to before phase {rewind.phase_id} would undo commits that are not relay's: {names}",
             hint=f"{rewind.caller.render('rewind', rewind.phase_id)} makes a branch instead",
         )
     changes = _find_changes(repo, rewind)
     if moved := [change.path for change in changes if change.is_submodule]:
-        raise RepoError(f"a submodule moved since then: {', '.join(moved[:5])}", hint="relay rewind without --revert")
+        raise RepoError(f"a submodule moved since then: {list_paths(moved)}", hint="relay rewind without --revert")
     if found := _find_in_the_way(repo, changes):
-        raise RepoError(f"untracked files are in the way: {', '.join(found[:5])}", hint="move them and run this again")
+        raise RepoError(f"untracked files are in the way: {list_paths(found)}", hint="move them and run this again")
 
 
 def _find_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:

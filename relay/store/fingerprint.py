@@ -19,6 +19,7 @@ from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 from relay.git.status import Status, read_guarded_status
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
+from relay.words import list_some
 
 _SHOWN = 5
 _STATE_FILES = (
@@ -88,9 +89,7 @@ def _compare(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     if not changed:
         return ()
-    shown = ", ".join(repr(key) for key in changed[:_SHOWN])
-    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-    return (f"{name} changed: {shown}{more}",)
+    return (f"{name} changed: {list_some([repr(key) for key in changed], _SHOWN)}",)
 
 
 def _make_filter(names: Collection[str]) -> Callable[[str], bool]:

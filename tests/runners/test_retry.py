@@ -1,26 +1,14 @@
 """How long relay goes on trying, and what it says when it does not."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.runners.messages.faults import Fault, FaultKind
-from relay.runners.messages.retry import RetryPolicy, Wait, describe_reset, render_moment, render_span
+from relay.runners.messages.retry import RetryPolicy, Wait, describe_reset
 from relay.session.values import SessionEnd, SessionOutcome
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
-
-
-@pytest.fixture(autouse=True)
-def berlin(monkeypatch):
-    """A clock on the wall that is not UTC."""
-    monkeypatch.setenv("TZ", "CET-1")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def fault(kind=FaultKind.INFRA, retry_after_s=None):
@@ -53,6 +41,7 @@ def test_what_cannot_pass_is_not_tried_again(kind, end):
     assert judge(RetryPolicy(max_wait_s=1e6), fault(kind, 1.0)) == SessionOutcome(end=end, detail="HTTP 529")
 
 
+@pytest.mark.usefixtures("berlin")
 def test_a_limit_that_resets_later_than_relay_waits_is_for_another_run():
     """The words name the time on the wall and what to do; the time is kept."""
     outcome = judge(RetryPolicy(max_wait_s=1_800), fault(FaultKind.LIMIT, 3 * 3_600 + 12 * 60))
@@ -89,32 +78,6 @@ def test_nothing_is_tried_for_ever(max_wait_s, asked):
         assert wait.wait_s >= max(0.1, retry_after_s or 0)
         waited += wait.wait_s
     assert waited <= max_wait_s
-
-
-@pytest.mark.parametrize(
-    ("at", "words"),
-    [(NOON + 60, "13:01"), (NOON + 11 * 3_600, "Sun 22 Nov 00:00"), (NOON - 13 * 3_600, "00:00")],
-)
-def test_a_moment_is_what_the_clock_on_the_wall_shows(at, words):
-    """With the day when it is another one there."""
-    assert render_moment(at, now=NOON) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-5, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min"),
-        (3_599, "59 min"),
-        (3_600, "1 h 0 min"),
-        (86_399, "23 h 59 min"),
-        (190_800, "2 d 5 h"),
-    ],
-)
-def test_a_span_has_its_two_largest_units(seconds, words):
-    """Short enough for a line."""
-    assert render_span(seconds) == words
 
 
 def test_a_reset_names_the_setting():

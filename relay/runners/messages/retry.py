@@ -1,10 +1,10 @@
 """How long to go on trying a request, and when to say that it is for later. Pure."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from relay.runners.messages.faults import Fault, FaultKind, find_wait_s
 from relay.session.values import SessionEnd, SessionOutcome
+from relay.words import count, render_moment, render_span
 
 _NO_RETRY = {
     FaultKind.OVERFLOW: SessionEnd.OVERFLOW,
@@ -12,7 +12,6 @@ _NO_RETRY = {
     FaultKind.USER: SessionEnd.DENIED,
     FaultKind.INTERRUPTED: SessionEnd.INTERRUPTED,
 }
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class RetryPolicy:
         return self._give_up(fault, until, now)
 
     def _give_up(self, fault: Fault, until: float | None, now: float) -> SessionOutcome:
-        tries = f"{fault.message}; tried {self.attempts} time{'' if self.attempts == 1 else 's'}"
+        tries = f"{fault.message}; tried {count(self.attempts, 'time')}"
         end = SessionEnd.API_FAILED if until is None and fault.kind is not FaultKind.LIMIT else SessionEnd.LIMIT
         if until is not None and until - now > self.max_wait_s:
             words = f"{tries}. {describe_reset(until, now=now, max_wait_s=self.max_wait_s)}"
@@ -75,26 +74,3 @@ def describe_reset(until: float, *, now: float, max_wait_s: float) -> str:
         f"It resets at {render_moment(until, now=now)}, in {render_span(until - now)}; relay waits "
         f"{render_span(max_wait_s)} at most (max_wait_s). Run it again then."
     )
-
-
-def render_moment(at: float, *, now: float) -> str:
-    """Write a time as the clock on the wall shows it, ``05:10``, with the day when it is another one."""
-    local, today = _read_clock(at), _read_clock(now)
-    day = "" if local.date() == today.date() else f"{local:%a} {local.day} {local:%b} "
-    return f"{day}{local:%H:%M}"
-
-
-def _read_clock(at: float) -> datetime:
-    return datetime.fromtimestamp(at, tz=UTC).astimezone()
-
-
-def render_span(seconds: float) -> str:
-    """Write a length of time in its two largest units: ``45 s``, ``12 min``, ``3 h 12 min``, ``2 d 5 h``."""
-    whole = max(0, round(seconds))
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min"
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
-    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"

@@ -1,11 +1,13 @@
-"""Figures as words: one wording for tokens, money, time and boxes in every view. Unknown is said, never 0."""
+"""Figures and lists as words: one wording wherever relay says them. Unknown is said, never 0."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 BOXES = {"open": "[ ]", "claimed": "[~]", "done": "[x]"}
 UNKNOWN = "unknown"
 _MINUTE_S = 60
 _HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
 _SHORT_TOKENS = 10_000
 
 
@@ -56,3 +58,37 @@ def render_clock(seconds: float) -> str:
     if whole < _HOUR_S:
         return f"{whole // _MINUTE_S} m {whole % _MINUTE_S:02d} s"
     return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02d} m"
+
+
+def render_span(seconds: float) -> str:
+    """Write a length of time in its two largest units: ``45 s``, ``12 min``, ``3 h 12 min``, ``2 d 5 h``."""
+    whole = max(0, round(seconds))
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+
+
+def render_moment(at: float, *, now: float) -> str:
+    """Write a time as the clock on the wall shows it, ``05:10``, with the day when it is another one."""
+    local, today = _read_clock(at), _read_clock(now)
+    day = "" if local.date() == today.date() else f"{local:%a} {local.day} {local:%b} "
+    return f"{day}{local:%H:%M}"
+
+
+def _read_clock(at: float) -> datetime:
+    return datetime.fromtimestamp(at, tz=UTC).astimezone()
+
+
+def list_some(words: Sequence[str], shown: int = 10, *, joint: str = ", ") -> str:
+    """Return the first of `words` for a sentence, and how many more there are."""
+    more = f" and {len(words) - shown} more" if len(words) > shown else ""
+    return joint.join(words[:shown]) + more
+
+
+def shorten(text: str, most_chars: int) -> str:
+    """Cut a text to that many characters; the last of them says so."""
+    return text if len(text) <= most_chars else f"{text[: most_chars - 1]}…"
