@@ -5,8 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from relay.config import Settings
+from relay.meters.prices import Budget
+from relay.meters.spend import Meter
 from relay.runners.base import ModelInfo, RunnerKind, SessionSpec, Surroundings
+from relay.runners.messages.cache import CacheTtlPolicy
+from relay.session.events import Event
+from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.setup.session import Sessions
 
 Call = tuple[str, Mapping[str, Any]]
 """Name and input of a tool call."""
@@ -68,3 +75,23 @@ class ScriptedSession:
             if self.runner.results[-1].ends_session:
                 return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL)
         return SessionOutcome(end=SessionEnd.FINISHED)
+
+
+def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Sessions:
+    """Return sessions on a runner, with a meter that hears what everybody hears."""
+    own = Settings(**settings)
+    meter = Meter(Budget(run_cap_usd=None, phase_cap_usd=None, token_cap=1_000), price=None, before=Spent())
+
+    def observe(event: Event) -> None:
+        meter.observe(event)
+        events.append(event)
+
+    return Sessions(
+        runner=runner,
+        model=runner.get_model(own.model),
+        settings=own,
+        price=None,
+        meter=meter,
+        cache_ttl=CacheTtlPolicy(),
+        observe=observe,
+    )

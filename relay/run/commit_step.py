@@ -4,7 +4,7 @@ The order is fixed: what does the leg own, do the checks pass, is the change to 
 code, ticks and trailers in one tree. Every refusal is a value with words for the model and for the user.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relay.gate.model import GateResult, Outcome, Verdict
@@ -12,9 +12,10 @@ from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
 from relay.git.status import PathChange, find_ignored
-from relay.plan.model import Item, Phase
+from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
+from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.gates import make_hooks, run_phase_gate
 from relay.run.omissions import Delivery, find_left_out, render_left_out
 from relay.run.pending_plan import PendingPlan
@@ -25,7 +26,7 @@ from relay.session.events import Committed, Noticed
 from relay.setup.context import RunContext
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.legs import OpenLeg, close_leg, find_leg_changes
+from relay.store.legs import close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -40,47 +41,6 @@ BATON_TITLE = "Baton:"
 EVIDENCE_CHARS = 300
 MAX_GATE_RUNS = 2
 """A gate may format what it checks once; then it has to agree with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """What a leg wants to have committed."""
-
-    phase: Phase
-    leg: OpenLeg
-    number: int
-    """Of the session within the phase."""
-    pending: PendingPlan
-    evidence: Mapping[str, str]
-    """Item id → what the session gave as evidence; goes into the commit's body."""
-    touched: frozenset[str]
-    """Paths that the session's file tools wrote."""
-    commands: tuple[str, ...]
-    """The gate: those of the settings, the document and the phase."""
-    baseline: GateResult | None
-    """None when it was not run, or is not known any more: then nothing red is excused."""
-    subject: str
-    """Proposed by the session; may be anything."""
-    status: str
-    """``done`` or ``handoff``."""
-    baton: str
-    """Goes into the body of a hand-off; may be empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseCommit:
-    """The commit was made and the leg is closed."""
-
-    commit: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """Nothing was committed."""
-
-    for_user: str
-    for_model: str = ""
-    """Empty when no session can repair it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Keeping what a session does where no crash can take it: snapshots, the pending plan, the plan's file as it was.
+"""Keeping in git what a session does, where no crash can take it: snapshots, the pending plan, the plan as it was.
 
 After every tool that may have changed something a snapshot is stored, so that a crash loses at most what the running
 tool was doing. The session is driven elsewhere (`relay.run.leg`).
@@ -31,7 +31,7 @@ _NOTED = frozenset({"tick", "amend", "record", "hand_off"})
 
 
 class Keeper:
-    """Keeps what one session does.
+    """Keeps what one session does; a `relay.run.leg.LegKeeper`.
 
     Args:
         ctx: The collaborators.
@@ -90,6 +90,11 @@ class Keeper:
         )
         self.leg = save_wip(self._ctx.repo, self.leg, record)
         self._unsaved_calls = 0
+
+    def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
+        """Leave the work in the tree and store it with a baton; the leg stays open for the next session."""
+        baton = "" if hurried else self.render_baton(gate_words)
+        self.save(paths=() if hurried else None, baton=baton, trailers=trailers)
 
     def note_wait(self, until: float) -> None:
         """Store until when a limit lasts, before waiting for it."""

@@ -1,31 +1,30 @@
 """One leg: a fresh session on one phase, from its first message to its commit or its baton.
 
-The session works; `relay.run.keeper` keeps what it does, call by call. What it claims is checked when it ends, by
-`relay.run.commit_step`.
+The session works; its keeper keeps what it does, call by call, and what it claims is checked when it ends. Both are
+arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.leg_parts` has what a run gives to a leg).
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol
 
+from relay.interrupts import Interrupts
 from relay.prompts.texts import (
     render_gate_report,
     render_phase_message,
     render_reminder,
-    render_runner_system,
     render_soft_notice,
 )
-from relay.run.commit_step import Candidate, PhaseCommit, Refused, commit_phase
-from relay.run.keeper import Keeper
+from relay.run.candidate import PhaseCommit, Proposal, Refused
 from relay.run.start import Handover
 from relay.runners.base import Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
-from relay.setup.context import RunContext
-from relay.setup.session import SessionTask
+from relay.setup.session import Sessions, SessionTask
 from relay.state.session_ends import render_end, render_wait
-from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
-from relay.tools.toolbox import build_runner_tools
+from relay.tools.toolbox import Toolbox
 
 _SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
 
@@ -56,21 +55,58 @@ class LegResult:
     """A failed session that got somewhere: a fresh one may do the rest."""
 
 
+class LegKeeper(Protocol):
+    """Keeps what a session does, so that the next one can go on from there."""
+
+    def show_plan(self) -> None:
+        """Show the plan with what is claimed."""
+
+    def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Keep what a call has changed and noted; return its result, with what relay has put back."""
+
+    def note_wait(self, until: float) -> None:
+        """Keep until when a limit lasts (seconds since the epoch), before waiting for it."""
+
+    def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
+        """Keep everything with a baton, and how the session ended.
+
+        Args:
+            trailers: How it ended.
+            gate_words: The last refusal of the commit step; empty without one.
+            hurried: There is time for what was spent and claimed only: no look at the tree, no baton.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegParts:
+    """What a leg works with."""
+
+    system: str
+    """Role, protocol and rules, for the model."""
+    notes: LegNotes
+    """Filled by the tools."""
+    toolbox: Toolbox
+    keeper: LegKeeper
+    commit: Callable[[Proposal], PhaseCommit | Refused]
+    """Checks the work and commits it, or says why not."""
+
+
 class Leg:
     """One session on one phase.
 
     Args:
-        ctx: The collaborators.
         handover: What the session starts from.
+        parts: What it works with.
+        sessions: Opens it, and accounts for it.
+        interrupts: Whether the user asked to stop.
     """
 
-    def __init__(self, ctx: RunContext, handover: Handover) -> None:
-        self._ctx = ctx
+    def __init__(self, handover: Handover, parts: LegParts, sessions: Sessions, interrupts: Interrupts) -> None:
         self._handover = handover
-        self._notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
-        self._toolbox = build_runner_tools(ctx.workspace, self._notes)
-        self._call = refuse_secrets(self._toolbox.run, ctx.secret_values)
-        self._keeper = Keeper(ctx, handover, self._notes, is_busy=self._toolbox.is_busy)
+        self._parts = parts
+        self._notes = parts.notes
+        self._sessions = sessions
+        self._interrupts = interrupts
         self._gate_words = ""
         self._last_error = ("", "")
         """Where the session's last error came from, and its words; empty once that was overcome."""
@@ -84,22 +120,22 @@ class Leg:
             phase_id=handover.phase_id,
             number=handover.number,
             reason=handover.reason,
-            system=render_runner_system(self._ctx.rules.text),
-            tools=self._toolbox.specs,
+            system=self._parts.system,
+            tools=self._parts.toolbox.specs,
             run_tool=self._run_tool,
             render_soft_notice=render_soft_notice,
-            note_wait=self._keeper.note_wait,
+            note_wait=self._parts.keeper.note_wait,
         )
-        return self._ctx.sessions.run(task, self._drive)
+        return self._sessions.run(task, self._drive)
 
     def _drive(self, session: Session) -> LegResult:
-        self._keeper.show_plan()
+        self._parts.keeper.show_plan()
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
         while True:
             try:
                 outcome = session.advance(message)
             finally:
-                self._toolbox.stop()  # nothing may write while the work is checked
+                self._parts.toolbox.stop()  # nothing may write while the work is checked
             if ended := self._check_ended(outcome, reminded=reminded):
                 return ended
             if open_ids := self._notes.open_ids():
@@ -109,8 +145,8 @@ class Leg:
             if isinstance(made, PhaseCommit):
                 return self._end_done(outcome)
             attempts += 1
-            allowed = self._ctx.settings.max_repairs
-            if not made.for_model or attempts > allowed or self._ctx.interrupts.finish_turn:
+            allowed = self._sessions.settings.max_repairs
+            if not made.for_model or attempts > allowed or self._interrupts.finish_turn:
                 return self._keep(self._fail_kind(), outcome, made.for_user)
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
@@ -129,14 +165,14 @@ class Leg:
         return None
 
     def _fail_kind(self) -> LegKind:
-        return LegKind.INTERRUPTED if self._ctx.interrupts.finish_turn else LegKind.FAILED
+        return LegKind.INTERRUPTED if self._interrupts.finish_turn else LegKind.FAILED
 
     def _end_early(self, outcome: SessionOutcome) -> LegResult:
         """The session did not end by itself: hand over where another can go on, else stop."""
         match outcome.end:
             case SessionEnd.HARD_LINE | SessionEnd.OVERFLOW:
                 return self._hand_off(outcome, outcome.detail)
-            case SessionEnd.INTERRUPTED if not self._ctx.interrupts.stop_now:
+            case SessionEnd.INTERRUPTED if not self._interrupts.stop_now:
                 ended = self._hand_off(outcome, outcome.detail)
                 return ended if ended.kind is LegKind.DONE else replace(ended, kind=LegKind.INTERRUPTED)
             case SessionEnd.INTERRUPTED:
@@ -152,40 +188,23 @@ class Leg:
             if isinstance(made, PhaseCommit) and finished:
                 return self._end_done(outcome)
             if isinstance(made, PhaseCommit):
-                return self._end(LegKind.HANDOFF, outcome, detail, committed=True)
+                return self._end(LegKind.HANDOFF, outcome, detail)
         return self._keep(LegKind.HANDOFF, outcome, detail)
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
-        made = commit_phase(self._ctx, self._make_candidate(outcome.text, status))
+        subjects = _SUBJECT.findall(outcome.text)
+        subject = subjects[-1] if subjects else ""
+        made = self._parts.commit(Proposal(subject=subject, status=status, gate_words=self._gate_words))
         if isinstance(made, Refused):
             self._gate_words = made.for_user
             if status == "done":  # at a hand-off a red gate is no error: the phase is not finished
                 self._last_error = ("gate", made.for_user)
         return made
 
-    def _make_candidate(self, text: str, status: str) -> Candidate:
-        subjects = _SUBJECT.findall(text)
-        handover = self._handover
-        return Candidate(
-            phase=handover.briefing.phase,
-            leg=self._keeper.leg,
-            number=handover.number,
-            pending=self._keeper.pending,
-            evidence=self._notes.claims,
-            touched=frozenset(self._notes.touched_paths),
-            commands=handover.commands,
-            baseline=handover.baseline,
-            subject=subjects[-1] if subjects else "",
-            status=status,
-            baton=self._keeper.render_baton(self._gate_words) if status == "handoff" else "",
-        )
-
     def _end_done(self, outcome: SessionOutcome) -> LegResult:
-        return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done", committed=True)
+        return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
 
-    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str, *, committed: bool = False) -> LegResult:
-        if committed:
-            self._keeper.show_plan(committed=True)
+    def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
         return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
@@ -193,24 +212,22 @@ class Leg:
 
         When relay must stop now, there is time for what was spent, not for looking at the whole tree.
         """
-        hurried = self._ctx.interrupts.stop_now
         source, error = self._last_error
         item = next(iter(self._notes.open_ids()), "")
         notes = (
             *render_end(outcome.end, item=item, error=f"{source}: {error}" if source else ""),
-            *render_wait(outcome.retry_at, self._ctx.settings.model),
+            *render_wait(outcome.retry_at, self._sessions.settings.model),
         )
-        baton = "" if hurried else self._keeper.render_baton(self._gate_words)
-        self._keeper.save(paths=() if hurried else None, baton=baton, trailers=notes)
+        self._parts.keeper.save_end(notes, self._gate_words, hurried=self._interrupts.stop_now)
         return self._end(kind, outcome, detail)
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
-        result = self._call(call)
+        result = self._parts.toolbox.run(call)
         if result.is_error:
             self._last_error = (call.name, result.text)
         elif self._last_error[0] == call.name:
             self._last_error = ("", "")
-        return self._keeper.take_call(call, result)
+        return self._parts.keeper.take_call(call, result)
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ from relay.errors import ExitCode
 from relay.plan.model import Phase, Plan
 from relay.run.ends import end_done, find_done_plan, finish_run
 from relay.run.leg import Leg, LegKind, LegResult
+from relay.run.leg_parts import make_parts
 from relay.run.recovery import settle
 from relay.run.selection import Selection, choose_phase
 from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
@@ -46,7 +47,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
         if handover is None:
             continue  # a stop was asked for
         ctx.meter.open_phase(read_phase_spent(ctx.files, phase.id))
-        result = Leg(ctx, handover).run()
+        result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
         if end := _decide(ctx, selection, result, handover):
             return end
 

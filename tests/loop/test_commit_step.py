@@ -7,7 +7,8 @@ import pytest
 from relay.errors import ExitCode
 from relay.ledger import Ledger
 from relay.plan.parse import parse_plan
-from relay.run.commit_step import Candidate, PhaseCommit, Refused, commit_phase
+from relay.run.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit_step import commit_phase
 from relay.run.pending_plan import PendingPlan
 from relay.run.start import begin_phase
 from relay.session.events import GateFinished

@@ -4,8 +4,7 @@ import pytest
 
 from relay.errors import ExitCode, PlanError, RelayError, RepoError
 from relay.interrupts import Urgency
-from relay.session.events import Committed, LegEnded, Noticed, PlanRestored
-from relay.session.values import SessionEnd
+from relay.session.events import Committed, Noticed, PlanRestored
 
 HELLO = """
 sessions:
@@ -197,37 +196,6 @@ def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):
     assert stage.git("status", "--porcelain").splitlines() == [" M AGENTS.md", "?? notes.txt"]
 
 
-def test_ctrl_c_once_keeps_everything_and_the_next_run_resumes(stage):
-    """The turn ends, the work is kept, and a fresh session finishes it."""
-    script = """
-sessions:
-  - name: first
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
-"""
-    stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
-
-    ended = stage.run(script)
-
-    assert ended.exit_code == ExitCode.INTERRUPTED
-    assert ended.next_command == "relay run"
-    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.INTERRUPTED]
-    stage.calm()
-    again = """
-sessions:
-  - name: second
-    turns:
-      - expect: {first_message_contains: "hello.txt"}
-        tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
-      - text: "Commit: Say hello"
-"""
-    ended = stage.run(again, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [commit.phase for commit in stage.commits()] == ["1"]
-
-
 def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
     """An amendment between legs is taken; relay says so in a commit of its own."""
     stage.run(HELLO, all_=False)
@@ -250,20 +218,6 @@ def test_unticking_by_hand_is_not_committed_by_relay(stage):
         stage.run(HELLO)
 
     assert "git commit" in str(caught.value.hint)
-
-
-def test_a_phase_that_never_ticks_is_called_too_big(stage):
-    """Three sessions over the line without a tick stop the run and name the split."""
-    hand_off = """
-    turns:
-      - tools: [{name: hand_off, input: {next_step: "more", learned: [], dead_ends: []}}]
-"""
-    ended = stage.run("sessions:\n" + "".join(f"  - name: s{n}{hand_off}" for n in range(5)))
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert ended.next_command == "relay plan --split 1"
-    assert "3 sessions in a row" in ended.reason
-    assert len(stage.seen(LegEnded)) == 3
 
 
 def test_spending_stops_before_the_request_that_could_cross_the_cap(stage):

@@ -3,8 +3,7 @@
 import time
 
 from relay.errors import ExitCode
-from relay.session.events import Committed, GateFinished, LegEnded, LegStarted
-from relay.session.values import SessionEnd
+from relay.session.events import GateFinished, LegEnded, LegStarted
 
 HELLO = """
   - name: hello
@@ -61,46 +60,6 @@ def test_one_phase_stops_after_it(stage):
     assert [c.phase for c in stage.commits()] == ["1"]
 
 
-def test_a_red_gate_goes_back_to_the_session(stage):
-    """The session repairs what the gate found and the phase is committed once."""
-    script = """
-sessions:
-  - name: hello
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "helo\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "sure"}}]
-      - text: "All done."
-      - expect: {last_message_contains: "checks do not pass"}
-        tools: [{name: edit, input: {path: hello.txt, old: helo, new: hello}}]
-      - text: "Commit: Say hello"
-"""
-    ended = stage.run(script, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [g.passed for g in stage.seen(GateFinished) if not g.baseline] == [False, True]
-    assert len(stage.seen(Committed)) == 1
-
-
-def test_a_model_that_lies_gets_one_reminder_and_no_tick(stage):
-    """Saying twice that all is done ends the leg as what it was; nothing is ticked or committed."""
-    script = """
-sessions:
-  - name: liar
-    turns:
-      - text: "All done!"
-      - expect: {last_message_contains: "1.1"}
-        text: "Really, all done!"
-"""
-    before = stage.git("rev-parse", "HEAD")
-
-    ended = stage.run(script)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "1.1 is not ticked" in ended.reason
-    assert before == stage.git("rev-parse", "HEAD")
-    assert "- [x]" not in (stage.root / "PLAN.md").read_text()
-
-
 def test_a_hand_off_goes_to_a_second_session_with_the_baton(stage):
     """The second session starts from plan and baton; one commit holds what both did."""
     script = """
@@ -148,23 +107,6 @@ sessions:
     assert [c.status for c in stage.commits()] == ["done", "handoff", "done"]
     assert [c.items for c in stage.commits()[:2]] == [("2.2",), ("2.1",)]
     assert "second line" in stage.commits()[1].body
-
-
-def test_a_blocked_session_stops_the_run(stage):
-    """What a person has to resolve is said, and the work stays."""
-    script = """
-sessions:
-  - name: blocked
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "half"}}]
-      - tools: [{name: block, input: {reason: "no access to the registry"}}]
-"""
-    ended = stage.run(script)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "no access to the registry" in ended.reason
-    assert (stage.root / "hello.txt").read_text() == "half"
-    assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.ENDED_BY_TOOL]
 
 
 def test_what_is_recorded_is_in_the_ledger_with_its_source(stage):

@@ -5,16 +5,12 @@ from typing import Any
 
 import pytest
 
-from relay.config import Settings
-from relay.meters.prices import Budget
-from relay.meters.spend import Meter
 from relay.runners.base import Session
-from relay.runners.messages.cache import CacheTtlPolicy
 from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived
-from relay.session.usage import Spent, Usage
+from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.session import Sessions, SessionTask
-from tests.scripted import ScriptedRunner
+from tests.scripted import ScriptedRunner, make_sessions
 
 VERDICT = ToolSpec(name="verdict", description="Say what you think.", input_schema={"type": "object"})
 
@@ -53,26 +49,6 @@ class Review:
 @pytest.fixture
 def events() -> list[Event]:
     return []
-
-
-def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Sessions:
-    """Return sessions on a runner, with a meter that hears what everybody hears."""
-    own = Settings(**settings)
-    meter = Meter(Budget(run_cap_usd=None, phase_cap_usd=None, token_cap=1_000), price=None, before=Spent())
-
-    def observe(event: Event) -> None:
-        meter.observe(event)
-        events.append(event)
-
-    return Sessions(
-        runner=runner,
-        model=runner.get_model(own.model),
-        settings=own,
-        price=None,
-        meter=meter,
-        cache_ttl=CacheTtlPolicy(),
-        observe=observe,
-    )
 
 
 def test_a_third_kind_of_session_is_a_task_and_a_drive(events):

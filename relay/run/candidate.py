@@ -1,0 +1,62 @@
+"""What a session offers to be committed, and what the commit step answers. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay.gate.model import GateResult
+from relay.plan.model import Phase
+from relay.run.pending_plan import PendingPlan
+from relay.store.legs import OpenLeg
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What a session says of the commit that it asks for."""
+
+    subject: str
+    """May be anything; empty when it proposed none."""
+    status: str
+    """``done`` or ``handoff``."""
+    gate_words: str
+    """The last refusal of the commit step; empty without one. The baton of a hand-off says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a leg wants to have committed."""
+
+    phase: Phase
+    leg: OpenLeg
+    number: int
+    """Of the session within the phase."""
+    pending: PendingPlan
+    evidence: Mapping[str, str]
+    """Item id → what the session gave as evidence; goes into the commit's body."""
+    touched: frozenset[str]
+    """Paths that the session's file tools wrote."""
+    commands: tuple[str, ...]
+    """The gate: those of the settings, the document and the phase."""
+    baseline: GateResult | None
+    """None when it was not run, or is not known any more: then nothing red is excused."""
+    subject: str
+    """Proposed by the session; may be anything."""
+    status: str
+    """``done`` or ``handoff``."""
+    baton: str
+    """Goes into the body of a hand-off; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseCommit:
+    """The commit was made and the leg is closed."""
+
+    commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing was committed."""
+
+    for_user: str
+    for_model: str = ""
+    """Empty when no session can repair it."""

@@ -1,0 +1,54 @@
+"""What a run gives to a leg: tools in a sandbox, a keeper that stores in git, the commit step."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from relay.prompts.texts import render_runner_system
+from relay.run.candidate import Candidate, PhaseCommit, Proposal, Refused
+from relay.run.commit_step import commit_phase
+from relay.run.keeper import Keeper
+from relay.run.leg import LegParts
+from relay.run.start import Handover
+from relay.setup.context import RunContext
+from relay.tools.discretion import refuse_secrets
+from relay.tools.notes import LegNotes
+from relay.tools.toolbox import build_runner_tools
+
+
+def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
+    """Return what the leg works with that starts from `handover`."""
+    notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
+    toolbox = build_runner_tools(ctx.workspace, notes)
+    keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
+    return LegParts(
+        system=render_runner_system(ctx.rules.text),
+        notes=notes,
+        toolbox=replace(toolbox, run=refuse_secrets(toolbox.run, ctx.secret_values)),
+        keeper=keeper,
+        commit=_make_commit(ctx, handover, notes, keeper),
+    )
+
+
+def _make_commit(
+    ctx: RunContext, handover: Handover, notes: LegNotes, keeper: Keeper
+) -> Callable[[Proposal], PhaseCommit | Refused]:
+    def commit(proposal: Proposal) -> PhaseCommit | Refused:
+        candidate = Candidate(
+            phase=handover.briefing.phase,
+            leg=keeper.leg,
+            number=handover.number,
+            pending=keeper.pending,
+            evidence=notes.claims,
+            touched=frozenset(notes.touched_paths),
+            commands=handover.commands,
+            baseline=handover.baseline,
+            subject=proposal.subject,
+            status=proposal.status,
+            baton=keeper.render_baton(proposal.gate_words) if proposal.status == "handoff" else "",
+        )
+        made = commit_phase(ctx, candidate)
+        if isinstance(made, PhaseCommit):
+            keeper.show_plan(committed=True)
+        return made
+
+    return commit

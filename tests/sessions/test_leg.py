@@ -1,0 +1,272 @@
+"""What a leg decides, on a runner, a keeper and a commit step of a few lines: no endpoint, no sandbox, no git."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from relay.interrupts import Interrupts, Urgency
+from relay.ledger import Ledger
+from relay.plan.parse import parse_plan
+from relay.prompts.texts import PhaseBriefing
+from relay.run.candidate import PhaseCommit, Proposal, Refused
+from relay.run.leg import Leg, LegKind, LegParts, LegResult
+from relay.run.pending_plan import PendingPlan
+from relay.run.start import Handover
+from relay.runners.base import SessionSpec
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.store.legs import OpenLeg
+from relay.store.trailers import ENDED, ERROR, WAIT_UNTIL
+from relay.tools import claims
+from relay.tools.notes import LegNotes
+from relay.tools.toolbox import Toolbox
+from tests.scripted import Act, ScriptedRunner, make_sessions
+
+PLAN = parse_plan("## Phase 1 — Greetings\n- [ ] Say hello — hello.txt\n- [ ] Say bye — bye.txt\n")
+PHASE = PLAN.phases[0]
+ONE, TWO = (("tick", {"item": item, "evidence": "seen"}) for item in ("1.1", "1.2"))
+HAND_OFF = ("hand_off", {"next_step": "say bye", "learned": [], "dead_ends": []})
+BLOCK = ("block", {"reason": "no access"})
+BROKEN, WHOLE = (("bash", {"fails": fails}) for fails in (True, False))
+SAID = SessionOutcome(end=SessionEnd.FINISHED, text="Commit: no\nDone.\n**Commit: Say hello**\n")
+RED = Refused(for_user="grep is red", for_model="the checks do not pass: grep")
+HANDLERS = {"tick": claims.run_tick, "hand_off": claims.run_hand_off, "block": claims.run_block}
+Advance = Sequence[Act | SessionOutcome]
+
+
+@dataclass
+class World:
+    """Everything around a leg, in memory; a `relay.run.leg.LegKeeper`."""
+
+    interrupts: Interrupts
+    notes: LegNotes = field(default_factory=lambda: LegNotes(plan=PLAN, phase=PHASE))
+    answers: list[PhaseCommit | Refused] = field(default_factory=list)
+    """Of the commit step; when none is left, it commits."""
+    at_commit: Urgency = Urgency.NONE
+    """What the user asks for while the work is checked."""
+    happened: list[str] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
+    kept: list[tuple[dict[str, str], str, bool]] = field(default_factory=list)
+    """How the leg was left open: trailers, the words of the gate, in a hurry."""
+    told: list[str] = field(default_factory=list)
+    specs: list[SessionSpec] = field(default_factory=list)
+
+    def play(self, *advances: Advance, **settings: int) -> LegResult:
+        """Run a leg whose session does this."""
+        runner = ScriptedRunner([list(advances)], told=self.told, specs=self.specs)
+        tools = Toolbox(specs=(), run=self.run_tool, stop=lambda: self.happened.append("stop"), is_busy=lambda: False)
+        parts = LegParts(system="", notes=self.notes, toolbox=tools, keeper=self, commit=self.commit)
+        return Leg(make_handover(), parts, make_sessions(runner, [], **settings), self.interrupts).run()
+
+    def run_tool(self, call: ToolCall) -> ToolResult:
+        """Note what is claimed; a command fails as it is told to."""
+        if handle := HANDLERS.get(call.name):
+            answer = handle(self.notes, call.input)
+            return ToolResult(text=answer.text, ends_session=answer.ends_session)
+        return ToolResult(text="exit 3", is_error=call.input["fails"])
+
+    def commit(self, proposal: Proposal) -> PhaseCommit | Refused:
+        """Answer as the test wants it."""
+        self.happened.append("commit")
+        self.proposals.append(proposal)
+        self.interrupts.request(self.at_commit)
+        return self.answers.pop(0) if self.answers else PhaseCommit(commit="c0ffee")
+
+    def show_plan(self) -> None:
+        """Remember it."""
+        self.happened.append("show")
+
+    def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Remember it."""
+        self.happened.append(call.name)
+        return result
+
+    def note_wait(self, until: float) -> None:
+        """Remember it."""
+        self.happened.append(f"wait until {until}")
+
+    def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
+        """Remember it."""
+        self.kept.append((dict(trailers), gate_words, hurried))
+
+
+def make_handover() -> Handover:
+    """What the first session of the phase starts from."""
+    leg = OpenLeg(
+        branch="main", commit="c", base_head="h", base_tree="t", session_id="0badcafe", phase_id="1",
+        plan_path="PLAN.md", boot_id="", place="", wip_ref="",
+    )  # fmt: skip
+    briefing = PhaseBriefing(
+        plan=PLAN, phase=PHASE, plan_path="PLAN.md", environment=(), claimed=(), baton="", interruption="",
+        baseline="", ledger="",
+    )  # fmt: skip
+    return Handover(
+        leg=leg, phase_id="1", number=1, no_progress=0, reason="", commands=(), baseline=None, briefing=briefing,
+        pending=PendingPlan(head=PLAN, plan=PLAN, ledger=Ledger()),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    interrupts = Interrupts()
+    yield World(interrupts)
+    interrupts.close()
+
+
+def asks(world: World, urgency: Urgency) -> Advance:
+    """The user asks for a stop, and the session ends by it."""
+    return [lambda: world.interrupts.request(urgency), SessionOutcome(end=SessionEnd.INTERRUPTED, detail="stopped")]
+
+
+def test_what_is_all_claimed_and_passes_is_done(world):
+    ended = world.play([ONE, TWO, SAID])
+
+    assert (ended.kind, ended.detail, ended.new_claims) == (LegKind.DONE, "phase 1 is done", 2)
+    assert world.proposals == [Proposal(subject="Say hello", status="done", gate_words="")]
+    assert world.happened == ["show", "tick", "tick", "stop", "commit"]  # nothing runs while the work is checked
+    assert len(world.told) == 1
+    assert world.kept == []
+
+
+def test_a_session_that_forgot_an_item_is_reminded_of_it(world):
+    ended = world.play([ONE], [TWO])
+
+    assert ended.kind is LegKind.DONE
+    assert "not ticked: 1.2." in world.told[1]
+    assert [proposal.subject for proposal in world.proposals] == [""]
+
+
+@pytest.mark.parametrize(("first", "again"), [([], False), ([ONE], True)])
+def test_a_session_is_reminded_once(world, first, again):
+    """Words are no completion; who ticked something got somewhere."""
+    ended = world.play(first, [], [TWO])
+
+    assert (ended.kind, ended.can_go_on) == (LegKind.FAILED, again)
+    assert "but 1.2 is not ticked" in ended.detail or "1.1, 1.2 are not ticked" in ended.detail
+    assert (len(world.told), world.proposals, len(world.kept)) == (2, [], 1)
+
+
+def test_a_red_gate_goes_back_to_the_session(world):
+    world.answers = [RED]
+
+    ended = world.play([ONE, TWO], [WHOLE])
+
+    assert ended.kind is LegKind.DONE
+    assert RED.for_model in world.told[1]
+    assert [proposal.gate_words for proposal in world.proposals] == ["", RED.for_user]
+    assert world.kept == []
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_repairs_are_used_up(world, allowed):
+    """What the gate said is in the baton, and what the phase is stuck at in the trailers."""
+    world.answers = [RED] * 9
+
+    ended = world.play([ONE, TWO], max_repairs=allowed)
+
+    assert (ended.kind, ended.detail, ended.can_go_on) == (LegKind.FAILED, RED.for_user, False)
+    assert len(world.told) == len(world.proposals) == 1 + allowed
+    assert all(f"(try {n} of {allowed})" in words for n, words in enumerate(world.told) if n)
+    ((trailers, gate_words, hurried),) = world.kept
+    assert (trailers[ERROR], gate_words, hurried) == ("all ticked: gate: grep is red", RED.for_user, False)
+
+
+def test_what_no_session_can_repair_is_not_asked_of_it(world):
+    world.answers = [Refused(for_user="the branch moved")]
+
+    assert world.play([ONE, TWO], max_repairs=5).detail == "the branch moved"
+    assert len(world.told) == 1
+
+
+def test_no_repair_is_asked_for_when_the_user_wants_to_stop(world):
+    world.answers, world.at_commit = [RED], Urgency.FINISH_TURN
+
+    assert world.play([ONE, TWO], max_repairs=5).kind is LegKind.INTERRUPTED
+    assert (len(world.told), len(world.kept)) == (1, 1)
+
+
+def test_a_hand_off_without_a_claim_is_kept(world):
+    ended = world.play([HAND_OFF])
+
+    assert (ended.kind, ended.end, ended.new_claims) == (LegKind.HANDOFF, SessionEnd.ENDED_BY_TOOL, 0)
+    assert (world.proposals, len(world.kept)) == ([], 1)
+
+
+def test_a_hand_off_with_a_claim_that_passes_is_committed(world):
+    assert world.play([ONE, HAND_OFF]).kind is LegKind.HANDOFF
+    assert [proposal.status for proposal in world.proposals] == ["handoff"]
+    assert world.kept == []
+
+
+def test_a_hand_off_with_a_claim_that_does_not_pass_is_kept(world):
+    """The phase is not finished: a red gate is told to the next session, and is no error."""
+    world.answers = [RED]
+
+    assert world.play([ONE, HAND_OFF]).kind is LegKind.HANDOFF
+    ((trailers, gate_words, _),) = world.kept
+    assert (trailers[ERROR], gate_words) == ("", RED.for_user)
+
+
+def test_a_hand_off_with_nothing_open_finishes_the_phase(world):
+    assert world.play([ONE, TWO, HAND_OFF]).kind is LegKind.DONE
+    assert [proposal.status for proposal in world.proposals] == ["done"]
+
+
+def test_what_a_person_has_to_resolve_is_not_committed(world):
+    ended = world.play([ONE, BLOCK])
+
+    assert (ended.kind, ended.detail) == (LegKind.BLOCKED, "blocked: no access")
+    assert (world.proposals, len(world.kept)) == ([], 1)
+
+
+@pytest.mark.parametrize("end", sorted({*SessionEnd} - {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}))
+def test_a_session_that_was_ended_leaves_its_work(world, end):
+    """Over the line another can go on; a stop is the user's; everything else has failed."""
+    ended = world.play([SessionOutcome(end=end, detail="the reason")])
+
+    kinds = {SessionEnd.HARD_LINE: LegKind.HANDOFF, SessionEnd.OVERFLOW: LegKind.HANDOFF}
+    expected = kinds.get(end, LegKind.INTERRUPTED if end is SessionEnd.INTERRUPTED else LegKind.FAILED)
+    assert (ended.kind, ended.end, ended.detail) == (expected, end, "the reason")
+    assert world.happened == ["show", "stop"]
+    ((trailers, _, hurried),) = world.kept
+    assert (trailers[ENDED], hurried) == (end, False)
+
+
+@pytest.mark.parametrize(("claimed", "kind"), [([ONE], LegKind.HANDOFF), ([ONE, TWO], LegKind.DONE)])
+def test_at_the_hard_line_what_is_claimed_is_checked(world, claimed, kind):
+    assert world.play([*claimed, SessionOutcome(end=SessionEnd.HARD_LINE)]).kind is kind
+    assert (len(world.proposals), world.kept) == (1, [])
+
+
+@pytest.mark.parametrize(("claimed", "kind"), [([ONE], LegKind.INTERRUPTED), ([ONE, TWO], LegKind.DONE)])
+def test_a_stop_lets_what_is_claimed_be_committed(world, claimed, kind):
+    assert world.play([*claimed, *asks(world, Urgency.FINISH_TURN)]).kind is kind
+    assert (len(world.proposals), world.kept) == (1, [])
+
+
+def test_a_stop_now_commits_nothing(world):
+    """There is no time for the gate, nor for looking at the whole tree."""
+    ended = world.play([ONE, TWO, *asks(world, Urgency.NOW)])
+
+    assert (ended.kind, ended.detail) == (LegKind.INTERRUPTED, "stopped")
+    assert world.proposals == []
+    assert [hurried for _, _, hurried in world.kept] == [True]
+
+
+@pytest.mark.parametrize(
+    ("acts", "error"),
+    [([BROKEN], "1.1: bash: exit 3"), ([BROKEN, WHOLE], ""), ([ONE, BROKEN, TWO, BLOCK], "all ticked: bash: exit 3")],
+)
+def test_the_error_that_a_session_did_not_overcome_is_kept(world, acts, error):
+    world.play([*acts, SessionOutcome(end=SessionEnd.STUCK)])
+
+    assert world.kept[0][0][ERROR] == error
+
+
+def test_until_when_a_limit_lasts_is_kept_before_the_wait_and_behind_the_end(world):
+    world.play([SessionOutcome(end=SessionEnd.LIMIT, retry_at=86_400.0)])
+
+    assert world.kept[0][0][WAIT_UNTIL].startswith("1970-01-02T00:00:00Z ")
+
+    world.specs[0].note_wait(86_400.0)
+    assert world.happened[-1] == "wait until 86400.0"
