@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.config import Settings
+from relay.meters.pace import Pace
 from relay.meters.prices import Budget
 from relay.meters.spend import Meter
 from relay.runners.base import ModelInfo, RunnerKind, SessionSpec, Surroundings
-from relay.runners.messages.cache import CacheTtlPolicy
 from relay.session.events import Event
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
@@ -92,6 +92,6 @@ def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Se
         settings=own,
         price=None,
         meter=meter,
-        cache_ttl=CacheTtlPolicy(),
+        pace=Pace(),
         observe=observe,
     )

@@ -46,8 +46,10 @@ class SessionSpec:
     """None for the model's default."""
     cached: bool = True
     """Whether the prompt is marked for the endpoint's cache."""
-    long_cache: bool = False
-    """Ask for the one-hour cache: worth its dearer writes when gates or commands run for minutes."""
+    cache_ttl: str = "auto"
+    """How long entries of that cache shall live: ``5m``, ``1h``, or ``auto`` for what the runner makes of this run."""
+    slowest_turn_s: float = 0.0
+    """How far apart the starts of two requests were at most in this run: an answer and the pause behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

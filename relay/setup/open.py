@@ -17,10 +17,10 @@ from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import Repo
 from relay.hints import AT_ROOT, Caller
 from relay.interrupts import Interrupts
+from relay.meters.pace import Pace
 from relay.meters.prices import find_price
 from relay.plan.files import STATE_DIR, find_ledger_path, find_protected
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.messages.cache import CacheTtlPolicy
 from relay.runners.registry import RUNNERS, get_kind
 from relay.sandbox.policy import Level
 from relay.sandbox.run import Sandbox, open_sandbox
@@ -92,7 +92,7 @@ def open_run(
         runner = stack.enter_context(kind.open(given))
         sandbox = stack.enter_context(_open_commands(request))
         sessions = _make_sessions(request, runner, observe)
-        counters += [sessions.meter.observe, sessions.cache_ttl.observe]
+        counters += [sessions.meter.observe, sessions.pace.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
@@ -158,7 +158,7 @@ def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> Ses
         settings=settings,
         price=price,
         meter=make_meter(request.repo, request.plan_path, settings, price),
-        cache_ttl=CacheTtlPolicy(),
+        pace=Pace(),
         observe=observe,
     )
 

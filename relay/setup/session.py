@@ -10,10 +10,10 @@ from typing import Protocol, TypeVar
 
 from relay.config import Settings
 from relay.meters.gauge import open_gauge
+from relay.meters.pace import Pace
 from relay.meters.prices import Price
 from relay.meters.spend import Meter
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
-from relay.runners.messages.cache import CacheTtlPolicy
 from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 
@@ -71,8 +71,8 @@ class Sessions:
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
     meter: Meter
-    cache_ttl: CacheTtlPolicy
-    """How slow this run's commands and answers are; chooses the lifetime of cache entries."""
+    pace: Pace
+    """How slow this run's commands and answers are."""
     observe: Observe
 
     @property
@@ -125,5 +125,6 @@ class Sessions:
             max_output_tokens=settings.max_output_tokens,
             effort=settings.effort,
             cached="cache" not in settings.ablate,
-            long_cache=settings.cache_ttl == "1h" or (settings.cache_ttl == "auto" and self.cache_ttl.wants_long),
+            cache_ttl=settings.cache_ttl,
+            slowest_turn_s=self.pace.turn_s,
         )

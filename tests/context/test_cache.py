@@ -120,7 +120,7 @@ def test_without_the_cache_nothing_is_marked(talk, turns):
 
 def test_the_lifetime_is_the_same_in_every_request_of_a_session(talk, turns):
     """An hour for all markers, also for the extra one."""
-    session = talk([{"turns": turns(3, parallel=15)}], long_cache=True)
+    session = talk([{"turns": turns(3, parallel=15)}], cache_ttl="1h")
 
     session.advance()
 

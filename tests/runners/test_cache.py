@@ -1,12 +1,10 @@
 """A cache break is noticed and named; noise is not. The lifetime of entries follows the run's own pace."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from relay.runners.messages.cache import CacheTtlPolicy, CacheWatch
-from relay.session.events import GateFinished, ResponseReceived, ToolFinished
+from relay.runners.messages.cache import CacheWatch, wants_long
 from relay.session.usage import Usage
 
 TOOL = {"name": "read", "description": "d", "input_schema": {}}
@@ -75,31 +73,9 @@ def test_a_long_pause_is_no_break():
         assert (check(watch, 0, at=400.0) is not None) is broken
 
 
-TOOL_RAN = ToolFinished(
-    call_id="c", name="bash", is_error=False, result_bytes=1, result_sha256="", duration_s=0.0, changed_paths=None
-)
-ANSWERED = ResponseReceived(
-    turn=1, model="m", usage=None, cost_usd=None, fill_tokens=None, soft_tokens=1, hard_tokens=2, window_tokens=3,
-    stop_reason="tool_use", duration_s=0.0,
-)  # fmt: skip
-GATE_RAN = GateFinished(phase_id="1", baseline=True, passed=True, summary="", duration_s=0.0)
-
-
 @pytest.mark.parametrize(
-    ("events", "slow"),
-    [
-        ([], False),
-        ([(GATE_RAN, 239)], False),
-        ([(GATE_RAN, 241)], True),
-        ([(ANSWERED, 100), (TOOL_RAN, 100), (TOOL_RAN, 101)], True),
-        ([(ANSWERED, 100), (TOOL_RAN, 100), (ANSWERED, 50), (TOOL_RAN, 101)], False),
-        ([(ANSWERED, 200), (TOOL_RAN, 101)], True),
-    ],
+    ("setting", "turn_s", "expected"),
+    [("auto", 300.0, False), ("auto", 300.1, True), ("5m", 3_000.0, False), ("1h", 0.0, True)],
 )
-def test_a_run_is_slow_when_an_answer_and_the_pause_behind_it_outlive_an_entry(events, slow):
-    """All calls of one turn are one pause; calls of different turns are not."""
-    policy = CacheTtlPolicy()
-    for event, duration_s in events:
-        policy.observe(replace(event, duration_s=float(duration_s)))
-
-    assert policy.wants_long is slow
+def test_an_hour_is_asked_for_where_an_entry_would_die_of_age_or_the_user_says_so(setting, turn_s, expected):
+    assert wants_long(setting, turn_s) is expected

@@ -97,21 +97,14 @@ def test_a_session_is_charged_with_its_own_use_and_the_run_with_all(events):
     assert sessions.meter.check(500, 51) is not None
 
 
-@pytest.mark.parametrize(
-    ("settings", "slow", "expected"),
-    [
-        ({"cache_ttl": "auto"}, False, (True, False)),
-        ({"cache_ttl": "auto"}, True, (True, True)),
-        ({"cache_ttl": "5m"}, True, (True, False)),
-        ({"cache_ttl": "1h"}, False, (True, True)),
-        ({"cache_ttl": "auto", "ablate": ("cache",)}, False, (False, False)),
-    ],
-)
-def test_the_settings_and_the_pace_choose_the_cache(events, settings, slow, expected):
+@pytest.mark.parametrize("pause_s", [0.0, 300.0])
+@pytest.mark.parametrize(("ablate", "cached"), [((), True), (("cache",), False)])
+def test_a_runner_is_told_all_that_chooses_the_cache(events, pause_s, ablate, cached):
     runner = ScriptedRunner([[[]]])
-    sessions = make_sessions(runner, events, **settings)
-    sessions.cache_ttl.pause_s = 300.0 if slow else 0.0
+    sessions = make_sessions(runner, events, cache_ttl="5m", ablate=ablate)
+    sessions.pace.pause_s = pause_s
 
     Review().run(sessions, "diff")
 
-    assert (runner.specs[0].cached, runner.specs[0].long_cache) == expected
+    spec = runner.specs[0]
+    assert (spec.cached, spec.cache_ttl, spec.slowest_turn_s) == (cached, "5m", 60.0 + pause_s)

@@ -10,51 +10,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.session.events import CacheBroken, Event, GateFinished, ResponseReceived, ToolFinished
+from relay.session.events import CacheBroken
 from relay.session.usage import Usage
 
 MIN_DROP_TOKENS = 2_000
 KEPT_SHARE = 0.95
 SHORT_TTL_S = 300.0
 LONG_TTL_S = 3_600.0
-USUAL_ANSWER_S = 60.0
-"""How long an answer is taken to need while none of this run's was slower; long edits and thinking take about that."""
 
 
-@dataclass(slots=True)
-class CacheTtlPolicy:
-    """The longest pause and the longest answer of a run so far, from its events.
+def wants_long(cache_ttl: str, turn_s: float) -> bool:
+    """Say whether a session should ask for entries of one hour.
 
     An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost when an
-    answer and the pause behind it (all tool calls of a turn, or one run of the gate) take longer than that together.
-    One such miss writes the whole context again at 1.25 times the price of input; entries of one hour cost 0.75 times
-    more to write, each token once. So a run that has come that close before asks for the hour in its next session.
+    answer and the pause behind it take longer than that together. One such miss writes the whole context again at 1.25
+    times the price of input; entries of one hour cost 0.75 times more to write, each token once. So a run that has come
+    that close before asks for the hour in its next session.
 
-    Mutable: learns from every event.
+    Args:
+        cache_ttl: ``5m``, ``1h`` or ``auto``.
+        turn_s: How far apart two requests may be in this run.
     """
-
-    pause_s: float = 0.0
-    answer_s: float = USUAL_ANSWER_S
-    _tools_s: float = 0.0
-
-    def observe(self, event: Event) -> None:
-        """Take the duration of an answer, a tool call or a gate."""
-        match event:
-            case ResponseReceived():
-                self.answer_s = max(self.answer_s, event.duration_s)
-                self._tools_s = 0.0
-            case ToolFinished():
-                self._tools_s += event.duration_s
-                self.pause_s = max(self.pause_s, self._tools_s)
-            case GateFinished():
-                self.pause_s = max(self.pause_s, event.duration_s)
-            case _:
-                pass
-
-    @property
-    def wants_long(self) -> bool:
-        """Whether a session should ask for entries of one hour."""
-        return self.answer_s + self.pause_s > SHORT_TTL_S
+    return cache_ttl == "1h" or (cache_ttl == "auto" and turn_s > SHORT_TTL_S)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from relay.meters.gauge import Gauge, open_gauge
 from relay.meters.prices import cost_usd, find_limits
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
-from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch
+from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
 from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
@@ -28,7 +28,7 @@ class ContextWindow:
         self.spec = spec
         self._connection = connection
         self._model = model
-        self._ttl = {"ttl": "1h"} if spec.long_cache else {}
+        self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
         self.turn = 0
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
         self.begin(History())
