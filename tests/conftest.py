@@ -31,7 +31,8 @@ from relay.run.selection import Selection
 from relay.runners.registry import RUNNERS
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.setup.context import RunContext
-from relay.setup.open import RunRequest, open_run
+from relay.setup.open import open_run
+from relay.setup.request import RunRequest
 from relay.store.history import RelayCommit, read_relay_commits
 from tests.scripted import ScriptedRunner
 

@@ -11,7 +11,7 @@ from relay.errors import ExitCode
 
 if TYPE_CHECKING:
     from relay.run.selection import Selection
-    from relay.setup.open import RunRequest
+    from relay.setup.request import RunRequest
     from relay.state.standing import Standing
 
 

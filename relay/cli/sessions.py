@@ -16,7 +16,7 @@ from relay.setup.place import Place, find_settings, get_place, load_plan
 if TYPE_CHECKING:
     from relay.session.events import RunEnded
     from relay.setup.context import RunContext
-    from relay.setup.open import RunRequest
+    from relay.setup.request import RunRequest
 
 
 def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest", Place]:
@@ -26,7 +26,7 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
         RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
         click.UsageError: A value that was typed is not allowed.
     """
-    from relay.setup.open import RunRequest
+    from relay.setup.request import RunRequest
 
     place = get_place(plan=options["plan"], environ=os.environ)
     if place.repo is None:

@@ -10,7 +10,7 @@ from relay.session.events import RunEnded
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
 from relay.setup.context import PlanFiles
-from relay.setup.open import RunRequest
+from relay.setup.request import RunRequest
 from relay.state.plan_edit import EditKind, parse_at
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.situation import Situation

@@ -6,60 +6,29 @@ the sandbox are known to be usable.
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from relay.config import Settings
-from relay.errors import RepoError
-from relay.git.lock_journal import clear_stale_locks
-from relay.git.repository import Repo
-from relay.hints import AT_ROOT, Caller
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
 from relay.meters.prices import find_price
-from relay.plan.files import STATE_DIR, find_ledger_path, find_protected
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import RUNNERS, get_kind
-from relay.sandbox.policy import Level
-from relay.sandbox.run import Sandbox, open_sandbox
 from relay.secrets.patterns import find_secret_values
-from relay.session.events import Event, Noticed, Observe, RunStarted
+from relay.session.events import Observe
 from relay.setup import preconditions
 from relay.setup.account import make_meter
-from relay.setup.context import PlanFiles, RunContext
-from relay.setup.policy import make_limits, make_policy
+from relay.setup.announcement import announce
+from relay.setup.context import RunContext
+from relay.setup.observers import open_observers
 from relay.setup.preconditions import require
+from relay.setup.repository import take_repository
+from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.session import Sessions
-from relay.store.completion import finish_pending
-from relay.store.legs import get_branch
-from relay.store.lock import lock_worktree
-from relay.store.orphans import describe_orphans
-from relay.telemetry.log import EventLog, open_log, sweep_outputs
-from relay.tools.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """What a command knows when it asks for a run."""
-
-    command: str
-    """``plan`` or ``run``."""
-    repo: Repo
-    settings: Settings
-    plan_path: str
-    """Relative to the repository's root."""
-    allow_dirty: bool
-    environ: Mapping[str, str]
-    caller: Caller = AT_ROOT
-    """Where and how it was typed; the default is the root, with the plan of the settings."""
-
-    @property
-    def files(self) -> PlanFiles:
-        """The plan and its ledger."""
-        return PlanFiles(repo=self.repo, plan_path=self.plan_path, ledger_path=find_ledger_path(self.plan_path))
+from relay.setup.workspace import open_workspace
+from relay.telemetry.log import sweep_outputs
 
 
 @contextmanager
@@ -82,21 +51,21 @@ def open_run(
     require(preconditions.check_key(kind, request.environ))
     with ExitStack() as stack:
         run_id = new_id()
-        left = _take_repository(stack, request)
+        left = stack.enter_context(take_repository(request))
         rules = _load_rules(request)
-        log = stack.enter_context(_open_log(request, run_id))  # makes .relay before commands could
-        counters: list[Observe] = []
-        observe = _make_observe(counters, view, log)
+        # Opened before the sandbox: it makes .relay before commands could.
+        observers = stack.enter_context(open_observers(request, run_id, view))
+        observe = observers.observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # Opened here, because what it needs loads while the sandbox proves itself and git is asked.
         runner = stack.enter_context(kind.open(given))
-        sandbox = stack.enter_context(_open_commands(request))
+        workspace = stack.enter_context(open_workspace(request, interrupts))
         sessions = _make_sessions(request, runner, observe)
-        counters += [sessions.meter.observe, sessions.pace.observe]
+        observers.counters += [sessions.meter.observe, sessions.pace.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
-            workspace=_make_workspace(request, sandbox, interrupts),
+            workspace=workspace,
             sessions=sessions,
             rules=rules,
             meter=sessions.meter,
@@ -106,30 +75,9 @@ def open_run(
             secret_values=find_secret_values(request.environ),
             caller=request.caller,
         )
-        _announce(ctx, request.command, run_id, left)
+        announce(ctx, request.command, run_id, left)
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
-
-
-def _take_repository(stack: ExitStack, request: RunRequest) -> tuple[str, ...]:
-    """Make sure that the repository can be worked in, and keep others out; what an earlier commit lacks, in words.
-
-    Raises:
-        RelayError: The user has to change something.
-    """
-    repo, path = request.repo, request.plan_path
-    require(preconditions.check_git(repo))
-    require(preconditions.check_repository(repo))
-    require(preconditions.check_plan_file(repo, path, request.caller))
-    stack.enter_context(lock_worktree(repo))
-    if locks := clear_stale_locks(repo):
-        raise RepoError("; ".join(locks))
-    require(preconditions.check_identity(repo))
-    require(preconditions.check_signature(repo))
-    left = finish_pending(repo)
-    if request.command == "run" and not request.allow_dirty:
-        require(preconditions.check_clean(repo, path))
-    return left
 
 
 def _load_rules(request: RunRequest) -> Rules:
@@ -138,14 +86,6 @@ def _load_rules(request: RunRequest) -> Rules:
     rules = load_repository_rules(request.repo.root, request.settings)
     require(preconditions.check_rules(rules, request.settings))
     return rules
-
-
-def _open_commands(request: RunRequest) -> Sandbox:
-    """Return where this run's commands run, proven to hold; a planner's write nothing."""
-    settings = request.settings
-    policy = make_policy(request.repo, settings, find_protected(request.plan_path), request.environ)
-    level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
-    return open_sandbox(policy, level, off=settings.sandbox == "off")
 
 
 def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> Sessions:
@@ -161,74 +101,6 @@ def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> Ses
         pace=Pace(),
         observe=observe,
     )
-
-
-def _make_workspace(request: RunRequest, sandbox: Sandbox, interrupts: Interrupts) -> Workspace:
-    """Return what tools and commands work on, planning or running."""
-    root, settings = request.repo.root, request.settings
-    hidden = sandbox.policy.unreadable
-    return Workspace(
-        root=root,
-        sandbox=sandbox,
-        protected=find_protected(request.plan_path),
-        outputs_dir=root / STATE_DIR / "outputs",
-        should_stop=lambda: interrupts.stop_now,
-        limits=make_limits(settings, timeout_s=settings.command_timeout_s),
-        unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
-        spills="spill" not in settings.ablate,
-    )
-
-
-def _open_log(request: RunRequest, run_id: str) -> EventLog:
-    values = find_secret_values(request.environ)
-    return open_log(request.repo.root, run_id, clock=time.time, secret_values=values)
-
-
-def _announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) -> None:
-    """Say what begins, and whatever a person should know before it does."""
-    started = RunStarted(
-        run_id=run_id,
-        command=command,
-        model=ctx.settings.model,
-        plan_path=ctx.plan_path,
-        branch=get_branch(ctx.repo),
-        sandbox=ctx.workspace.sandbox.mechanism,
-        cap_usd=ctx.settings.max_cost_usd,
-        spent_usd=ctx.meter.total.cost_usd,
-        rehearsed=ctx.sessions.model.rehearsed,
-        context=ctx.settings.strategy,
-        ablated=ctx.settings.ablate,
-    )
-    ctx.observe(started)
-    gaps = ctx.workspace.sandbox.gaps
-    for words in (
-        *left,
-        *describe_orphans(ctx.repo, ctx.repo.branch),
-        *_describe_experiment(ctx.settings),
-        *ctx.rules.warnings,
-        *gaps,
-    ):
-        ctx.observe(Noticed(text=words, warning=True))
-
-
-def _describe_experiment(settings: Settings) -> Iterator[str]:
-    """Say what of relay is switched off or replaced, so that nobody takes the run for an ordinary one."""
-    if settings.strategy != "reset":
-        yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
-    if settings.ablate:
-        yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"
-
-
-def _make_observe(counters: Sequence[Observe], view: Observe, log: EventLog) -> Observe:
-    """Tell what counts, then the view, then the log."""
-
-    def observe(event: Event) -> None:
-        for tell in (*counters, view):
-            tell(event)
-        if lost := log.append(event):
-            view(lost)
-
-    return observe
 
 
 def new_id() -> str:

@@ -1,0 +1,44 @@
+"""What a run says before it does anything."""
+
+from collections.abc import Iterator
+
+from relay.config import Settings
+from relay.session.events import Noticed, RunStarted
+from relay.setup.context import RunContext
+from relay.store.legs import get_branch
+from relay.store.orphans import describe_orphans
+
+
+def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) -> None:
+    """Say what begins, and whatever a person should know before it does."""
+    started = RunStarted(
+        run_id=run_id,
+        command=command,
+        model=ctx.settings.model,
+        plan_path=ctx.plan_path,
+        branch=get_branch(ctx.repo),
+        sandbox=ctx.workspace.sandbox.mechanism,
+        cap_usd=ctx.settings.max_cost_usd,
+        spent_usd=ctx.meter.total.cost_usd,
+        rehearsed=ctx.sessions.model.rehearsed,
+        context=ctx.settings.strategy,
+        ablated=ctx.settings.ablate,
+    )
+    ctx.observe(started)
+    gaps = ctx.workspace.sandbox.gaps
+    for words in (
+        *left,
+        *describe_orphans(ctx.repo, ctx.repo.branch),
+        *_describe_experiment(ctx.settings),
+        *ctx.rules.warnings,
+        *gaps,
+    ):
+        ctx.observe(Noticed(text=words, warning=True))
+
+
+def _describe_experiment(settings: Settings) -> Iterator[str]:
+    """Say what of relay is switched off or replaced, so that nobody takes the run for an ordinary one."""
+    if settings.strategy != "reset":
+        yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
+    if settings.ablate:
+        yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"

@@ -1,0 +1,35 @@
+"""Who is told of what happens in a run: what counts, then the view, then the log."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from relay.secrets.patterns import find_secret_values
+from relay.session.events import Event, Observe
+from relay.setup.request import RunRequest
+from relay.telemetry.log import EventLog, open_log
+
+
+@dataclass(slots=True, kw_only=True)
+class Observers:
+    """All who are told. Mutable: what counts is made later than the first that happens."""
+
+    view: Observe
+    log: EventLog
+    counters: list[Observe] = field(default_factory=list)
+
+    def observe(self, event: Event) -> None:
+        """Tell all of them; what the log could not keep is said to the view."""
+        for tell in (*self.counters, self.view):
+            tell(event)
+        if lost := self.log.append(event):
+            self.view(lost)
+
+
+@contextmanager
+def open_observers(request: RunRequest, run_id: str, view: Observe) -> Iterator[Observers]:
+    """Open the run's log, which makes relay's own directory, and close it again."""
+    values = find_secret_values(request.environ)
+    with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
+        yield Observers(view=view, log=log)

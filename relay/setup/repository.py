@@ -1,0 +1,37 @@
+"""A repository taken for a run: fit to be worked in, locked, and with what an earlier commit lacks made good."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from relay.errors import RepoError
+from relay.git.lock_journal import clear_stale_locks
+from relay.setup import preconditions
+from relay.setup.preconditions import require
+from relay.setup.request import RunRequest
+from relay.store.completion import finish_pending
+from relay.store.lock import lock_worktree
+
+
+@contextmanager
+def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
+    """Make sure that the repository can be worked in, and keep others out.
+
+    Yields:
+        What an earlier commit lacks, in words.
+
+    Raises:
+        RelayError: The user has to change something.
+    """
+    repo, path = request.repo, request.plan_path
+    require(preconditions.check_git(repo))
+    require(preconditions.check_repository(repo))
+    require(preconditions.check_plan_file(repo, path, request.caller))
+    with lock_worktree(repo):
+        if locks := clear_stale_locks(repo):
+            raise RepoError("; ".join(locks))
+        require(preconditions.check_identity(repo))
+        require(preconditions.check_signature(repo))
+        left = finish_pending(repo)
+        if request.command == "run" and not request.allow_dirty:
+            require(preconditions.check_clean(repo, path))
+        yield left

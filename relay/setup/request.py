@@ -1,0 +1,31 @@
+"""What a command knows when it asks for a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relay.config import Settings
+from relay.git.repository import Repo
+from relay.hints import AT_ROOT, Caller
+from relay.plan.files import find_ledger_path
+from relay.setup.context import PlanFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What a command knows when it asks for a run."""
+
+    command: str
+    """``plan`` or ``run``."""
+    repo: Repo
+    settings: Settings
+    plan_path: str
+    """Relative to the repository's root."""
+    allow_dirty: bool
+    environ: Mapping[str, str]
+    caller: Caller = AT_ROOT
+    """Where and how it was typed; the default is the root, with the plan of the settings."""
+
+    @property
+    def files(self) -> PlanFiles:
+        """The plan and its ledger."""
+        return PlanFiles(repo=self.repo, plan_path=self.plan_path, ledger_path=find_ledger_path(self.plan_path))

@@ -1,0 +1,36 @@
+"""What the tools and commands of a run work on, in a sandbox that is proven to hold."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from relay.interrupts import Interrupts
+from relay.plan.files import STATE_DIR, find_protected
+from relay.sandbox.policy import Level
+from relay.sandbox.run import open_sandbox
+from relay.setup.policy import make_limits, make_policy
+from relay.setup.request import RunRequest
+from relay.tools.workspace import Workspace
+
+
+@contextmanager
+def open_workspace(request: RunRequest, interrupts: Interrupts) -> Iterator[Workspace]:
+    """Open the sandbox of a run's tools and commands and close it again; a planner's write nothing.
+
+    Raises:
+        RelayError: No sandbox holds here, or the settings do not fit the machine.
+    """
+    root, settings, protected = request.repo.root, request.settings, find_protected(request.plan_path)
+    policy = make_policy(request.repo, settings, protected, request.environ)
+    level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
+    with open_sandbox(policy, level, off=settings.sandbox == "off") as sandbox:
+        hidden = sandbox.policy.unreadable
+        yield Workspace(
+            root=root,
+            sandbox=sandbox,
+            protected=protected,
+            outputs_dir=root / STATE_DIR / "outputs",
+            should_stop=lambda: interrupts.stop_now,
+            limits=make_limits(settings, timeout_s=settings.command_timeout_s),
+            unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
+            spills="spill" not in settings.ablate,
+        )
