@@ -86,7 +86,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     """Commit what the gate has just passed, if nothing else speaks against it."""
     refusal = _check_plan(candidate) or _check_left_out(ctx, candidate, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
-    refusal = refusal or _check_planted(ctx, added, "the session (or a commit hook)")
+    refusal = refusal or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
@@ -137,9 +137,9 @@ def _check_plan(candidate: Candidate) -> Refused | None:
     return Refused(for_user=f"the plan would change in a way that is not allowed: {words}")
 
 
-def _check_planted(ctx: RunContext, added: Iterable[str], who: str) -> Refused | None:
+def _check_planted(protected: tuple[str, ...], added: Iterable[str], who: str) -> Refused | None:
     """Refuse new files that steer relay or another agent later: what does not exist, no sandbox can protect."""
-    names = (*ctx.workspace.protected, *(f"**/{name}" for name in PROTECTED_NAMES))
+    names = (*protected, *(f"**/{name}" for name in PROTECTED_NAMES))
     planted = [path for path in added if is_covered(path, names)]
     if not planted:
         return None
@@ -188,7 +188,9 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
 
     def recheck(paths: tuple[str, ...]) -> str | None:
         there = read_entries(ctx.repo, work.after.tree, paths)
-        refused = _check_planted(ctx, [path for path in paths if path not in there], "a commit hook")
+        refused = _check_planted(
+            ctx.workspace.protected, [path for path in paths if path not in there], "a commit hook"
+        )
         refused = refused or _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo))
         if refused is not None:
             return refused.for_model

@@ -10,6 +10,7 @@ from relay.gate.verdict import compare_gate
 from relay.git.hooks import HookResult, HookRun, Hooks
 from relay.session.events import GateFinished, GateStarted
 from relay.setup.context import RunContext
+from relay.tools.workspace import Workspace
 
 
 def run_phase_gate(
@@ -59,17 +60,21 @@ def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | No
     scratch = ctx.workspace.sandbox.private.tmp / "hooks"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
-    return Hooks(run=lambda run: _run_hook(ctx, run), scratch=scratch, recheck=recheck)
+    return Hooks(
+        run=lambda run: _run_hook(ctx.workspace, run, timeout_s=ctx.settings.gate_timeout_s),
+        scratch=scratch,
+        recheck=recheck,
+    )
 
 
-def _run_hook(ctx: RunContext, run: HookRun) -> HookResult:
+def _run_hook(workspace: Workspace, run: HookRun, *, timeout_s: float) -> HookResult:
     """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
-    sandbox = ctx.workspace.sandbox
+    sandbox = workspace.sandbox
     outside, inside = str(sandbox.private.tmp), str(sandbox.tmp)
     result = sandbox.run(
         [argument.replace(outside, inside) for argument in run.argv],
-        limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
-        should_stop=ctx.workspace.should_stop,
+        limits=replace(workspace.limits, timeout_s=timeout_s),
+        should_stop=workspace.should_stop,
         extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
     )
     text = result.output.decode("utf-8", "replace").strip()

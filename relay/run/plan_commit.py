@@ -29,7 +29,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         RepoError: The commit could not be made.
     """
     disk = _read_file(ctx)
-    shown = _parse(ctx, disk)
+    shown = _parse(ctx.plan_path, disk)
     edit = find_edit(ctx.repo, ctx.plan_path, shown)
     match edit.kind:
         case EditKind.NONE:
@@ -52,11 +52,11 @@ def read_plan(ctx: RunContext) -> Plan:
     Raises:
         PlanError: There is none, or it cannot be used.
     """
-    return _parse(ctx, _read_file(ctx))
+    return _parse(ctx.plan_path, _read_file(ctx))
 
 
-def _parse(ctx: RunContext, disk: bytes) -> Plan:
-    with within(ctx.plan_path):
+def _parse(plan_path: str, disk: bytes) -> Plan:
+    with within(plan_path):
         return parse_plan(require_utf8(disk))
 
 

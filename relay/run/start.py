@@ -14,6 +14,7 @@ from relay.gate.model import GateResult, Outcome
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
+from relay.git.repository import Repo
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
@@ -22,7 +23,8 @@ from relay.prompts.texts import PhaseBriefing
 from relay.run.commit_step import BATON_TITLE
 from relay.run.gates import run_phase_gate
 from relay.run.pending_plan import PendingPlan
-from relay.session.events import Noticed
+from relay.sandbox.policy import Mechanism
+from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.session_ends import is_refunded
@@ -88,7 +90,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
     if kept is not None:
-        _settle_kept(ctx, *kept, [path for path in changed if path in dirty])
+        _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (BASELINE, render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
     start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
@@ -96,13 +98,14 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline)
 
 
-def _settle_kept(ctx: RunContext, ref: str, commit: str, rewritten: list[str]) -> None:
+def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
     """Say where the user's bytes are that the verify commands wrote over; without any, nothing has to be kept."""
+    ref, commit = kept
     if not rewritten:
-        drop_ref(ctx.repo, ref, commit)
+        drop_ref(repo, ref, commit)
         return
     words = f"the verify commands rewrote what you had not committed: {list_paths(rewritten)}"
-    ctx.observe(Noticed(text=f"{words}; as it was before, it is kept under {ref}", warning=True))
+    observe(Noticed(text=f"{words}; as it was before, it is kept under {ref}", warning=True))
 
 
 def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
@@ -170,7 +173,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             plan=pending.plan,
             phase=phase,
             plan_path=ctx.plan_path,
-            environment=_describe_environment(ctx, leg.branch),
+            environment=_describe_environment(leg.branch, ctx.workspace.sandbox.mechanism, ctx.settings),
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
             baton=baton,
             interruption=interruption,
@@ -224,9 +227,8 @@ def _describe_red(baseline: GateResult | None) -> str:
     return "\n".join(f"- `{check.command}` ({check.status})" for check in red)
 
 
-def _describe_environment(ctx: RunContext, branch: str) -> tuple[str, ...]:
-    network = "with network" if ctx.settings.network else "without network"
-    held = ctx.workspace.sandbox.mechanism
+def _describe_environment(branch: str, held: Mechanism, settings: Settings) -> tuple[str, ...]:
+    network = "with network" if settings.network else "without network"
     return (
         f"Branch {branch}; your working directory is the repository's root.",
         f"Commands run in a sandbox ({held}), {network}, without a terminal and without input.",
