@@ -14,8 +14,9 @@ from relay.git.repository import Repo
 
 _LARGEST_BYTES = 1_000_000
 """A larger file is not compared, and git is asked each time."""
-_CONDITIONS = ("gitdir:", "gitdir/i:", "onbranch:", "hasconfig:remote.*.url:")
-"""Depend on the place, on HEAD and on the configuration itself. Source: git-config(1), conditional includes."""
+_CONDITIONS = ("gitdir:", "gitdir/i:", "hasconfig:remote.*.url:")
+"""Depend on the place and on the configuration itself. Source: git-config(1), conditional includes. That of a branch
+depends on each ref from HEAD on, wherever they are kept."""
 
 _Contents = Mapping[str, bytes | None]
 """By absolute path; None where nothing is."""
@@ -103,7 +104,5 @@ def _get_included(repo: Repo, file: str, entry: str) -> Iterator[str]:
         raise ValueError(value)
     if condition and not condition.startswith(_CONDITIONS):
         raise ValueError(condition)
-    if condition.startswith("onbranch:"):
-        yield str(repo.git_dir / "HEAD")
     place = value.replace("~", repo.git.env.get("HOME", ""), 1) if value.startswith("~/") else value
     yield os.path.join(os.path.dirname(file), place)  # noqa: PTH118, PTH120  # as git does, no link followed

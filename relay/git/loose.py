@@ -57,7 +57,7 @@ def write_loose(objects: Path, algorithm: str, kind: str, data: bytes) -> str:
 
 
 def _is_stored(file: Path, objects: Path, algorithm: str, object_id: str, wanted: tuple[str, bytes]) -> bool:
-    """Return whether the object is there, and make it look new then, as git does: ``git gc`` goes by its time."""
+    """Return whether the object is there and looks new now, as git sees to: ``git gc`` goes by its time."""
     if not file.exists():
         return False
     found = read_loose(objects, algorithm, object_id)
@@ -65,7 +65,10 @@ def _is_stored(file: Path, objects: Path, algorithm: str, object_id: str, wanted
         return False  # damaged by a power cut, say: written anew
     if found != wanted:
         raise GitError(f"two contents have the id {object_id}")
-    os.utime(file)
+    try:
+        os.utime(file)
+    except PermissionError:
+        return False  # another user's: written anew
     return True
 
 

@@ -90,9 +90,17 @@ def read_text(repo: Repo, commit: str) -> CommitText:
     Raises:
         GitError: There is no such commit.
     """
-    found = repo.read_object(commit)
+    found = None if _is_cut_off(repo, commit) else repo.read_object(commit)
     text = _parse_object(commit, found[1]) if found and found[0] == "commit" else None
     return text or read_texts(repo.git, "--no-walk", "--end-of-options", commit, "--")[0]
+
+
+def _is_cut_off(repo: Repo, commit: str) -> bool:
+    """Return whether git leaves out a commit's parents: the clone does not reach further back."""
+    try:
+        return commit.encode() in (repo.common_dir / "shallow").read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 def read_trailers(repo: Repo, commit: str) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from functools import cache
 
 FILE = "100644"
 EXECUTABLE = "100755"
@@ -19,3 +20,14 @@ def find_mode(found: os.stat_result | None) -> str:
     if found is None or stat.S_ISDIR(found.st_mode):
         return ""
     return SYMLINK if stat.S_ISLNK(found.st_mode) else EXECUTABLE if found.st_mode & stat.S_IXUSR else FILE
+
+
+@cache
+def parse_tree_mode(raw: bytes) -> bytes:
+    """Return the mode that git takes the one in a tree for: old programs wrote further ones, and leading zeros."""
+    mode = int(raw, 8)
+    if stat.S_ISDIR(mode):
+        return TREE
+    if stat.S_ISREG(mode):
+        return (EXECUTABLE if mode & stat.S_IXUSR else FILE).encode()
+    return (SYMLINK if stat.S_ISLNK(mode) else GITLINK).encode()

@@ -78,7 +78,7 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
 
 def has_replacements(common_dir: Path) -> bool:
     """Return whether git may show another object than the one that an id names: git-replace(1), and grafts."""
-    if os.path.lexists(common_dir / "refs/replace") or os.path.lexists(common_dir / "info/grafts"):
+    if any(os.path.lexists(common_dir / name) for name in ("refs/replace", "info/grafts", "reftable")):
         return True
     packed = common_dir / "packed-refs"
     try:

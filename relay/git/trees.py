@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from relay.git.command import GitError
 from relay.git.loose import compute_id, write_loose
-from relay.git.modes import ABSENT, SYMLINK, TREE
+from relay.git.modes import ABSENT, SYMLINK, TREE, parse_tree_mode
 from relay.git.repository import Repo
 
 MAX_DEPTH = 100
@@ -17,7 +18,7 @@ MAX_DEPTH = 100
 _ODD_NAME = re.compile(r"\.git|git~", re.IGNORECASE)
 _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
 """Of the names that look like git's own, these are in many repositories; git decides about the others."""
-_ENTRY = re.compile(rb"(\d+) ([^\0]+)\0", re.DOTALL)
+_ENTRY = re.compile(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
 _KEPT = 256
 _LARGEST_KEPT_BYTES = 100_000
 
@@ -62,7 +63,9 @@ def write_changed_tree(repo: Repo, start: str, entries: Iterable[tuple[str, str,
             _take_out(repo, root, parents, name)
         else:
             _put_in(repo, root, parents, name, (mode.encode(), object_id))
-    return _store(repo, root) or _write(repo, b"")
+    tree = _store(repo, root)
+    # Git knows the empty tree without having it, but for git-fsck(1).
+    return tree if tree not in {"", repo.empty_tree} else _write(repo, b"")
 
 
 def _put_in(repo: Repo, here: _Directory, parents: list[bytes], name: bytes, entry: tuple[bytes, str]) -> None:
@@ -91,17 +94,19 @@ def _open(repo: Repo, directory: _Directory, *, ask: bool = True) -> _Entries:
     """Return the entries of a directory, read when it is first looked at; a packed one by git where it may be asked."""
     if directory.entries is None:
         data = _read(repo, directory.tree, ask=ask) if directory.tree else b""
-        directory.entries = _parse(data, len(repo.zero_id) // 2)
+        directory.entries = _parse(directory.tree, data, len(repo.zero_id) // 2)
     return directory.entries
 
 
-def _parse(data: bytes, id_bytes: int) -> _Entries:
+def _parse(tree: str, data: bytes, id_bytes: int) -> _Entries:
     entries: _Entries = {}
     at = 0
     while match := _ENTRY.match(data, at):
         at = match.end() + id_bytes
-        object_id = data[match.end() : at].hex()
-        entries[match[2]] = _Directory(tree=object_id) if match[1] == TREE else (match[1], object_id)
+        mode, object_id = parse_tree_mode(match[1]), data[match.end() : at].hex()
+        entries[match[2]] = _Directory(tree=object_id) if mode == TREE else (mode, object_id)
+    if at != len(data):
+        raise GitError(f"the tree {tree} is damaged")
     return entries
 
 

@@ -35,7 +35,6 @@ CHANGES = {
     "included": lambda box: box.write("inside.cfg", FILTER),
     "included from an include": lambda box: box.write("deep/inner.cfg", FILTER),
     "included under a condition": lambda box: box.write("conditional.cfg", FILTER),
-    "another branch": lambda box: box.git("symbolic-ref", "HEAD", "refs/heads/other"),
     "of the work tree": lambda box: (box.root / ".git/config.worktree").write_text(FILTER, encoding="utf-8"),
 }
 
@@ -46,9 +45,7 @@ def configured(box):
     include(box, "include", "../inside.cfg")
     include(box, "include", "../outer.cfg")
     include(box, 'includeIf "gitdir:**"', "../conditional.cfg")
-    include(box, 'includeIf "onbranch:other"', "../branch.cfg")
     box.write("outer.cfg", "[include]\n\tpath = deep/inner.cfg\n")
-    box.write("branch.cfg", FILTER)
     return box
 
 
@@ -77,6 +74,18 @@ def test_a_change_of_as_many_bytes_in_the_same_moment_is_seen(configured):
     os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
     assert b"filter.evil.clean" in old[-1]
     assert b"filter.good.clean" in read_listing(repo)
+
+
+@pytest.mark.parametrize("ref", ["HEAD", "refs/heads/main"])
+def test_a_configuration_that_goes_by_the_branch_is_asked_for_again(configured, ref):
+    include(configured, 'includeIf "onbranch:other"', "../branch.cfg")
+    configured.write("branch.cfg", FILTER)
+    repo = configured.open()
+    before = [read_listing(repo) for _ in range(3)]
+    configured.git("branch", "other")
+    configured.git("symbolic-ref", ref, "refs/heads/other")
+    assert b"filter.evil.clean" not in before[-1]
+    assert b"filter.evil.clean" in read_listing(repo)
 
 
 def test_what_cannot_be_compared_is_asked_for_each_time(configured, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
 from relay.git.ref_files import find_head_ref, find_id
@@ -132,6 +133,25 @@ def test_a_commit_is_read_as_git_log_shows_it(box):
     box.git("commit", "-q", "--allow-empty", "-m", "subject", "-m", "body\n\n\nmore", "-m", "Key: value\n continued")
     repo, commit = box.open(), box.text("rev-parse", "HEAD")
     assert (read_text(repo, commit),) == read_texts(repo.git, "--no-walk", commit, "--")
+
+
+def test_the_last_commit_of_a_shallow_clone_has_no_parents(box, new_box):
+    box.commit("second")
+    clone = new_box()
+    clone.git("fetch", "-q", "--depth=1", f"file://{box.root}", "main")
+    clone.git("reset", "-q", "--hard", "FETCH_HEAD")
+    repo, commit = clone.open(), box.text("rev-parse", "HEAD")
+    assert read_loose(repo.objects_dir, "sha1", commit)
+    assert read_text(repo, commit).parents == ()
+    assert (read_text(repo, commit),) == read_texts(repo.git, "--no-walk", commit, "--")
+
+
+def test_what_a_reftable_replaces_is_git_s_to_say(box):
+    repo, commit = box.open(), box.text("rev-parse", "HEAD")
+    assert repo.read_object(commit)
+    (box.root / ".git/reftable").mkdir()
+    assert repo.read_object(commit) is None
+    (box.root / ".git/reftable").rmdir()
 
 
 @pytest.mark.parametrize("rev", ["HEAD", "HEAD^{commit}", "HEAD^{tree}"])

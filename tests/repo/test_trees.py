@@ -17,7 +17,7 @@ from relay.git.message import Message
 from relay.git.modes import ABSENT
 from relay.git.objects import store_blobs, store_files, write_commit, write_paths_tree
 from relay.git.repository import open_repo
-from relay.git.trees import is_plain_entry, write_changed_tree
+from relay.git.trees import find_entries, is_plain_entry, write_changed_tree
 
 NAMES = st.sampled_from(["a", "a.b", "a-", "a/b", "a/b/c", "a/c", "b", "b/a", "é/ü", "sp ace/x\n", "\udcff/z", "Z"])
 MODES = st.sampled_from(["100644", "100755", "120000", "160000", ABSENT])
@@ -55,6 +55,43 @@ def test_a_packed_tree_is_read_too(box):
     found = write_changed_tree(repo, tree, [("deep/er/other", "100644", blob)])
     assert found == write_paths_tree(repo, [("deep/er/other", "100644", blob)], start=tree)
     assert write_changed_tree(repo, found, [("deep/er/other", ABSENT, repo.zero_id)]) == tree
+
+
+def test_a_commit_of_nothing_has_its_tree(new_box):
+    box = new_box()
+    repo = box.open()
+    box.git("update-ref", "HEAD", write_commit(repo, write_changed_tree(repo, repo.empty_tree, ()), (), b"nothing\n"))
+    box.fsck()
+
+
+def plant_tree(box, data):
+    """Return the id of a tree that git itself would not write."""
+    return box.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=data).decode().strip()
+
+
+@pytest.mark.parametrize("folder", [b"40000", b"040000"])
+@pytest.mark.parametrize("mode", [b"100644", b"100664", b"100700", b"0100644", b"120777"])
+def test_the_modes_of_old_trees_are_read_as_git_reads_them(box, folder, mode):
+    repo = box.open()
+    blob = store_blobs(repo, [b"x"])[0]
+    inner = plant_tree(box, b"".join(b"%s %s\0" % (mode, name) + bytes.fromhex(blob) for name in (b"a", b"b")))
+    tree = plant_tree(box, b"%s d\0" % folder + bytes.fromhex(inner) + b"%s e\0" % mode + bytes.fromhex(blob))
+    added = [("d/new", "100644", blob)]
+    assert write_changed_tree(repo, tree, added) == write_paths_tree(repo, added, start=tree)
+    listed = {path: (box.text("ls-tree", tree, path)[:6], blob) for path in ("d/a", "e")}
+    assert find_entries(repo, tree, ("d", "d/a", "e")) == listed
+    box.git("prune", "--expire=now")
+
+
+@pytest.mark.parametrize("rest", [b"100644 short\0" + b"x" * 19, b"100644 no end", b"100648 x\0" + b"x" * 20, b"\n"])
+def test_a_damaged_tree_is_no_start_for_another(box, rest):
+    repo = box.open()
+    tree = plant_tree(box, b"100644 a\0" + bytes.fromhex(store_blobs(repo, [b""])[0]) + rest)
+    with pytest.raises(GitError, match="damaged"):
+        write_changed_tree(repo, tree, [("b", "100644", BLOB)])
+    with pytest.raises(GitError, match="damaged"):
+        find_entries(repo, tree, ("b",))
+    box.git("prune", "--expire=now")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +143,24 @@ def test_an_object_that_is_there_is_made_to_look_new(box):
     os.utime(file, (1, 1))
     assert store_blobs(repo, [b"twice\n"]) == (blob,)
     assert file.stat().st_mtime > 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has objects that another user may not touch")
+def test_another_user_s_object_that_cannot_be_made_to_look_new_is_written_anew():
+    with tempfile.TemporaryDirectory() as folder:
+        objects = Path(folder)
+        blob = write_loose(objects, "sha1", "blob", b"root's\n")
+        file = objects / blob[:2] / blob[2:]
+        os.utime(file, (1, 1))
+        for place in (objects, file.parent):
+            place.chmod(0o777)
+        try:
+            os.seteuid(65534)
+            assert write_loose(objects, "sha1", "blob", b"root's\n") == blob
+        finally:
+            os.seteuid(0)
+        assert (file.stat().st_uid, file.stat().st_mtime > 1) == (65534, True)
+        assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_damaged_object_is_not_read_and_is_written_anew():
