@@ -1,7 +1,7 @@
 """The YAML block at the top of a plan file; only its ``relay`` mapping is kept.
 
-PyYAML's pure Python loader, after a look at the events: aliases, tags and depth are refused there, so that neither an
-alias bomb nor a recursion limit is ever met. Other tools keep keys of their own in front matter; they are left alone.
+Aliases, tags and depth are refused before anything is built, so that neither an alias bomb nor a recursion limit is
+ever met. Other tools keep keys of their own in front matter; they are left alone.
 """
 
 import re
@@ -10,10 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import PlanError
+from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
 from relay.plan.lines import Lines
 
 MAX_CHARS = 64 * 1024
-_MAX_DEPTH = 50
+_LIMITS = YamlLimits(chars=MAX_CHARS, depth=50, refused=frozenset({YamlFault.ALIAS, YamlFault.TAG}), is_pure=True)
+_WORDS = {
+    YamlFault.ALIAS: "uses an alias (`*name`); write the value out",
+    YamlFault.TAG: "uses a tag (`!name`); plain values are allowed",
+    YamlFault.DEPTH: f"is nested more than {_LIMITS.depth} levels deep",
+    YamlFault.SYNTAX: "is not valid YAML: {}",
+    YamlFault.CHARACTER: "holds a character that YAML forbids",
+    YamlFault.VALUE: "holds a value that YAML cannot read: {}",
+}
 _FENCE = re.compile(r"---[ \t]*")
 _KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
 _RULE_HINT = "if this is a thematic break and not front matter, put a blank line above it"
@@ -65,41 +74,14 @@ def _read_close(lines: Lines) -> int | None:
 
 
 def _load(lines: Lines, close: int) -> Any:
-    import yaml
-
     start = lines.starts[1]
-    source = lines.text[start : lines.starts[close]]
     try:
-        _require_plain(source, lines, start)
-        node = yaml.compose(source, Loader=yaml.SafeLoader)
+        node = compose(lines.text[start : lines.starts[close]], _LIMITS)
         _require_unique(node, lines, start)
-        return yaml.SafeLoader("").construct_document(node) if node else None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = _line_at(lines, start + mark.index) if mark else 2
-        raise _refusal(line, f"is not valid YAML: {error.problem or error.context}") from error
-    except yaml.reader.ReaderError as error:
-        raise _refusal(_line_at(lines, start + error.position), "holds a character that YAML forbids") from error
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise _refusal(2, f"holds a value that YAML cannot read: {error}") from error
-
-
-def _require_plain(source: str, lines: Lines, start: int) -> None:
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(source, Loader=yaml.SafeLoader):
-        line = _line_at(lines, start + (event.start_mark.index if event.start_mark else 0))
-        if isinstance(event, yaml.AliasEvent):
-            raise _refusal(line, "uses an alias (`*name`); write the value out")
-        if isinstance(event, yaml.NodeEvent) and getattr(event, "tag", None) not in {None, "!"}:
-            raise _refusal(line, "uses a tag (`!name`); plain values are allowed")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            raise _refusal(line, f"is nested more than {_MAX_DEPTH} levels deep")
+        return construct(node) if node else None
+    except YamlTextError as error:
+        line = 2 if error.offset is None else _line_at(lines, start + error.offset)
+        raise _refusal(line, _WORDS[error.fault].format(error.words)) from error
 
 
 def _require_unique(node: Any, lines: Lines, start: int) -> None:

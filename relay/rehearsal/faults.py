@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from relay.rehearsal.nodes import NodeReader, get_line, pick
+from relay.files.yaml_events import get_line
+from relay.rehearsal.nodes import NodeReader, pick
 from relay.rehearsal.wire import ApiError
 
 

@@ -15,11 +15,13 @@ from typing import Any
 import yaml
 
 from relay.errors import ConfigError
+from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, get_line
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 MAX_NODES = 50_000
 """How many values one script may hold after its aliases are followed."""
+_LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH)
 
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
@@ -42,15 +44,12 @@ class NodeReader:
         Raises:
             ConfigError: Not YAML, empty, or nested too deeply.
         """
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
-            self._require_depth(yaml.parse(text, Loader=loader))
-            root: yaml.Node | None = yaml.compose(text, Loader=loader)
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise ConfigError(f"{self.source}:{line}: not YAML: {error.problem or error}") from error
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{self.source}:1: not YAML: {error}") from error
+            root: yaml.Node | None = compose(text, _LIMITS)
+        except YamlTextError as error:
+            is_deep = error.fault is YamlFault.DEPTH
+            words = f"nested more than {MAX_DEPTH} levels deep" if is_deep else f"not YAML: {error.words}"
+            raise ConfigError(f"{self.source}:{error.line or 1}: {words}") from error
         if root is None:
             raise ConfigError(f"{self.source}:1: the script is empty")
         return root
@@ -161,15 +160,6 @@ class NodeReader:
         except ValueError:
             raise self.error(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
 
-    def _require_depth(self, events: Iterable[yaml.Event]) -> None:
-        """Refuse deep nesting before libyaml's composer recurses into it: it would crash the process."""
-        depth = 0
-        for event in events:
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise ConfigError(f"{self.source}:{line}: nested more than {MAX_DEPTH} levels deep")
-
     def _require_key(self, node: yaml.Node, name: str, what: str, allowed: tuple[str, ...] | None) -> None:
         if allowed is not None and name not in allowed:
             known = ", ".join(allowed)
@@ -179,11 +169,6 @@ class NodeReader:
         self.budget -= 1
         if self.budget < 0:
             raise self.error(node, f"more than {MAX_NODES} values")
-
-
-def get_line(node: yaml.Node) -> int:
-    """Tell the 1-based line a node begins on."""
-    return int(node.start_mark.line) + 1
 
 
 def pick(fields: Mapping[str, yaml.Node], name: str, read: Any, default: Any) -> Any:

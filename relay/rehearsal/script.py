@@ -88,10 +88,11 @@ from typing import Any
 import yaml
 
 from relay.errors import ConfigError
+from relay.files.yaml_events import get_line
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
 from relay.rehearsal.conditions import Conditions, parse_conditions
 from relay.rehearsal.faults import BEFORE, FaultName, parse_faults
-from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, get_line, pick
+from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, pick
 from relay.rehearsal.turns import (
     Call,
     EndpointFault,
