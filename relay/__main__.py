@@ -5,7 +5,7 @@ import sys
 
 gc.disable()  # a short command ends before a collection would pay; `relay.cli.sessions` turns it on again
 
-from relay.cli.boundary import run_guarded  # noqa: E402  # see above
+from relay.cli.boundary import Asked, run_guarded  # noqa: E402  # see above
 from relay.cli.main import relay  # noqa: E402
 from relay.cli.screen import prepare_streams  # noqa: E402
 
@@ -14,7 +14,8 @@ def main() -> int:
     """Run the command line and return its exit code."""
     prepare_streams()
     argv = sys.argv[1:]
-    code = run_guarded(lambda: relay.main(args=argv, prog_name="relay", standalone_mode=False), argv)
+    asked = Asked()
+    code = run_guarded(lambda: relay.main(args=argv, prog_name="relay", standalone_mode=False, obj=asked), argv, asked)
     gc.freeze()  # everything is closed: a last collection would look through all modules and free nothing
     return code
 

@@ -20,6 +20,7 @@ from relay.git.command import get_git
 from relay.git.identity import find_identity
 from relay.git.message import read_texts
 from relay.git.repository import Repo, open_repo
+from relay.hints import AT_ROOT
 from relay.plan.parse import parse_plan
 from relay.prompts.shipped import get_shipped
 from relay.rehearsal.faults import FaultName
@@ -168,9 +169,8 @@ def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str
             say(f"Commands of the model run in a sandbox: {box.mechanism}.")
     except SandboxError as error:
         say(f"There is {error}.")
-        say(
-            f"What helps: {error.hint}. The demo goes on without, because its commands are known; real work should not."
-        )
+        helps = f"What helps: {AT_ROOT.write(error.hint)}."
+        say(f"{helps} The demo goes on without, because its commands are known; real work should not.")
         return ("--sandbox", "off")
     return ()
 

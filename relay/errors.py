@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 from typing import ClassVar
 
+from relay.hints import Hint
+
 _LONGEST_CAUSE_CHARS = 2_000
 
 
@@ -60,12 +62,12 @@ class RelayError(Exception):
         message: What was found, and what is allowed.
         path: The file it was found in, as it is shown; empty when unknown or when it is no file's fault.
         line: 1-based; 0 when unknown or when it is the whole file's fault.
-        hint: The one thing to do next, often a command.
+        hint: The one thing to do next, often a command; only the boundary knows how it is typed.
     """
 
     kind: ClassVar[ErrorKind] = ErrorKind.OTHER
 
-    def __init__(self, message: str, *, path: str = "", line: int = 0, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, path: str = "", line: int = 0, hint: Hint = "") -> None:
         super().__init__(message)
         self.message = message
         self.path = path

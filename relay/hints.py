@@ -1,8 +1,38 @@
-"""What the user is told to type next, so that it works where he is and on the plan that he named. Pure."""
+"""What the user is told to type next, as values; they are written out where it is known how relay was called. Pure."""
 
 import posixpath
 import shlex
 from dataclasses import dataclass
+from typing import TypeAlias
+
+MAX_COMMAND_CHARS = 380
+"""Longest command that is shown to be typed; the live view cuts lines at 400."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command of relay's."""
+
+    words: tuple[str, ...]
+    """Without ``relay`` and ``--plan``, the command's name first."""
+    plan_path: str = ""
+    """The plan it is for, relative to the repository's root; empty for the one that the user named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedPath:
+    """A path that is part of what is to be typed."""
+
+    path: str
+    """Relative to the repository's root."""
+
+
+Hint: TypeAlias = "str | Command | TypedPath | tuple[Hint, ...]"
+"""A sentence, in parts that follow each other without a blank."""
+
+RUN = Command(words=("run",))
+STATUS = Command(words=("status",))
+WHY = Command(words=("status", "--why"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,21 +44,27 @@ class Caller:
     plan: str = ""
     """The value of ``--plan`` as typed; empty when the settings named the plan."""
 
-    def render(self, *words: str) -> str:
-        """Write a command of relay's for the same plan, quoted for a shell; ``render("run", "--phase", "2")``."""
-        named = ("--plan", self.plan) if self.plan else ()
-        return shlex.join(("relay", *words[:1], *named, *words[1:]))
+    def write(self, hint: Hint) -> str:
+        """Write a hint, commands and paths as they are typed here, quoted for a shell."""
+        match hint:
+            case str():
+                return hint
+            case Command():
+                return self._write_command(hint)
+            case TypedPath():
+                return shlex.quote(self._find_typed(hint.path))
+            case _:
+                return "".join(map(self.write, hint))
 
-    def render_check(self) -> str:
-        """Write ``relay check``, which takes the plan as its argument."""
-        return shlex.join(("relay", "check", *((self.plan,) if self.plan else ())))
+    def _write_command(self, command: Command) -> str:
+        """Write a command, or how to get its help where it is too long for a screen."""
+        plan = self._find_typed(command.plan_path) if command.plan_path else self.plan
+        name, *words = command.words
+        named = () if not plan else (plan,) if name == "check" else ("--plan", plan)
+        line = shlex.join(("relay", name, *named, *words))
+        return line if len(line) <= MAX_COMMAND_CHARS and line.isprintable() else f"relay {name} --help"
 
-    def render_for(self, plan_path: str, *words: str) -> str:
-        """Write a command for a plan, by its path relative to the root, whichever the settings name."""
-        return Caller(plan=self.find_typed(plan_path)).render(*words)
-
-    def find_typed(self, path: str) -> str:
-        """Return how a path, relative to the root, is typed in the caller's folder."""
+    def _find_typed(self, path: str) -> str:
         return posixpath.relpath(path, self.folder)
 
 

@@ -18,9 +18,11 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 
+from relay.cli.sessions import render_end
 from relay.config import load_settings
 from relay.errors import PlanError
 from relay.git.repository import open_repo
+from relay.hints import AT_ROOT
 from relay.interrupts import Interrupts
 from relay.plan.parse import parse_plan
 from relay.planning.planner import PlanTask, plan_feature
@@ -167,22 +169,22 @@ class Stage:
     def run(self, script: str, *, phase: str = "", all_: bool = True, dirty: bool = False, **flags: object) -> RunEnded:
         """Play a script against `relay run`."""
         with self._open("run", script, dirty=dirty, flags=flags) as ctx:
-            return run(ctx, Selection(phase_id=phase, all=all_))
+            return render_end(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
 
     def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
         """Play a script against `relay plan`."""
         with self._open("plan", script, dirty=True, flags=flags) as ctx:
-            return plan_feature(ctx, task)
+            return render_end(plan_feature(ctx, task), AT_ROOT)
 
     def play(self, runner: ScriptedRunner, *, phase: str = "", all_: bool = True, **flags: object) -> RunEnded:
         """Run the plan on a scripted runner: no endpoint, and no sandbox unless a flag asks for one."""
         with self.enter("run", flags={"sandbox": "off", **flags}, runner=runner) as ctx:
-            return run(ctx, Selection(phase_id=phase, all=all_))
+            return render_end(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
 
     def play_plan(self, runner: ScriptedRunner, task: PlanTask, **flags: object) -> RunEnded:
         """Plan on a scripted runner, in the same way."""
         with self.enter("plan", flags={"sandbox": "off", **flags}, runner=runner) as ctx:
-            return plan_feature(ctx, task)
+            return render_end(plan_feature(ctx, task), AT_ROOT)
 
     @contextmanager
     def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:

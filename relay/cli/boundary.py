@@ -21,6 +21,7 @@ import click
 
 from relay.cli.screen import complain
 from relay.errors import ExitCode, RelayError
+from relay.hints import AT_ROOT, RUN, Caller
 from relay.interrupts import Interrupted
 
 _ENVIRONMENT_ERRNOS = frozenset({
@@ -28,41 +29,54 @@ _ENVIRONMENT_ERRNOS = frozenset({
 })  # fmt: skip
 
 
-def run_guarded(run: Callable[[], object], argv: list[str]) -> int:
+class Asked:
+    """How relay was called: a command notes it as soon as it knows, for the words of an error."""
+
+    def __init__(self) -> None:
+        self.caller = AT_ROOT
+
+
+def note_caller(caller: Caller) -> None:
+    """Note in which folder the current command was typed, and how it named its plan."""
+    click.get_current_context().ensure_object(Asked).caller = caller
+
+
+def run_guarded(run: Callable[[], object], argv: list[str], asked: Asked | None = None) -> int:
     """Run a command and turn its end into an exit code.
 
     Args:
         run: Returns the exit code; None means 0.
         argv: The command line, for the bug report.
+        asked: What the command notes while it runs; None when it notes nothing.
     """
     try:
-        code = _run(run, argv)
+        code = _run(run, argv, asked or Asked())
         sys.stdout.flush()
     except BrokenPipeError:
         return _close_pipe()
     return code
 
 
-def _run(run: Callable[[], object], argv: list[str]) -> int:
+def _run(run: Callable[[], object], argv: list[str], asked: Asked) -> int:
     try:
         result = run()
     except BrokenPipeError:
         raise
     except (KeyboardInterrupt, Interrupted):
-        return _say_interrupted()
+        return _say_interrupted(asked.caller)
     except Exception as error:  # noqa: BLE001  # the boundary: nothing above it can handle a bug
-        return _report(error, argv)
+        return _report(error, argv, asked.caller)
     return result if isinstance(result, int) else ExitCode.DONE
 
 
-def _report(error: Exception, argv: list[str]) -> int:
+def _report(error: Exception, argv: list[str], caller: Caller) -> int:
     match error:
         case click.Abort():
-            code = _say_aborted(error)
+            code = _say_aborted(error, caller)
         case click.ClickException():
             code = _say_usage(error)
         case RelayError():
-            code = _say_error(error)
+            code = _say_error(error, caller)
         case OSError() if error.errno in _ENVIRONMENT_ERRNOS:
             code = _say_system(error)
         case _:
@@ -70,14 +84,14 @@ def _report(error: Exception, argv: list[str]) -> int:
     return code
 
 
-def _say_interrupted() -> int:
-    complain("Interrupted. Nothing is lost; `relay run` resumes.")
+def _say_interrupted(caller: Caller) -> int:
+    complain(caller.write(("Interrupted. Nothing is lost; `", RUN, "` resumes.")))
     return ExitCode.INTERRUPTED
 
 
-def _say_aborted(abort: click.Abort) -> int:
+def _say_aborted(abort: click.Abort, caller: Caller) -> int:
     if isinstance(abort.__cause__, KeyboardInterrupt):
-        return _say_interrupted()
+        return _say_interrupted(caller)
     complain("Error: stopped: the question was not answered")
     return ExitCode.USER
 
@@ -93,12 +107,12 @@ def _say_usage(error: click.ClickException) -> int:
     return ExitCode.USAGE if isinstance(error, click.UsageError) else ExitCode.USER
 
 
-def _say_error(error: RelayError) -> int:
+def _say_error(error: RelayError, caller: Caller) -> int:
     _say_block("Error", str(error))
     for cause in error.causes:
         _say_block("Caused by", cause)
     if error.hint:
-        _say_block("Hint", error.hint)
+        _say_block("Hint", caller.write(error.hint))
     return ExitCode.USER
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.cli.boundary import note_caller
 from relay.cli.screen import say, say_json
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
-from relay.hints import Caller
+from relay.hints import Command
 from relay.setup.place import Place, find_settings, get_place, load_plan
 from relay.words import count, render_tokens, render_usd, shorten
 
@@ -49,8 +50,7 @@ class Remark:
 class Checked:
     """A plan and everything found out about it."""
 
-    name: str
-    caller: Caller
+    place: Place
     plan: "Plan | None"
     """None when it could not be parsed."""
     remarks: tuple[Remark, ...]
@@ -75,7 +75,9 @@ def command(plan: str | None, *, as_json: bool) -> int:
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
     sizes are estimates: see `relay/planning/sizes.py` for the formula.
     """
-    checked = check_file(get_place(plan=plan, environ=os.environ, needs_repo=False), os.environ)
+    place = get_place(plan=plan, environ=os.environ, needs_repo=False)
+    note_caller(place.caller)
+    checked = check_file(place, os.environ)
     if as_json:
         say_json(render_json(checked))
     else:
@@ -96,13 +98,13 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except PlanError as error:
         if not place.plan_file.exists():
             raise
-        return Checked(name=place.plan_name, caller=place.caller, plan=None, remarks=(_from_error(error),))
+        return Checked(place=place, plan=None, remarks=(_from_error(error),))
     remarks = tuple(_from_violation(violation, place.plan_name) for violation in check_plan(plan))
     try:
         settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
     except ConfigError as error:
         remarks = (*remarks, _from_error(error))
-        return Checked(name=place.plan_name, caller=place.caller, plan=plan, remarks=remarks)
+        return Checked(place=place, plan=plan, remarks=remarks)
     return _size(place, plan, remarks, settings)
 
 
@@ -121,7 +123,7 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    return Checked(name=place.plan_name, caller=place.caller, plan=plan, remarks=remarks, sizes=sizes, price=price)
+    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price)
 
 
 def find_line_tokens(settings: "Settings") -> int:
@@ -204,8 +206,9 @@ def _render_size(checked: Checked, size: "PhaseSize") -> str:
     if not size.too_big:
         return words
     parts = suggest_parts(size)
+    split = checked.place.caller.write(Command(words=("plan", "--split", size.phase_id)))
     into = f" (into {parts})" if parts > 1 else ""
-    return f"{words}  too big for one session: {checked.caller.render('plan', '--split', size.phase_id)}{into}"
+    return f"{words}  too big for one session: {split}{into}"
 
 
 def _render_verdict(checked: Checked) -> str:
@@ -213,7 +216,7 @@ def _render_verdict(checked: Checked) -> str:
     errors = len(checked.remarks) - warnings
     tail = f", {count(warnings, 'warning')}" if warnings else ""
     if errors:
-        return f"{checked.name}: {count(errors, 'error')}{tail}"
+        return f"{checked.place.plan_name}: {count(errors, 'error')}{tail}"
     phases = checked.plan.phases if checked.plan else ()
     items = sum(len(phase.items) for phase in phases)
-    return f"{checked.name} is a plan: {count(len(phases), 'phase')}, {count(items, 'item')}{tail}"
+    return f"{checked.place.plan_name} is a plan: {count(len(phases), 'phase')}, {count(items, 'item')}{tail}"

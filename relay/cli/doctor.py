@@ -36,7 +36,7 @@ def command(*, as_json: bool) -> int:
 def show_report(report: Report) -> None:
     """Print the report, one finding per line."""
     for finding in report.findings:
-        _show_finding(finding)
+        _show_finding(finding, report.caller.write(finding.hint))
     if report.settings:
         say()
         width = max(len(key) for key, _, _ in report.settings)
@@ -48,12 +48,12 @@ def show_report(report: Report) -> None:
     say(f"relay run cannot work here yet: {names}" if names else "relay run can work here", style="bold")
 
 
-def _show_finding(finding: Finding) -> None:
+def _show_finding(finding: Finding, hint: str) -> None:
     say(f"{_MARKS[finding.state]:<8} {finding.name:<11} {finding.words}", style=_STYLES[finding.state])
     for detail in finding.details:
         say(f"{'':<21}{detail}", style="dim")
-    if finding.hint:
-        say(f"{'':<21}do: {finding.hint}")
+    if hint:
+        say(f"{'':<21}do: {hint}")
 
 
 def render_json(report: Report) -> str:
@@ -64,7 +64,7 @@ def render_json(report: Report) -> str:
             "state": finding.state.value,
             "words": finding.words,
             "details": list(finding.details),
-            "hint": finding.hint,
+            "hint": report.caller.write(finding.hint),
         }
         for finding in report.findings
     ]

@@ -7,6 +7,7 @@ import click
 
 from relay.cli.screen import say
 from relay.errors import RelayError, RepoError
+from relay.hints import AT_ROOT
 
 FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
 
@@ -34,7 +35,7 @@ def _find_root(cwd: Path) -> tuple[Path, str]:
     try:
         return open_repo(cwd).root, ""
     except RepoError as error:
-        return cwd, f"{error.hint or 'git init':<19} {error}"
+        return cwd, f"{AT_ROOT.write(error.hint) or 'git init':<19} {error}"
 
 
 def write_template(root: Path, name: str) -> bool:

@@ -32,8 +32,8 @@ def command(  # one parameter for each option of its own
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request("plan", options)
-    read_existing(place.root, place.plan_name, task, place.caller)
-    code = run_sessions(request, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+    read_existing(place.root, place.plan_name, task)
+    code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     if code == ExitCode.DONE and not as_json:
         show_plan(place)
     return code

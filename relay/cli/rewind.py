@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.cli.boundary import note_caller
 from relay.cli.screen import say
 from relay.errors import ConfigError, RepoError
+from relay.hints import RUN
 from relay.setup.place import get_place
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     from relay.store.lock import lock_worktree
 
     place = get_place(plan=plan, environ=os.environ)
+    note_caller(place.caller)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     if Path(place.plan_name).is_absolute():
@@ -41,13 +44,13 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))
         _say_left(finish_pending(place.repo))
-        rewind = get_rewind(place.repo, place.plan_name, phase, caller=place.caller)
+        rewind = get_rewind(place.repo, place.plan_name, phase)
         if revert:
             require_revert(place.repo, rewind)
         _show(rewind, revert=revert)
         if not yes:
             click.confirm("Go on?", abort=True)
-        _rewind(place.repo, rewind, place.caller.render("run"), revert=revert)
+        _rewind(place.repo, rewind, place.caller.write(RUN), revert=revert)
 
 
 def _show(rewind: "Rewind", *, revert: bool) -> None:

@@ -11,8 +11,8 @@ from relay.errors import ExitCode
 
 if TYPE_CHECKING:
     from relay.run.selection import Selection
+    from relay.setup.place import Place
     from relay.setup.request import RunRequest
-    from relay.state.standing import Standing
 
 
 @click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")
@@ -34,15 +34,14 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     from relay.run.loop import run
     from relay.setup.place import find_source
     from relay.state.situation import ask
-    from relay.state.standing import gather_standing
 
     request, place = make_request("run", options)
     selection = find_selection(phase)
     if dry_run:
-        return show_dry_run(request, gather_standing(find_source(place), request.repo, place.caller), selection)
-    if ended := end_without_session(request, ask(find_source(place), request.repo), selection):
-        return show_end(ended, as_json=as_json)
-    return run_sessions(request, lambda ctx: run(ctx, selection), as_json=as_json)
+        return show_dry_run(request, place, selection)
+    if end := end_without_session(request, ask(find_source(place), request.repo), selection):
+        return show_end(end, place.caller, as_json=as_json)
+    return run_sessions(request, place.caller, lambda ctx: run(ctx, selection), as_json=as_json)
 
 
 def find_selection(phase: str) -> "Selection":
@@ -54,7 +53,7 @@ def find_selection(phase: str) -> "Selection":
     return Selection(phase_id=phase, all=False)
 
 
-def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Selection") -> int:
+def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") -> int:
     """Check what can be checked without a model and say what would follow.
 
     Raises:
@@ -65,20 +64,23 @@ def show_dry_run(request: "RunRequest", standing: "Standing", selection: "Select
     from relay.run.recovery import require_point
     from relay.run.selection import choose_phase
     from relay.run.start import get_commands
+    from relay.setup.place import find_source
     from relay.setup.preconditions import check_clean, check_identity, check_plan_file, check_repository, require
+    from relay.state.standing import gather_standing
     from relay.store.completion import find_pending_revert
 
     repo, path = request.repo, request.plan_path
+    standing = gather_standing(find_source(place), repo)
     require(check_repository(repo))
-    require(check_plan_file(repo, path, request.caller))
+    require(check_plan_file(repo, path))
     require(check_identity(repo))
     # A run brings the files in step before it looks at them.
     if not request.allow_dirty and find_pending_revert(repo) is None:
         require(check_clean(repo, path))
     phase, situation = None, standing.situation
     if not situation.running:
-        phase = choose_phase(situation, require_point(situation, path, request.caller), selection, request.caller)
-    show_standing(standing, why=True)
+        phase = choose_phase(situation, require_point(situation, path), selection)
+    show_standing(standing, place.caller, why=True)
     if phase is not None:
         say(f"phase  {phase.id}  {phase.title}")
         say(f"gate   {'; '.join(get_commands(request.settings, phase)) or 'none: this phase has no Verify: line'}")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.cli.boundary import note_caller
 from relay.cli.options import find_flags
 from relay.errors import ConfigError, FlagError, PlanError, RepoError
+from relay.hints import Caller
+from relay.session.events import RunEnded
 from relay.setup.place import Place, find_settings, get_place, load_plan
 
 if TYPE_CHECKING:
-    from relay.session.events import RunEnded
-    from relay.setup.context import RunContext
+    from relay.setup.context import RunContext, RunEnd
     from relay.setup.request import RunRequest
 
 
@@ -29,6 +31,7 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
     from relay.setup.request import RunRequest
 
     place = get_place(plan=options["plan"], environ=os.environ)
+    note_caller(place.caller)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     if Path(place.plan_name).is_absolute():
@@ -46,7 +49,6 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
         plan_path=place.plan_name,
         allow_dirty=bool(options.get("allow_dirty")),
         environ=os.environ,
-        caller=place.caller,
     )
     return request, place
 
@@ -61,16 +63,26 @@ def _read_plan_settings(place: Place, command: str) -> Mapping[str, Any]:
         return {}
 
 
-def show_end(ended: "RunEnded", *, as_json: bool) -> int:
+def render_end(end: "RunEnd", caller: Caller) -> RunEnded:
+    """Return the event that tells a user how his command ended."""
+    return RunEnded(
+        exit_code=end.exit_code,
+        reason=caller.write(end.reason),
+        next_command=caller.write(end.next_command or ""),
+        spent_usd=end.spent_usd,
+    )
+
+
+def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
     """Tell how a command ended that needed no session."""
     from relay.cli.view import make_view
 
     with make_view(json=as_json, stream=sys.stdout) as view:
-        view.observe(ended)
-    return ended.exit_code
+        view.observe(render_end(end, caller))
+    return end.exit_code
 
 
-def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]", *, as_json: bool) -> int:
+def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunContext], RunEnd]", *, as_json: bool) -> int:
     """Open everything, act, tell how it ended, close everything."""
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
@@ -84,7 +96,7 @@ def run_sessions(request: "RunRequest", act: "Callable[[RunContext], RunEnded]",
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
             gc.enable()
-            ended = act(ctx)
+            ended = render_end(act(ctx), caller)
             ctx.observe(ended)
     finally:
         interrupts.close()

@@ -6,8 +6,10 @@ from dataclasses import asdict
 
 import click
 
+from relay.cli.boundary import note_caller
 from relay.cli.screen import say, say_json
 from relay.errors import RepoError
+from relay.hints import RUN, Caller
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
 from relay.setup.place import find_source, get_place
@@ -28,16 +30,17 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     All of it is read from the work tree, the branch's commits and refs/relay/; nothing is asked of a model.
     """
     place = get_place(plan=plan, environ=os.environ)
+    note_caller(place.caller)
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
-    standing = gather_standing(find_source(place), place.repo, place.caller)
+    standing = gather_standing(find_source(place), place.repo)
     if as_json:
-        say_json(render_json(standing))
+        say_json(render_json(standing, place.caller))
     else:
-        show_standing(standing, why=why)
+        show_standing(standing, place.caller, why=why)
 
 
-def show_standing(standing: Standing, *, why: bool) -> None:
+def show_standing(standing: Standing, caller: Caller, *, why: bool) -> None:
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
@@ -53,8 +56,8 @@ def show_standing(standing: Standing, *, why: bool) -> None:
     for words in standing.orphans:
         say(f"stray  {words}", style="yellow")
     if standing.obstacle:
-        say(f"now    {standing.obstacle}", style="bold")
-        say(f"next   {standing.caller.render('run')}, after that", style="bold")
+        say(f"now    {caller.write(standing.obstacle)}", style="bold")
+        say(f"next   {caller.write(RUN)}, after that", style="bold")
         return
     if standing.situation.point is None:
         say(f"now    {standing.situation.running}", style="bold")
@@ -62,7 +65,7 @@ def show_standing(standing: Standing, *, why: bool) -> None:
     if why:
         say(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
-    then = "nothing is left" if nothing_left else f"{standing.caller.render('run')} {standing.situation.point.then}"
+    then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
     say(f"next   {then}", style="bold")
 
 
@@ -134,7 +137,7 @@ def render_spent(spent: Spent) -> str:
     return f"{render_usd(spent.cost_usd)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(standing: Standing) -> str:
+def render_json(standing: Standing, caller: Caller) -> str:
     """Write where the plan stands as one JSON document."""
     import json
 
@@ -147,7 +150,7 @@ def render_json(standing: Standing) -> str:
         "rewound": _render_spent(standing.rewound),
         "running": standing.situation.running or None,
         "limit": _render_limit(standing),
-        "obstacle": standing.obstacle or None,
+        "obstacle": caller.write(standing.obstacle) or None,
         "next": None if standing.situation.point is None else _render_point(standing.situation.point),
     }
     return json.dumps(body, ensure_ascii=True)

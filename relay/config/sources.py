@@ -34,7 +34,7 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.name}:{self.line}" if self.line else self.name
 
-    def refuse(self, words: str, *, hint: str | None = None) -> ConfigError:
+    def refuse(self, words: str, *, hint: str = "") -> ConfigError:
         """Make the error of a setting that must not be said here, or not so."""
         if self.is_file:
             return ConfigError(words, path=self.name, line=self.line, hint=hint)

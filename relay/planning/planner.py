@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relay.errors import ExitCode, PlanError, within
 from relay.files.tree import read_file, replace_file
-from relay.hints import Caller
+from relay.hints import RUN, STATUS, Command
 from relay.plan.check import check_plan
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
@@ -28,19 +28,16 @@ from relay.prompts.texts import (
     render_split_message,
 )
 from relay.runners.base import Session
-from relay.session.events import Noticed, RunEnded
+from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
-from relay.setup.context import PlanFiles, RunContext
+from relay.setup.context import PlanFiles, RunContext, RunEnd
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import compare, take_fingerprint
 from relay.store.planning_cost import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
 from relay.store.texts import find_text
 from relay.tools.discretion import refuse_secrets
 from relay.tools.toolbox import build_planner_tools
-
-MAX_COMMAND_CHARS = 380
-"""Longest command that is shown to be typed again; the live view cuts lines at 400."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +64,13 @@ class PlanningEnd:
     detail: str
 
 
-def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnded:
+def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     """Have a plan written, checked and put into the work tree; nothing is committed.
 
     Raises:
         PlanError: There is an unfinished plan already, or none to revise or split.
     """
-    before = read_existing(ctx.repo.root, ctx.plan_path, task, ctx.caller)
+    before = read_existing(ctx.repo.root, ctx.plan_path, task)
     message, judge = _prepare(ctx, task, before)
     submissions = Submissions(judge=judge)
     leave_out = (STATE_DIR,)
@@ -101,7 +98,7 @@ def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
     return ended.detail or "the session submitted no plan"
 
 
-def read_existing(root: Path, plan_path: str, task: PlanTask, caller: Caller) -> Plan | None:
+def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     """Return the plan in the work tree; None when there is none or it does not matter.
 
     Commands call it before anything is opened: an unfinished plan is no reason to ask an endpoint anything.
@@ -113,7 +110,8 @@ def read_existing(root: Path, plan_path: str, task: PlanTask, caller: Caller) ->
     needed = bool(task.revise or task.split)
     if data is None:
         if needed:
-            raise PlanError(f"{plan_path}: there is no plan to change", hint=f'{caller.render("plan")} "what you want"')
+            words = f"{plan_path}: there is no plan to change"
+            raise PlanError(words, hint=(Command(words=("plan",)), ' "what you want"'))
         return None
     if not needed and task.force:
         return None
@@ -128,7 +126,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask, caller: Caller) ->
     if not needed and not plan.done:
         raise PlanError(
             f"{plan_path} has open items: an unfinished plan is not overwritten",
-            hint=f"{caller.render('plan', '--revise', 'what to change')} changes it, --force replaces it",
+            hint=(Command(words=("plan", "--revise", "what to change")), " changes it, --force replaces it"),
         )
     return plan if needed else None
 
@@ -151,7 +149,7 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
         known = ", ".join(phase.id for phase in before.phases)
         raise PlanError(f"there is no phase {task.split!r} to split", hint=f"phases: {known}")
     if phase.done:
-        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=ctx.caller.render("status"))
+        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=STATUS)
     message = render_split_message(before, phase)
     return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
 
@@ -178,8 +176,8 @@ def _drive(session: Session, message: str, submissions: Submissions) -> Planning
     return PlanningEnd(kind=kind, end=outcome.end, detail=outcome.detail)
 
 
-def render_command(task: PlanTask, caller: Caller) -> str:
-    """Return the command line that asks for a task again; the help's where the task is too long for a screen."""
+def make_command(task: PlanTask) -> Command:
+    """Return the command that asks for a task again."""
     if task.split:
         words = ["--split", task.split]
     elif task.revise:
@@ -188,8 +186,7 @@ def render_command(task: PlanTask, caller: Caller) -> str:
         words = [*(["--force"] if task.force else []), "--", " ".join(task.feature.split())]
     if words[-2:-1] == ["--"] and not words[-1].startswith("-"):
         del words[-2]
-    command = caller.render("plan", *words)
-    return command if len(command) <= MAX_COMMAND_CHARS and command.isprintable() else "relay plan --help"
+    return Command(words=("plan", *words))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,17 +199,17 @@ class _Refused:
     """What it submitted last; empty when it submitted nothing."""
 
 
-def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnded:
+def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnd:
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=refused.session_id, spend=ctx.meter.session)
     where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
     _keep_cost(ctx.files, refused.session_id, None, ctx.meter.session)
     if refused.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
-    return RunEnded(
+    return RunEnd(
         exit_code=code,
         reason=reason,
-        next_command=render_command(refused.task, ctx.caller),
+        next_command=make_command(refused.task),
         spent_usd=ctx.meter.total.cost_usd,
     )
 
@@ -236,7 +233,7 @@ def _keep_cost(files: PlanFiles, session_id: str, text: str | None, spent: Spent
     save_plan_usage(files.repo, record, encode_text(text or ""))
 
 
-def _finish(ctx: RunContext, plan: Plan) -> RunEnded:
+def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
     single = len(plan.phases) == 1
     if single:
         words = "one session will do: the plan has a single phase. You may as well do it in one sitting."
@@ -246,9 +243,9 @@ def _finish(ctx: RunContext, plan: Plan) -> RunEnded:
         ctx.observe(Noticed(text=f"{ctx.plan_path}:{violation.line}: {violation.message}", warning=True))
     items = sum(len(phase.items) for phase in plan.phases)
     phases = f"{len(plan.phases)} phase{'' if single else 's'}"
-    return RunEnded(
+    return RunEnd(
         exit_code=ExitCode.DONE,
         reason=f"{ctx.plan_path} is written, {phases}, {items} items; read it, change what you like",
-        next_command=ctx.caller.render("run"),
+        next_command=RUN,
         spent_usd=ctx.meter.total.cost_usd,
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relay.gate.model import GateResult
+from relay.hints import Hint
 from relay.plan.model import Phase
 from relay.run.pending_plan import PendingPlan
 from relay.store.legs import OpenLeg
@@ -60,3 +61,5 @@ class Refused:
     for_user: str
     for_model: str = ""
     """Empty when no session can repair it."""
+    ways: Hint = ""
+    """What the user can do about it, behind ``for_user``."""

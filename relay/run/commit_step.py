@@ -109,8 +109,9 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
         after=work.after,
     )
     if found := find_left_out(ctx.repo, delivery):
-        for_user, for_model = render_left_out(found, ctx.caller.find_typed)
-        return Refused(for_user=for_user, for_model=for_model)
+        words, ways = render_left_out(found)
+        for_model = f"{words}. Do the work in other files, or call block and say this."
+        return Refused(for_user=words, for_model=for_model, ways=ways)
     for path in find_ignored(ctx.repo, sorted(candidate.touched)):
         ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
     return None

@@ -3,13 +3,12 @@
 from relay.errors import ExitCode
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.status import read_status
-from relay.hints import Caller
+from relay.hints import RUN, Command
 from relay.plan.model import Plan
 from relay.run.selection import Selection, choose_phase, get_phase
-from relay.session.events import RunEnded
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
-from relay.setup.context import PlanFiles
+from relay.setup.context import PlanFiles, RunEnd
 from relay.setup.request import RunRequest
 from relay.state.plan_edit import EditKind, parse_at
 from relay.state.resume import ResumeCase, ResumePoint
@@ -20,7 +19,7 @@ from relay.store.lock import lock_worktree
 from relay.store.texts import find_text
 
 
-def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnded | None:
+def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
     """Return how a run ends that needs no session; None when one is needed, or something has to be settled first.
 
     Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
@@ -39,13 +38,13 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
         get_phase(situation.plan, selection.phase_id)
     if situation.edit.kind is not EditKind.NONE or situation.point.case is not ResumeCase.NOTHING_OPEN:
         return None
-    if choose_phase(situation, situation.point, selection, request.caller) is not None:
+    if choose_phase(situation, situation.point, selection) is not None:
         return None
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
     spent = read_spent(request.repo, request.plan_path)
-    return finish_run(situation.plan, situation.point, request.caller, spent)
+    return finish_run(situation.plan, situation.point, spent)
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
@@ -57,18 +56,18 @@ def find_done_plan(files: PlanFiles) -> Plan | None:
     return plan if plan.done and read_leg(files.repo) is None else None
 
 
-def finish_run(plan: Plan, point: ResumePoint, caller: Caller, spent: Spent) -> RunEnded:
+def finish_run(plan: Plan, point: ResumePoint, spent: Spent) -> RunEnd:
     """Return how a run ends when no phase that was asked for can be worked on: done, or each one waits for another."""
     if plan.done:
         return end_done(plan, spent)
-    code, reason, then = ExitCode.USER, point.why, caller.render_check()
+    code, reason, then = ExitCode.USER, point.why, Command(words=("check",))
     if point.phase_id:
-        code, reason, then = ExitCode.DONE, "the phase was done already", caller.render("run")
-    return RunEnded(exit_code=code, reason=reason, next_command=then, spent_usd=spent.cost_usd)
+        code, reason, then = ExitCode.DONE, "the phase was done already", RUN
+    return RunEnd(exit_code=code, reason=reason, next_command=then, spent_usd=spent.cost_usd)
 
 
-def end_done(plan: Plan, spent: Spent) -> RunEnded:
+def end_done(plan: Plan, spent: Spent) -> RunEnd:
     """Return how a run ends whose plan is done."""
     phases = len(plan.phases)
     words = f"all {phases} phases are done" if phases > 1 else "the only phase is done"
-    return RunEnded(exit_code=ExitCode.DONE, reason=words, next_command="", spent_usd=spent.cost_usd)
+    return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent_usd=spent.cost_usd)

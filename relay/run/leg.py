@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+from relay.hints import Hint
 from relay.interrupts import Interrupts
 from relay.prompts.texts import (
     render_gate_report,
@@ -49,6 +50,8 @@ class LegResult:
     end: SessionEnd
     detail: str
     """One line for the user."""
+    ways: Hint = ""
+    """What he can do about it, behind ``detail``."""
     new_claims: int
     """Items this session ticked."""
     can_go_on: bool = False
@@ -147,7 +150,7 @@ class Leg:
             attempts += 1
             allowed = self._sessions.settings.max_repairs
             if not made.for_model or attempts > allowed or self._interrupts.finish_turn:
-                return self._keep(self._fail_kind(), outcome, made.for_user)
+                return replace(self._keep(self._fail_kind(), outcome, made.for_user), ways=made.ways)
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:

@@ -7,6 +7,7 @@ one that goes on take the same path.
 import time
 
 from relay.errors import ExitCode
+from relay.hints import RUN, Command, Hint
 from relay.plan.model import Phase, Plan
 from relay.run.ends import end_done, find_done_plan, finish_run
 from relay.run.leg import Leg, LegKind, LegResult
@@ -14,9 +15,9 @@ from relay.run.leg_parts import make_parts
 from relay.run.recovery import settle
 from relay.run.selection import Selection, choose_phase
 from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
-from relay.session.events import Noticed, RetryScheduled, RunEnded
+from relay.session.events import Noticed, RetryScheduled
 from relay.session.values import SessionEnd
-from relay.setup.context import RunContext
+from relay.setup.context import RunContext, RunEnd
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.store.legs import OpenLeg, read_leg
@@ -31,16 +32,16 @@ MAX_SAME_ERRORS = 3
 """Sessions in a row that end at the same item with the same error before the phase is called stuck."""
 
 
-def run(ctx: RunContext, selection: Selection) -> RunEnded:
+def run(ctx: RunContext, selection: Selection) -> RunEnd:
     """Run phases until what was asked for is done or something stops it; the caller holds the lock."""
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
         situation, point = settle(ctx)
         plan, leg = situation.plan, situation.kept.leg
-        phase = choose_phase(situation, point, selection, ctx.caller)
+        phase = choose_phase(situation, point, selection)
         if phase is None:
-            return finish_run(plan, point, ctx.caller, ctx.meter.total)
+            return finish_run(plan, point, ctx.meter.total)
         if end := _wait_for_reset(ctx, leg):
             return end
         handover = _begin(ctx, plan, phase, leg, point)
@@ -52,7 +53,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnded:
             return end
 
 
-def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnded | None:
+def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
     """Wait for a limit that an earlier run met; how the run ends when that is too far away or a stop is asked for."""
     now, most_s = time.time(), ctx.settings.max_wait_s
     until = find_reset(leg, ctx.settings.model) if leg else None
@@ -61,10 +62,10 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnded | None:
     words = f"the usage limit that the last session met resets at {render_moment(until, now=now)}"
     if until - now > most_s:
         words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
-        return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", "run")
+        return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", RUN)
     ctx.observe(RetryScheduled(attempt=1, wait_s=until - now, reason=words))
     if ctx.interrupts.wait(until - now):
-        return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", "run")
+        return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", RUN)
     return None
 
 
@@ -76,64 +77,59 @@ def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point
     return continue_phase(ctx, plan, leg, reason=point.why)
 
 
-def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnded | None:
+def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
     """Return how the run ends; None to go on."""
-    again = ("run", "--phase", handover.phase_id) if selection.phase_id or not selection.all else ("run",)
+    named = selection.phase_id or not selection.all
+    again = Command(words=("run", "--phase", handover.phase_id)) if named else RUN
     match result.kind:
         case LegKind.DONE:
             if selection.all and not selection.phase_id:
                 return None
             if plan := find_done_plan(ctx.files):
                 return end_done(plan, ctx.meter.total)
-            return RunEnded(
-                exit_code=ExitCode.DONE,
-                reason=result.detail,
-                next_command=ctx.caller.render("run"),
-                spent_usd=ctx.meter.total.cost_usd,
-            )
+            return _stop(ctx, ExitCode.DONE, result.detail, RUN)
         case LegKind.HANDOFF:
             return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.INTERRUPTED:
-            return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", *again)
+            return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
         case LegKind.FAILED if result.can_go_on:
             return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.FAILED if stuck := _check_stuck(ctx, handover):
             return stuck
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
-            return _stop(ctx, code, f"phase {handover.phase_id}: {result.detail}", *again)
+            return _stop(ctx, code, (f"phase {handover.phase_id}: {result.detail}", result.ways), again)
 
 
-def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnded | None:
+def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnd | None:
     """Stop a phase whose sessions fail one after the other at the same place, also when ticks are made elsewhere."""
     leg = read_leg(ctx.repo)
     times, error = find_repeated_error(ctx.repo, leg) if leg else (0, "")
     if times < MAX_SAME_ERRORS:
         return None
     words = f"phase {handover.phase_id} is stuck: {times} sessions in a row ended with the same error at {error}"
-    return _stop(ctx, ExitCode.STOPPED, words, "plan", "--revise", "what to do instead")
+    return _stop(ctx, ExitCode.STOPPED, words, Command(words=("plan", "--revise", "what to do instead")))
 
 
-def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnded | None:
+def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnd | None:
     """Stop a phase that does not fit: too many sessions, or several over the line without a tick."""
     no_progress = 0 if result.new_claims else handover.no_progress + 1
-    split = ("plan", "--split", handover.phase_id)
+    split = Command(words=("plan", "--split", handover.phase_id))
     if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
         words = f"{no_progress} sessions in a row passed the reset line without ticking anything"
-        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", *split)
+        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     if handover.number >= ctx.settings.max_legs:
         words = f"{handover.number} sessions and still not done (max_legs)"
-        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", *split)
+        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     return None
 
 
-def _end_interrupted(ctx: RunContext) -> RunEnded:
+def _end_interrupted(ctx: RunContext) -> RunEnd:
     """Stop between two legs; the last one may have finished the plan before the stop came about."""
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(plan, ctx.meter.total)
-    return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", "run")
+    return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
 
 
-def _stop(ctx: RunContext, code: ExitCode, reason: str, *next_words: str) -> RunEnded:
-    command = ctx.caller.render(*next_words)
-    return RunEnded(exit_code=code, reason=reason, next_command=command, spent_usd=ctx.meter.total.cost_usd)
+def _stop(ctx: RunContext, code: ExitCode, reason: Hint, then: Command) -> RunEnd:
+    return RunEnd(exit_code=code, reason=reason, next_command=then, spent_usd=ctx.meter.total.cost_usd)

@@ -6,8 +6,7 @@ holds nothing of what it mentions, and when the session changed it.
 """
 
 import os
-import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -17,6 +16,7 @@ from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import find_ignored
+from relay.hints import Hint, TypedPath
 from relay.plan.model import Item
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import TreeSnapshot, find_unheld, make_filter
@@ -123,12 +123,11 @@ def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[Left
     return found
 
 
-def render_left_out(found: tuple[LeftOut, ...], find_typed: Callable[[str], str]) -> tuple[str, str]:
-    """Return a refusal's words for the user and for the session.
+def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
+    """Return a refusal's words, and what the user can do about it.
 
     Args:
         found: What is left out, at least one path.
-        find_typed: How the user types a path where he called relay.
     """
     groups: dict[tuple[Cause, str], list[str]] = {}
     for entry in found:
@@ -136,19 +135,18 @@ def render_left_out(found: tuple[LeftOut, ...], find_typed: Callable[[str], str]
     parts = [
         f"{list_paths(paths)} ({cause}{f', {detail}' if detail else ''})" for (cause, detail), paths in groups.items()
     ]
-    words = f"the commit would not hold what the phase needs: {'; '.join(parts)}"
     causes = tuple(dict.fromkeys(entry.cause for entry in found))
-    ways = [_render_way(cause, [find_typed(e.path) for e in found if e.cause == cause]) for cause in causes]
-    for_user = f"{words}. {'; '.join(ways)}; if an item only reads it, name behind its “ — ” what it makes instead"
-    return for_user, f"{words}. Do the work in other files, or call block and say this."
+    ways = tuple((_render_way(cause, [e.path for e in found if e.cause == cause]), "; ") for cause in causes)
+    last = "if an item only reads it, name behind its “ — ” what it makes instead"
+    return f"the commit would not hold what the phase needs: {'; '.join(parts)}", (". ", ways, last)
 
 
-def _render_way(cause: Cause, typed: list[str]) -> str:
-    paths = " ".join(map(shlex.quote, typed[:3]))
+def _render_way(cause: Cause, paths: list[str]) -> Hint:
+    typed = tuple((" ", TypedPath(path=path)) for path in paths[:3])
     match cause:
         case Cause.USER | Cause.UNHELD:
-            return f"Commit it yourself (git add {paths} && git commit) or move it away, and run again"
+            return "Commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.IGNORED:
-            return f"Let git have it (git check-ignore -v {paths} names the rule), and run again"
+            return "Let git have it (git check-ignore -v", typed, " names the rule), and run again"
         case Cause.SUBMODULE:
-            return f"Commit it in the submodule and here, and tick the box yourself ({paths})"
+            return "Commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"

@@ -1,12 +1,10 @@
 """Committing the plan alone: a new one before the first phase, and the user's own edits between legs."""
 
-import shlex
-
 from relay.errors import PlanError, RepoError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
-from relay.hints import Caller
+from relay.hints import Command, TypedPath
 from relay.plan.encoding import encode_text, require_utf8
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
@@ -42,7 +40,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         case EditKind.AMENDED:
             _commit(ctx, edit.plan, disk=disk, status="amended", subject="relay: plan amended")
         case EditKind.REFUSED:
-            raise refuse(ctx.plan_path, edit.violations, ctx.caller)
+            raise refuse(ctx.plan_path, edit.violations)
     return edit.plan
 
 
@@ -60,19 +58,18 @@ def _parse(plan_path: str, disk: bytes) -> Plan:
         return parse_plan(require_utf8(disk))
 
 
-def refuse(plan_path: str, violations: tuple[Violation, ...], caller: Caller) -> PlanError:
+def refuse(plan_path: str, violations: tuple[Violation, ...]) -> PlanError:
     """Return the error that an edit ends a run with which relay does not commit."""
-    again = f"git commit {shlex.quote(caller.find_typed(plan_path))}"
     return PlanError(
         describe_refusal(plan_path, violations),
-        hint=f"undo that part, or, if you mean it, commit it yourself: {again}",
+        hint=("undo that part, or, if you mean it, commit it yourself: git commit ", TypedPath(path=plan_path)),
     )
 
 
 def _read_file(ctx: RunContext) -> bytes:
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None:
-        hint = f'{ctx.caller.render("plan")} "what you want"'
+        hint = (Command(words=("plan",)), ' "what you want"')
         raise PlanError("there is no such plan", path=ctx.plan_path, hint=hint)
     return disk
 

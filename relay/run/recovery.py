@@ -9,7 +9,7 @@ from functools import partial
 from relay.errors import RelayError, RepoError
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees
-from relay.hints import Caller
+from relay.hints import RUN, Command
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
 from relay.run.plan_commit import ensure_plan_committed, read_plan, refuse
@@ -35,7 +35,7 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
         RelayError: Something that the user has to change first.
     """
     situation = ask(PlanSource(plan_name=ctx.plan_path, load=partial(read_plan, ctx)), ctx.repo, is_locked=True)
-    kept, point = situation.kept, require_point(situation, ctx.plan_path, ctx.caller)
+    kept, point = situation.kept, require_point(situation, ctx.plan_path)
     if kept.leg is not None and kept.leg_commit is not None:
         _finish(ctx, kept.leg, kept.leg_commit)
         return settle(ctx)
@@ -53,7 +53,7 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
     return replace(situation, kept=replace(kept, leg=leg)), point
 
 
-def require_point(situation: Situation, plan_path: str, caller: Caller) -> ResumePoint:
+def require_point(situation: Situation, plan_path: str) -> ResumePoint:
     """Return where a run goes on.
 
     Raises:
@@ -61,17 +61,17 @@ def require_point(situation: Situation, plan_path: str, caller: Caller) -> Resum
     """
     if situation.point is not None:
         return situation.point
-    raise _explain(situation, plan_path, caller)
+    raise _explain(situation, plan_path)
 
 
-def _explain(situation: Situation, plan_path: str, caller: Caller) -> RelayError:
+def _explain(situation: Situation, plan_path: str) -> RelayError:
     if situation.obstacle or situation.running:
         return RepoError(situation.obstacle or situation.running)
     if (leg := situation.kept.foreign) is None:
-        return refuse(plan_path, situation.edit.violations, caller)
+        return refuse(plan_path, situation.edit.violations)
     return RepoError(
         f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
-        hint=caller.render_for(leg.plan_path, "run"),
+        hint=Command(words=("run",), plan_path=leg.plan_path),
     )
 
 
@@ -105,10 +105,10 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     kept = save_found(ctx, leg)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
+        leave = f"To leave it where it is: git update-ref -d {find_leg_ref(leg.branch)}"
         raise RepoError(
             f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
-            hint=f"commit it or put it away, then {ctx.caller.render('run')}; all of it is kept under {leg.wip_ref}. "
-            f"To leave it where it is: git update-ref -d {find_leg_ref(leg.branch)}",
+            hint=("commit it or put it away, then ", RUN, f"; all of it is kept under {leg.wip_ref}. {leave}"),
         )
     ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
     close_leg(ctx.repo, kept)

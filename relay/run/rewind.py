@@ -21,7 +21,7 @@ from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.git.status import ChangeKind, PathChange, read_status
-from relay.hints import AT_ROOT, Caller
+from relay.hints import STATUS, Command
 from relay.plan.encoding import encode_text
 from relay.plan.parse import parse_plan
 from relay.store import trailers
@@ -42,8 +42,6 @@ class Rewind:
     branch: str
     phase_id: str
     plan_path: str
-    caller: Caller
-    """Who asked; messages tell him what to type."""
     head: str
     target: str
     """The commit before the first one of the phase."""
@@ -53,7 +51,7 @@ class Rewind:
     """Those of them that are not relay's work on this plan: a revert would undo them too, so it is refused."""
 
 
-def get_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT_ROOT) -> Rewind:
+def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
     """Return what going back to before a phase would mean.
 
     Raises:
@@ -65,7 +63,7 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT
     branch, head = get_branch(repo), repo.head()
     own = _read_since_rewind(repo, plan_path, phase_id)
     if head is None or not own:
-        raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=caller.render("status"))
+        raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=STATUS)
     _require_clean(repo)
     first = own[-1]
     if not first.parents:
@@ -76,7 +74,6 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str, *, caller: Caller = AT
         branch=branch,
         phase_id=phase_id,
         plan_path=plan_path,
-        caller=caller,
         head=head,
         target=target,
         undone=undone,
@@ -152,7 +149,7 @@ def require_revert(repo: Repo, rewind: Rewind) -> None:
         names = list_some([f"{text.commit[:8]} {text.message.subject}" for text in rewind.foreign], joint="; ")
         raise RepoError(
             f"a revert to before phase {rewind.phase_id} would undo commits that are not relay's: {names}",
-            hint=f"{rewind.caller.render('rewind', rewind.phase_id)} makes a branch instead",
+            hint=(Command(words=("rewind", rewind.phase_id)), " makes a branch instead"),
         )
     changes = _find_changes(repo, rewind)
     if moved := [change.path for change in changes if change.is_submodule]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from relay.errors import PlanError
-from relay.hints import Caller
+from relay.hints import RUN, WHY, Command
 from relay.plan.model import Phase, Plan
 from relay.state.resume import ResumePoint, find_blocked_by
 from relay.state.situation import Situation
@@ -19,14 +19,13 @@ class Selection:
     """Whether to go on after a phase is done."""
 
 
-def choose_phase(situation: Situation, point: ResumePoint, selection: Selection, caller: Caller) -> Phase | None:
+def choose_phase(situation: Situation, point: ResumePoint, selection: Selection) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
 
     Args:
         situation: Where the plan stands.
         point: The situation's own.
         selection: What was asked for.
-        caller: Who asked.
 
     Raises:
         PlanError: The phase that was asked for does not exist, waits for others, or another one is open.
@@ -38,14 +37,10 @@ def choose_phase(situation: Situation, point: ResumePoint, selection: Selection,
     if phase.done:
         return None
     if waits := find_blocked_by(plan, phase):
-        raise PlanError(
-            f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=caller.render("run")
-        )
+        raise PlanError(f"phase {phase.id} comes after {', '.join(waits)}, which is not done", hint=RUN)
     if situation.goes_on and point.phase_id != phase.id:
         words = f"phase {point.phase_id} is open and has uncommitted work"
-        raise PlanError(
-            words, hint=f"{caller.render('run', '--phase', point.phase_id)}, or {caller.render('status', '--why')}"
-        )
+        raise PlanError(words, hint=(Command(words=("run", "--phase", point.phase_id)), ", or ", WHY))
     return phase
 
 

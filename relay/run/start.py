@@ -15,6 +15,7 @@ from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
+from relay.hints import Command
 from relay.ledger import Ledger, parse_ledger, render_snapshot
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
@@ -138,7 +139,8 @@ def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
     commands = tuple(dict.fromkeys((*settings.verify, *phase.verify)))
     for command in commands:
         if words := find_obscurity(command):
-            raise PlanError(f"a verify command of phase {phase.id} {words}", hint="relay check names the line")
+            hint = (Command(words=("check",)), " names the line")
+            raise PlanError(f"a verify command of phase {phase.id} {words}", hint=hint)
     return commands
 
 

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from relay.errors import SandboxError
+from relay.hints import Command
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -194,7 +195,7 @@ def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
     if machine not in _ARCH:
         raise SandboxError(
             f"no seccomp table for {machine}; relay has one for x86_64 and aarch64",
-            hint="relay run --sandbox off runs commands without protection",
+            hint=(Command(words=("run", "--sandbox", "off")), " runs commands without protection"),
         )
     which = list(_ARCH).index(machine)
     program = _instruction(_LOAD, _ARCH_AT)

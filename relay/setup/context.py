@@ -1,4 +1,4 @@
-"""The collaborators of a run, made once by `relay.setup.open` and handed down.
+"""The collaborators of a run, made once by `relay.setup.open` and handed down, and how it ends.
 
 Nothing here does anything; it names who does what, so that the loop and the leg take their collaborators as arguments.
 """
@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay.config import Settings
+from relay.errors import ExitCode
 from relay.git.repository import Repo
-from relay.hints import Caller
+from relay.hints import Command, Hint
 from relay.interrupts import Interrupts
 from relay.meters.spend import Meter
 from relay.session.events import Observe
@@ -45,8 +46,6 @@ class RunContext:
     """Makes session ids."""
     secret_values: tuple[str, ...]
     """Secrets of the environment; nothing that relay keeps may hold one."""
-    caller: Caller
-    """Writes the commands that the user is told to type."""
 
     @property
     def repo(self) -> Repo:
@@ -62,3 +61,15 @@ class RunContext:
     def ledger_path(self) -> str:
         """Of the ledger, in the same way."""
         return self.files.ledger_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a run or a planning ends, for the command that asked for it to tell."""
+
+    exit_code: ExitCode
+    reason: Hint
+    """One line: what was done, or why it stopped and what the user can do about it."""
+    next_command: Command | None
+    """What to type next; None when nothing is left."""
+    spent_usd: float | None

@@ -1,5 +1,6 @@
 """What `relay doctor` looks at; each finding stands for itself, so that one failure does not hide the next."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RepoError, SandboxError
 from relay.git.repository import Repo, open_repo
+from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
 from relay.runners.base import RunnerKind, Surroundings
@@ -41,6 +43,8 @@ class Report:
     """Everything that was looked at."""
 
     findings: tuple[Finding, ...]
+    caller: Caller
+    """Writes what they hint at."""
     settings: tuple[tuple[str, str, str], ...]
     """Key, value and origin; empty when the settings do not hold."""
 
@@ -66,7 +70,11 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     if repo is not None:
         findings.extend(_examine_sandbox(repo, settings, environ))
     findings.append(_examine_rules(root, settings))
-    return Report(findings=tuple(findings), settings=tuple(_iter_settings(settings)) if settings else ())
+    return Report(
+        findings=tuple(findings),
+        caller=Caller(folder=os.path.relpath(cwd, root)),
+        settings=tuple(_iter_settings(settings)) if settings else (),
+    )
 
 
 def _examine_repo(repo: Repo) -> Iterator[Finding]:
@@ -84,10 +92,10 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings 
         plan = load_plan(place)
         settings = find_settings({}, environ, root, plan_settings=plan.settings)
     except PlanError as error:
-        return settings, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint or "")
+        return settings, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint)
     except ConfigError as error:
         return settings, make_missing("settings", error)
-    if place.repo and (unfit := check_plan_file(place.repo, place.plan_name, place.caller)).error:
+    if place.repo and (unfit := check_plan_file(place.repo, place.plan_name)).error:
         return settings, unfit
     words = f"{place.plan_name}: {len(plan.phases)} {'phase' if len(plan.phases) == 1 else 'phases'}"
     return settings, Finding(name="plan", state=State.OK, words=words, hint="")

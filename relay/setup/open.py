@@ -73,7 +73,6 @@ def open_run(
             interrupts=interrupts,
             new_id=new_id,
             secret_values=find_secret_values(request.environ),
-            caller=request.caller,
         )
         announce(ctx, request.command, run_id, left)
         sweep_outputs(ctx.repo.root, now_s=time.time())

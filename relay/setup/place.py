@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import PlanError, RepoError, within
-from relay.hints import Caller
+from relay.hints import Caller, Command
 from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
 from relay.plan.files import DEFAULT_PLAN
 
@@ -134,7 +134,7 @@ def _read_text(place: Place) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
             "there is no such plan",
-            hint=f'`{place.caller.render("plan")} "what you want"` writes one; `relay init` puts an example there',
+            hint=("`", Command(words=("plan",)), ' "what you want"` writes one; `relay init` puts an example there'),
         ) from None  # the system's words would only say it again
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

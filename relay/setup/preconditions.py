@@ -5,7 +5,6 @@
 """
 
 import os
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +18,7 @@ from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import find_ignored, read_status
-from relay.hints import Caller
+from relay.hints import Hint, TypedPath
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
 from relay.setup.rules import Rules
@@ -44,7 +43,7 @@ class Finding:
     state: State
     words: str
     details: tuple[str, ...] = ()
-    hint: str = ""
+    hint: Hint = ""
     """What to do; empty when nothing is to be done."""
     error: RelayError | None = None
     """What a run stops with; None when it can go on."""
@@ -62,7 +61,7 @@ def require(finding: Finding) -> None:
 
 def make_missing(name: str, error: RelayError) -> Finding:
     """Return the finding that an error is."""
-    return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint or "", error=error)
+    return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint, error=error)
 
 
 def find_out(get: Callable[[], str], *, name: str) -> Finding:
@@ -99,26 +98,24 @@ def check_repository(repo: Repo) -> Finding:
     return find_out(get, name="repository")
 
 
-def check_plan_file(repo: Repo, plan_path: str, caller: Caller) -> Finding:
+def check_plan_file(repo: Repo, plan_path: str) -> Finding:
     """Look whether the plan is a file that relay can replace and git will keep: no link on the way, not ignored."""
-    return find_out(lambda: _get_plan_file(repo, plan_path, caller), name="plan")
+    return find_out(lambda: _get_plan_file(repo, plan_path), name="plan")
 
 
-def _get_plan_file(repo: Repo, plan_path: str, caller: Caller) -> str:
+def _get_plan_file(repo: Repo, plan_path: str) -> str:
     root = os.path.realpath(repo.root)
     real = os.path.realpath(repo.root / plan_path)
     if real != os.path.normpath(Path(root, plan_path)):
         inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else ""
         raise PlanError(
             f"{plan_path} leads through a symbolic link to {inside or real}; relay commits the plan where it is",
-            hint=f"--plan {shlex.quote(caller.find_typed(inside))}"
-            if inside
-            else "put the plan itself into the repository",
+            hint=("--plan ", TypedPath(path=inside)) if inside else "put the plan itself into the repository",
         )
     if find_ignored(repo, [plan_path]):
         raise PlanError(
             f"{plan_path} is ignored by git, and relay commits the plan with the work",
-            hint=f"git add -f {shlex.quote(caller.find_typed(plan_path))}, or take it out of .gitignore",
+            hint=("git add -f ", TypedPath(path=plan_path), ", or take it out of .gitignore"),
         )
     return plan_path
 

@@ -25,7 +25,7 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
     repo, path = request.repo, request.plan_path
     require(preconditions.check_git(repo))
     require(preconditions.check_repository(repo))
-    require(preconditions.check_plan_file(repo, path, request.caller))
+    require(preconditions.check_plan_file(repo, path))
     with lock_worktree(repo):
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))

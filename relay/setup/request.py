@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from relay.config import Settings
 from relay.git.repository import Repo
-from relay.hints import AT_ROOT, Caller
 from relay.plan.files import find_ledger_path
 from relay.setup.context import PlanFiles
 
@@ -22,8 +21,6 @@ class RunRequest:
     """Relative to the repository's root."""
     allow_dirty: bool
     environ: Mapping[str, str]
-    caller: Caller = AT_ROOT
-    """Where and how it was typed; the default is the root, with the plan of the settings."""
 
     @property
     def files(self) -> PlanFiles:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay.hints import Caller
+from relay.hints import Command, Hint
 from relay.plan.model import Plan
 from relay.session.usage import Spent, Usage
 from relay.state.kept_refs import Kept
@@ -37,7 +37,6 @@ class Standing:
     """Where a plan stands."""
 
     plan_name: str
-    caller: Caller
     branch: str | None
     """None when HEAD is detached."""
     situation: Situation
@@ -57,7 +56,7 @@ class Standing:
         return self.situation.plan
 
     @property
-    def obstacle(self) -> str:
+    def obstacle(self) -> Hint:
         """What has to be ended before a run can start, and how; empty when nothing has."""
         situation = self.situation
         if situation.obstacle or situation.point is not None:
@@ -66,11 +65,11 @@ class Standing:
             return describe_refusal(self.plan_name, situation.edit.violations)
         if (leg := situation.kept.foreign) is None:
             return ""
-        go_on = self.caller.render_for(leg.plan_path, "run")
-        return f"phase {leg.phase_id} of {leg.plan_path} is open; `{go_on}` goes on with it"
+        go_on = Command(words=("run",), plan_path=leg.plan_path)
+        return f"phase {leg.phase_id} of {leg.plan_path} is open; `", go_on, "` goes on with it"
 
 
-def gather_standing(source: PlanSource, repo: "Repo", caller: Caller) -> Standing:
+def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     """Gather where the plan stands, and what it has cost.
 
     Raises:
@@ -88,7 +87,6 @@ def gather_standing(source: PlanSource, repo: "Repo", caller: Caller) -> Standin
     spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(source, repo, leg) if kept.has_refs else ()))
     return Standing(
         plan_name=source.plan_name,
-        caller=caller,
         branch=branch,
         situation=situation,
         phases=tuple(_stand(phase.id, commits, kept) for phase in situation.plan.phases),

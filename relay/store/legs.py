@@ -23,6 +23,7 @@ from relay.git.message import CommitText, Message, make_line, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.git.status import PathChange
+from relay.hints import WHY
 from relay.session.usage import Spent, Usage
 from relay.store import trailers
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
@@ -137,7 +138,7 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
     if not refs.move_ref(repo, find_leg_ref(branch), commit, None):
-        raise RepoError(f"a leg is open on {branch} already", hint="relay status --why")
+        raise RepoError(f"a leg is open on {branch} already", hint=WHY)
     return _parse_leg(branch, read_text(repo, commit))
 
 
@@ -237,7 +238,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     parents = (leg.base_head,) if leg.base_head else ()
     commit = objects.write_commit(repo, leg.base_tree, parents, message)
     if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
-        raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint="relay status --why")
+        raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint=WHY)
     opened = _parse_leg(leg.branch, read_text(repo, commit))
     return replace(
         opened,

@@ -1,6 +1,7 @@
 """Every command started from a subdirectory: the repository's root is found, and a named plan is where it was typed."""
 
 import json
+import shlex
 import subprocess
 
 import pytest
@@ -120,3 +121,61 @@ def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git, how)
     assert (project / "hello.txt").exists() is not bool(how)
     assert (deep / "kept.txt").read_text() == "kept\n"
     assert git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("run --plan 'no plan.md'", "`relay plan --plan 'no plan.md' \"what you want\"` writes one"),
+        ("status --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
+        ("check nope.md", '`relay plan --plan nope.md "what you want"` writes one'),
+        ("plan --revise more --plan nope.md", 'relay plan --plan nope.md "what you want"'),
+        ("plan more --plan ../BUILD.md", "relay plan --plan ../BUILD.md --revise 'what to change' changes it"),
+        ("rewind 1 --plan ../BUILD.md", "relay status --plan ../BUILD.md"),
+        ("rewind 1", "relay status"),
+        ("run --dry-run --plan ../LINK.md", "--plan ../BUILD.md"),
+        ("run --dry-run --plan ../IGNORED.md", "git add -f ../IGNORED.md, or take it out of .gitignore"),
+    ],
+)
+def test_a_hint_is_typed_where_the_command_was(relay, deep, project, git, typed, hint):
+    """Paths count from there, and the plan is named as it was."""
+    (project / "docs/LINK.md").symlink_to("BUILD.md")
+    (project / "docs/IGNORED.md").write_text(PLAN)
+    (project / ".gitignore").write_text("IGNORED.md\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "more plans")
+
+    ran = relay(*shlex.split(typed), cwd=deep)
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines()[-1].startswith(f"Hint: {hint}")
+
+
+def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, deep, project):
+    """What is no error is written in the same way."""
+    (project / "docs/BUILD.md").write_text(PLAN + "".join(f"- [ ] Do {n} — src/{n}.py\n" for n in range(30)))
+    assert (
+        "too big for one session: relay plan --plan ../BUILD.md --split 1"
+        in relay("check", "../BUILD.md", cwd=deep).out
+    )
+    (project / ".gitignore").write_text("PLAN.md\n")
+    (project / "PLAN.md").rename(project / "docs/PLAN.md")
+    (project / "PLAN.md").symlink_to("docs/PLAN.md")
+    assert "do: --plan ../PLAN.md" in relay("doctor", cwd=deep).out
+
+
+def test_a_refused_commit_says_from_there_what_the_user_can_do(play, deep, project, git):
+    """The user's own file holds what the phase needs: git's command is the one that works where he stands."""
+    (project / "hello.txt").write_text("hello\n")
+    script = (
+        'sessions: [{turns: [{tools: [{name: tick, input: {item: "1.1", evidence: seen}}]}, '
+        + "{text: done}, " * 4
+        + "]}]"
+    )
+
+    ran = play(script, "run", "--sandbox", "off", cwd=deep)
+
+    assert ran.code == 4
+    assert "Commit it yourself (git add ../../hello.txt && git commit) or move it away, and run again;" in ran.out
+    assert ran.out.splitlines()[-1] == "next: relay run"
+    assert "git add" not in git("log", "--all", "--format=%B")

@@ -3,6 +3,7 @@
 import pytest
 
 from relay.errors import ExitCode, PlanError, RelayError, RepoError
+from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
 
@@ -217,7 +218,7 @@ def test_unticking_by_hand_is_not_committed_by_relay(stage):
     with pytest.raises(PlanError, match=r"PLAN\.md:5") as caught:
         stage.run(HELLO)
 
-    assert "git commit" in str(caught.value.hint)
+    assert "git commit" in AT_ROOT.write(caught.value.hint)
 
 
 def test_spending_stops_before_the_request_that_could_cross_the_cap(stage):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from relay.cli.plan import command, make_task
 from relay.errors import ExitCode
 from relay.hints import AT_ROOT, Caller
-from relay.planning.planner import PlanTask, render_command
+from relay.planning.planner import PlanTask, make_command
 from relay.planning.submission import MAX_SUBMISSIONS
 
 PLAN = """\
@@ -111,7 +111,7 @@ def test_the_command_asks_for_the_same_task(text, kind, force, caller):
     """Whatever a shell and click make of it; white space counts as one blank."""
     said = text if kind == "split" else " ".join(text.split())
     task = PlanTask(**{kind: text}, force=force and kind == "feature")
-    shown = render_command(task, caller)
+    shown = caller.write(make_command(task))
     assert shown.isprintable()
     if shown == "relay plan --help":
         assert len(said) > 200 or not said.isprintable() or "'" in said

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from relay.errors import ExitCode, PlanError
+from relay.hints import AT_ROOT
 
 
 def read_committed(stage, path="PLAN.md"):
@@ -29,7 +30,7 @@ def test_an_ignored_plan_is_not_committed_behind_the_users_back(stage, finish):
     assert stage.server is not None
     assert stage.server.requests == []
     assert stage.git("ls-files", "PLAN.md") == ""
-    command, _, _ = str(caught.value.hint).partition(", or")
+    command, _, _ = AT_ROOT.write(caught.value.hint).partition(", or")
     stage.git(*command.split()[1:])
     assert finish() == ["PLAN.md", "hello.txt"]
     assert stage.git("status", "--porcelain") == ""
@@ -57,7 +58,7 @@ def test_a_plan_behind_a_symlink_is_refused_with_the_path_that_works(stage, fini
     with pytest.raises(PlanError, match=f"{name} leads through a symbolic link to docs/PLAN.md") as caught:
         finish()
 
-    assert caught.value.hint == "--plan docs/PLAN.md"
+    assert AT_ROOT.write(caught.value.hint) == "--plan docs/PLAN.md"
     assert (stage.root / link).is_symlink()
     stage.plan_path = "docs/PLAN.md"
     assert finish() == ["docs/PLAN.md", "hello.txt"]

@@ -9,6 +9,7 @@ import pytest
 
 from relay.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
+from relay.hints import AT_ROOT
 from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewind_to_branch
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
@@ -125,7 +126,7 @@ def test_others_commits_are_never_reverted(done):
     with pytest.raises(RepoError, match="by hand") as caught:
         require_revert(repo, rewind)
 
-    assert caught.value.hint == "relay rewind 2 makes a branch instead"
+    assert AT_ROOT.write(caught.value.hint) == "relay rewind 2 makes a branch instead"
 
 
 def test_a_dirty_tree_and_files_in_the_way_are_refused(done):

@@ -163,7 +163,7 @@ CASES = {
 def ask_status(stage):
     """Ask as `relay status --json` does."""
     source = PlanSource(plan_name="PLAN.md", load=lambda: parse_plan((stage.root / "PLAN.md").read_text()))
-    return json.loads(render_json(gather_standing(source, open_repo(stage.root), AT_ROOT)))
+    return json.loads(render_json(gather_standing(source, open_repo(stage.root)), AT_ROOT))
 
 
 def ask_dry_run(stage):

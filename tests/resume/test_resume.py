@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from relay.errors import ExitCode, RepoError
+from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
 from relay.state.resume import ResumeCase
@@ -249,7 +250,7 @@ def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     with pytest.raises(RepoError, match=r"its uncommitted work is in notes/a\.txt$") as refused:
         stage.run(LUNCH)
 
-    assert "commit it or put it away, then relay run" in str(refused.value.hint)
+    assert "commit it or put it away, then relay run" in AT_ROOT.write(refused.value.hint)
 
 
 def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):

@@ -7,7 +7,6 @@ import pytest
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
 from relay.git.repository import open_repo
-from relay.hints import AT_ROOT
 from relay.runners.registry import RUNNERS
 from relay.setup.preconditions import (
     State,
@@ -76,7 +75,7 @@ def test_uncommitted_changes_are_missing_until_a_phase_is_open(stage):
 )
 def test_a_plan_that_relay_cannot_replace_or_git_would_not_keep_is_missing(stage, prepare, words):
     prepare(stage.root)
-    finding = check_plan_file(open_repo(stage.root), "LINK.md", AT_ROOT)
+    finding = check_plan_file(open_repo(stage.root), "LINK.md")
     assert words in finding.words
     assert isinstance(finding.error, PlanError)
 

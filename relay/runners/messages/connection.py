@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relay.errors import RunnerError
+from relay.hints import RUN
 from relay.interrupts import Interrupted, Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
@@ -86,4 +87,4 @@ def get_model(connection: ApiConnection, model: str) -> ModelInfo:
             continue
         if outcome.end is SessionEnd.INTERRUPTED:
             raise Interrupted
-        raise RunnerError(f"the endpoint does not say what {model} can do: {outcome.detail}", hint="relay run")
+        raise RunnerError(f"the endpoint does not say what {model} can do: {outcome.detail}", hint=RUN)
