@@ -3,7 +3,7 @@
     python benchmarks/context.py [--quick] [--out DIR]
 
 The same scripted job of ten phases is played by the rehearsal server under each strategy; everything else (the loop,
-the SDK, HTTP, git, gates) is real. Prices and cache rules are the provider's. All figures but the wall time are
+HTTP, git, gates) is real. Prices and cache rules are the provider's. All figures but the wall time are
 deterministic. Writes ``context.md``, ``context.json`` and ``context.svg``.
 
 A rehearsal shows economics, never quality: the script answers the same whatever is in the context.

@@ -3,7 +3,7 @@
     python benchmarks/three_phases.py [--rounds N] [--before DIR] [--quick] [--out DIR]
 
 A rehearsal server without latency plays the model: in each phase a file is read, one written, a command run, the item
-ticked. Everything else is real: the SDK, the sandbox, gates, hooks and commits. ``--before`` takes the checkout of an
+ticked. Everything else is real: HTTP, the sandbox, gates, hooks and commits. ``--before`` takes the checkout of an
 older state, which is run in turn with this one by the same interpreter, so that a busy machine slows both alike; run
 it under ``chrt -f 50`` (as root) to keep other work off the processor. Writes ``three_phases.md`` and ``.json``.
 """
@@ -128,7 +128,7 @@ def render_report(states: dict[str, list[Run]], rounds: int) -> str:
     return f"""# A job of three phases
 
 `python benchmarks/three_phases.py` — {rounds} rounds, minimum / median; a rehearsal server without latency plays the
-model, everything else is real (SDK, sandbox, gates, hooks, commits). Written by the benchmark.
+model, everything else is real (HTTP, sandbox, gates, hooks, commits). Written by the benchmark.
 
 {table}
 

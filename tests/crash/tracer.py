@@ -1,6 +1,6 @@
 """A warm relay to start from, and the tracer that ends one at a chosen system call.
 
-Importing the SDK takes more than a second, a run of the whole scenario two; so one process imports everything once and
+Importing everything takes half a second, a run of the whole scenario two; so one process imports everything once and
 forks a child for every run. The child calls `relay`'s own entry point with an own environment, directory and output:
 nothing in it is replaced, and the product has no hook.
 """
@@ -159,7 +159,7 @@ class Starter:
 
 def _serve(pipe: Connection, library: Path) -> None:
     for name in (
-        "anthropic",
+        "httpx2",
         "relay.cli.run",
         "relay.cli.view",
         "relay.cli.boundary",

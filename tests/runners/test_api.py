@@ -1,4 +1,4 @@
-"""The endpoint through the real SDK: whole answers or faults, nothing in between, and nothing that lasts for ever."""
+"""The endpoint over HTTP: whole answers or faults, nothing in between, and nothing that lasts for ever."""
 
 import json
 import os
@@ -19,8 +19,9 @@ from relay.errors import RunnerError
 from relay.interrupts import Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.api import MessagesApi, get_key_name
+from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.connection import ApiConnection, get_model
+from relay.runners.messages.endpoint import get_key_name
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.watchdog import LEAST_ANSWER_S
 

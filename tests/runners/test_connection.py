@@ -91,16 +91,16 @@ def test_connections_are_used_again_when_the_response_was_read_to_its_end(swallo
         assert relay.count == connections
 
 
-def test_the_sdk_loads_while_other_programs_are_waited_for() -> None:
+def test_the_http_client_loads_while_other_programs_are_waited_for() -> None:
     """Opening an endpoint is enough; nothing has to be asked of it."""
     code = """
 import sys
 from relay.interrupts import Interrupts
 from relay.runners.messages.api import open_api
-before = "anthropic" in sys.modules
+before = "httpx2" in sys.modules
 with open_api(environ={}, interrupts=Interrupts(), idle_timeout_s=20):
     pass
-print(before, "anthropic" in sys.modules)
+print(before, "httpx2" in sys.modules)
 """
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]

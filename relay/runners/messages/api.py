@@ -1,8 +1,6 @@
-"""The Messages API through its SDK: the only module that imports `anthropic`.
+"""The Messages API over HTTP: one request in, one `Answer` or one `Fault` out.
 
-One request in, one `Answer` or one `Fault` out. Retries, the conversation and the tools live elsewhere. The SDK gives
-authentication, base URL, proxies, TLS and the error taxonomy; its own retries are off and its stream helper is not
-used, because it re-parses tool input on every delta and hands on truncated input without an error.
+Retries, the conversation and the tools live elsewhere; address, key and headers in `endpoint.py`.
 """
 
 import json
@@ -18,16 +16,15 @@ from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.meters.prices import PRICES_SEEN, find_limits
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.messages.endpoint import StatusError, open_client, quote_model, require_success
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
 from relay.runners.messages.retry_after import find_retry_after
 from relay.runners.messages.sse import parse_events
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, Watchdog, open_within
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
 
-CONNECT_TIMEOUT_S = 10.0
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
@@ -58,7 +55,8 @@ class MessagesApi:
         self._idle_timeout_s = idle_timeout_s
         self._transport = transport
         self._clock = clock
-        self._client: anthropic.Anthropic | None = None
+        self._client: httpx2.Client | None = None
+        self._opening = threading.Lock()
 
     def find_model(self, model: str) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table where it gives none.
@@ -68,18 +66,17 @@ class MessagesApi:
         Raises:
             RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.
         """
-        import anthropic
         import httpx2
 
         try:
             with self._interrupts.interruptible(Urgency.FINISH_TURN), open_within(self._opening_s):
-                response = self._get_client().models.with_raw_response.retrieve(model)
+                response = require_success(self._get_client().get(quote_model(model)))
             return _read_model(model, response.json(), rehearsed=_REHEARSAL_HEADER in response.headers)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
-        except anthropic.APIStatusError as error:
+        except StatusError as error:
             return _judge_model_error(model, error)
-        except (anthropic.APIError, httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} cannot be reached: {_name_cause(error)}",
                 hint="check ANTHROPIC_BASE_URL and the network; `relay demo` needs neither",
@@ -94,10 +91,9 @@ class MessagesApi:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
-            request: Keyword arguments of ``messages.create`` without ``stream``.
+            request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
         """
-        import anthropic
         import httpx2
 
         builder = AnswerBuilder()
@@ -106,12 +102,19 @@ class MessagesApi:
                 return self._receive(request, builder, on_block)
         except Interrupted:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
-        except anthropic.APIStatusError as error:
+        except StatusError as error:
             return _fault_from_status(error)
-        except (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             return _fault(FaultKind.INFRA, _name_cause(error), builder)
         except (StreamBrokenError, ValueError, RecursionError) as error:
             return _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
+
+    def prepare(self) -> None:
+        """Load the HTTP client and read the certificates; the first request tells what fails here."""
+        import httpx2
+
+        with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
+            self._get_client()
 
     def close(self) -> None:
         """Close the connection pool."""
@@ -133,10 +136,10 @@ class MessagesApi:
         import httpx2
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        manager = self._get_client().messages.with_streaming_response.create(**request, stream=True)
+        manager = self._get_client().stream("POST", "/v1/messages", json={**request, "stream": True})
         with ExitStack() as stack:
             with open_within(self._opening_s):
-                response = stack.enter_context(manager)
+                response = require_success(stack.enter_context(manager))
             chunks = response.iter_bytes()
             for name, data in _iter_json(watchdog.watch(chunks), watchdog):
                 if name == "error":
@@ -154,51 +157,11 @@ class MessagesApi:
         """The endpoint, for messages."""
         return str(self._client.base_url) if self._client else self._environ.get("ANTHROPIC_BASE_URL", "")
 
-    def _get_client(self) -> "anthropic.Anthropic":
-        if self._client is None:
-            self._client = _open_client(self._environ, self._idle_timeout_s, self._transport)
-        return self._client
-
-
-def get_key_name(environ: Mapping[str, str]) -> str:
-    """Return the variable that holds the key, before anything starts; costs nothing and imports nothing.
-
-    Raises:
-        RunnerError: Neither ``ANTHROPIC_API_KEY`` nor ``ANTHROPIC_AUTH_TOKEN`` is set, or it cannot be a key.
-    """
-    name = next((name for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if environ.get(name)), None)
-    if name is None:
-        raise RunnerError(
-            "no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set",
-            hint="export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`",
-        )
-    # An HTTP client would refuse it too, and print the key while doing so.
-    if not environ[name].isascii() or not environ[name].isprintable() or " " in environ[name]:
-        raise RunnerError(
-            f"{name} holds characters that no key has: a blank, a line break, a quotation mark from another alphabet",
-            hint=f"export {name}=… again, without anything around it",
-        )
-    return name
-
-
-def _open_client(
-    environ: Mapping[str, str], idle_timeout_s: float, transport: "httpx2.BaseTransport | None"
-) -> "anthropic.Anthropic":
-    get_key_name(environ)
-    import anthropic
-    import httpx2
-
-    base_url = environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or None
-    key = environ.get("ANTHROPIC_API_KEY") or None
-    return anthropic.Anthropic(
-        api_key=key,
-        auth_token=None if key else environ["ANTHROPIC_AUTH_TOKEN"],
-        base_url=base_url,
-        max_retries=0,
-        timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
-        open_telemetry=False,
-        http_client=anthropic.DefaultHttpxClient(transport=transport) if transport else None,
-    )
+    def _get_client(self) -> "httpx2.Client":
+        with self._opening:
+            if self._client is None:
+                self._client = open_client(self._environ, self._idle_timeout_s, self._transport)
+            return self._client
 
 
 def _iter_json(chunks: Iterator[bytes], watchdog: Watchdog) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -226,16 +189,16 @@ def _fault_from_event(data: Mapping[str, Any], builder: AnswerBuilder) -> Fault:
     return _fault(kind, f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}", builder)
 
 
-def _fault_from_status(error: "anthropic.APIStatusError") -> Fault:
+def _fault_from_status(error: StatusError) -> Fault:
     kind = classify_error(
         status=error.status_code,
         error_type=_find_text(_get_error(error), "type"),
         error_code=_find_code(_get_error(error)),
         text=_find_words(error),
     )
-    if kind in _TRANSIENT and error.response.headers.get("x-should-retry") == "false":
+    if kind in _TRANSIENT and error.headers.get("x-should-retry") == "false":
         kind = FaultKind.REQUEST  # the endpoint knows that it is not transient
-    return Fault(kind=kind, message=_describe(error), retry_after_s=find_retry_after(error.response.headers))
+    return Fault(kind=kind, message=_describe(error), retry_after_s=find_retry_after(error.headers))
 
 
 def _read_model(model: str, body: Any, *, rehearsed: bool) -> ModelInfo:
@@ -254,7 +217,7 @@ def _read_model(model: str, body: Any, *, rehearsed: bool) -> ModelInfo:
     return ModelInfo(id=model, window_tokens=window, max_output_tokens=output, rehearsed=rehearsed, source="models api")
 
 
-def _judge_model_error(model: str, error: "anthropic.APIStatusError") -> ModelInfo | Fault:
+def _judge_model_error(model: str, error: StatusError) -> ModelInfo | Fault:
     """Say what an error of the Models API means.
 
     Raises:
@@ -272,7 +235,7 @@ def _judge_model_error(model: str, error: "anthropic.APIStatusError") -> ModelIn
     return _info_from_table(model, rehearsed=False)  # a gateway without the Models API
 
 
-def _get_error(error: "anthropic.APIStatusError") -> Mapping[str, Any]:
+def _get_error(error: StatusError) -> Mapping[str, Any]:
     """Return the ``error`` object of an error's body; empty when it has none."""
     body = error.body
     inner = body.get("error") if isinstance(body, dict) else None
@@ -290,7 +253,7 @@ def _find_code(error: Mapping[str, Any]) -> str | None:
     return (_find_text(details, "error_code") if isinstance(details, dict) else None) or _find_text(error, "code")
 
 
-def _find_words(error: "anthropic.APIStatusError") -> str:
+def _find_words(error: StatusError) -> str:
     """Return what the body says; empty when there is no body."""
     inner = _get_error(error)
     if inner:
@@ -301,7 +264,7 @@ def _find_words(error: "anthropic.APIStatusError") -> str:
     return json.dumps(body, default=str) if body else ""
 
 
-def _describe(error: "anthropic.APIStatusError") -> str:
+def _describe(error: StatusError) -> str:
     kind = _find_text(_get_error(error), "type")
     text = " ".join(_find_words(error).split())[:_SHOWN_CHARS] or "no body"
     words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
@@ -309,7 +272,7 @@ def _describe(error: "anthropic.APIStatusError") -> str:
 
 
 def _name_cause(error: Exception) -> str:
-    """Name an error and, where the SDK says no more than that there was one, what is behind it."""
+    """Name an error by what is behind it, where there is something."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
 
@@ -340,22 +303,13 @@ def _info_from_table(model: str, *, rehearsed: bool) -> ModelInfo:
 def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float) -> Iterator[MessagesApi]:
     """Open an endpoint and close its connections at the end.
 
-    The SDK loads in a thread meanwhile, because nothing else of a start takes as long: open the endpoint before waiting
-    for other programs.
+    The client is prepared in a thread meanwhile: open the endpoint before waiting for other programs.
     """
-    loading = threading.Thread(target=_load_sdk, name="relay-sdk")
-    loading.start()
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s)
+    preparing = threading.Thread(target=api.prepare, name="relay-http")
+    preparing.start()
     try:
         yield api
     finally:
-        loading.join()
+        preparing.join()
         api.close()
-
-
-def _load_sdk() -> None:
-    import anthropic  # noqa: F401  # loaded, not used
-    import httpx2  # noqa: F401
-
-
-__all__ = ["Interrupted", "MessagesApi", "get_key_name", "open_api"]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _get_key(environ: Mapping[str, str]) -> str:
-    from relay.runners.messages.api import get_key_name
+    from relay.runners.messages.endpoint import get_key_name
 
     return get_key_name(environ)
 

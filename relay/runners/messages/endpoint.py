@@ -1,0 +1,146 @@
+"""The way to an endpoint: address, key, headers, sockets, and how it says no.
+
+Everything that goes over the wire is what the provider's SDK sends, without what the SDK says of itself; a test holds
+the two against each other. The SDK is not loaded: it takes most of a second and 50 MB, and this is all that is used.
+"""
+
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from relay.errors import RunnerError
+
+if TYPE_CHECKING:
+    import httpx2
+
+ADDRESS = "https://api.anthropic.com"
+VERSION = "2026-10-21"
+CONNECT_TIMEOUT_S = 10.0
+_KEEP_ALIVE_S = 60
+_KEEP_ALIVE_PROBES = 5
+_SEGMENT_CHARS = "!$&'()*+,;=:@"
+"""What RFC 3986 lets stand in a segment of a path, besides letters, digits and ``-._~``."""
+
+
+class StatusError(Exception):
+    """An answer that is an error, read to its end.
+
+    Args:
+        response: What the endpoint answered.
+    """
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        super().__init__(f"HTTP {response.status_code}")
+        self.status_code = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.request_id: str | None = response.headers.get("request-id")
+        try:
+            self.body: Any = response.json()
+        except (ValueError, RecursionError):
+            self.body = response.text
+
+
+def require_success(response: "httpx2.Response") -> "httpx2.Response":
+    """Return the response, or raise what it says went wrong.
+
+    Raises:
+        StatusError: It is an error.
+    """
+    if response.is_success:
+        return response
+    response.read()
+    raise StatusError(response)
+
+
+def get_key_name(environ: Mapping[str, str]) -> str:
+    """Return the variable that holds the key, before anything starts; costs nothing and imports nothing.
+
+    Raises:
+        RunnerError: Neither ``ANTHROPIC_API_KEY`` nor ``ANTHROPIC_AUTH_TOKEN`` is set, or it cannot be a key.
+    """
+    name = next((name for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if environ.get(name)), None)
+    if name is None:
+        raise RunnerError(
+            "no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set",
+            hint="export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`",
+        )
+    # An HTTP client would refuse it too, and print the key while doing so.
+    if not environ[name].isascii() or not environ[name].isprintable() or " " in environ[name]:
+        raise RunnerError(
+            f"{name} holds characters that no key has: a blank, a line break, a quotation mark from another alphabet",
+            hint=f"export {name}=… again, without anything around it",
+        )
+    return name
+
+
+def open_client(
+    environ: Mapping[str, str], idle_timeout_s: float, transport: "httpx2.BaseTransport | None" = None
+) -> "httpx2.Client":
+    """Open a pool of connections to the endpoint; nothing is sent.
+
+    Args:
+        environ: Where the key, the base URL and the custom headers come from. Proxies and certificates come from the
+            process's own environment.
+        idle_timeout_s: Longest silence.
+        transport: How requests travel; None for the network.
+
+    Raises:
+        RunnerError: No key, or one that cannot be one.
+        httpx2.InvalidURL: The base URL is none.
+    """
+    from urllib.request import getproxies
+
+    import httpx2
+
+    key_name = get_key_name(environ)
+    proxied = not {"http", "https", "all"}.isdisjoint(getproxies())
+    return httpx2.Client(
+        base_url=environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or ADDRESS,
+        headers=_build_headers(environ, environ[key_name]),
+        timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
+        follow_redirects=True,
+        # A client that is given a transport does not look for proxies.
+        transport=transport or (None if proxied else httpx2.HTTPTransport(socket_options=_keep_alive())),
+    )
+
+
+def quote_model(model: str) -> str:
+    """Return the path of a model's description."""
+    return f"/v1/models/{quote(model, safe=_SEGMENT_CHARS)}"
+
+
+def _build_headers(environ: Mapping[str, str], key: str) -> "httpx2.Headers":
+    """Return what every request says; a custom header, a ``Name: value`` on each line, replaces any other."""
+    import httpx2
+
+    headers = httpx2.Headers(
+        {
+            "accept": "application/json",
+            "user-agent": _name_relay(),
+            "anthropic-version": VERSION,
+            "authorization": f"Bearer {key}",
+        },
+        encoding="utf-8",
+    )
+    for line in environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+def _name_relay() -> str:
+    from importlib import metadata
+
+    try:
+        return f"relay/{metadata.version('relay')}"
+    except metadata.PackageNotFoundError:
+        return "relay"  # from a checkout
+
+
+def _keep_alive() -> list[tuple[int, int, int]]:
+    """Return the options that let the kernel notice a peer that is gone, and keep a silent connection's way open."""
+    named = (("TCP_KEEPIDLE", _KEEP_ALIVE_S), ("TCP_KEEPINTVL", _KEEP_ALIVE_S), ("TCP_KEEPCNT", _KEEP_ALIVE_PROBES))
+    options = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in named if hasattr(socket, name)]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
