@@ -1,1 +1,1 @@
-"""Files of the work tree: walks that no link leads astray, writes that no crash leaves half done."""
+"""Files: walks that no link leads astray, writes that no crash leaves half done, YAML that keeps its limits."""

@@ -37,7 +37,7 @@ class NotAFileError(OSError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Location:
     """Where a path leads: an open directory and a name in it."""
 
     parent_fd: int
@@ -243,13 +243,13 @@ class _Walk:
         except FileNotFoundError:
             return None
 
-    def place(self, name: str, status: os.stat_result | None, missing: tuple[str, ...] = ()) -> Place:
+    def place(self, name: str, status: os.stat_result | None, missing: tuple[str, ...] = ()) -> Location:
         path = "/".join([*self.names, *missing, *([] if name == "." else [name])])
-        return Place(parent_fd=self.fds[-1], name=name, path=path, status=status, missing=missing)
+        return Location(parent_fd=self.fds[-1], name=name, path=path, status=status, missing=missing)
 
 
 @contextmanager
-def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Place]:
+def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
     """Walk to a path; `follow` says whether symbolic links are walked through or refused.
 
     Raises:
@@ -277,7 +277,7 @@ def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Place]:
         yield walk.place(".", os.fstat(walk.fds[-1]))
 
 
-def _place_missing(walk: _Walk, name: str, pending: Sequence[str]) -> Place:
+def _place_missing(walk: _Walk, name: str, pending: Sequence[str]) -> Location:
     names = [name, *pending]
     if ".." in names:
         raise WalkError(f"{walk.raw}: no such directory: {'/'.join([*walk.names, name])}.")

@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 
 from relay.files import walk
-from relay.files.walk import NotAFileError, Place, WalkError
+from relay.files.walk import Location, NotAFileError, WalkError
 from relay.sandbox.policy import TEMPLATE_SUFFIXES
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
 
 
 @contextmanager
-def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Place]:
+def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
     """Walk to a path of the model, as `walk.locate` does.
 
     Raises:
@@ -31,7 +31,7 @@ def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Place]:
         yield place
 
 
-def open_regular(place: Place) -> int:
+def open_regular(place: Location) -> int:
     """Open an existing regular file for reading; devices, pipes and sockets are never opened.
 
     Raises:
@@ -53,7 +53,7 @@ def _require_regular(path: str, status: os.stat_result) -> None:
         raise RefusedError(f"{path} is a device, pipe or socket, not a file.")
 
 
-def _suggest(place: Place) -> str:
+def _suggest(place: Location) -> str:
     """Name what the missing file may have been."""
     import difflib  # costs start-up time and is needed only here
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay.files.walk import Place
+from relay.files.walk import Location
 from relay.tools.confine import locate, open_regular, require_writable
 from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer, open_outputs
@@ -71,7 +71,7 @@ def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -
     return ToolAnswer(text=text, changed_paths=(place.path,))
 
 
-def _say_replaced(place: Place, before: bytes | None, *, unread: bool) -> str:
+def _say_replaced(place: Location, before: bytes | None, *, unread: bool) -> str:
     lines = "all" if before is None else f"{_count_lines(before):,}"
     warning = " You had not read it in this session: look at git diff for what is gone." if unread else ""
     return f"Replaced {lines} lines of {place.path}.{warning}"
@@ -86,7 +86,7 @@ def _note_change(notes: LegNotes, path: str) -> None:
     notes.touched_paths.setdefault(path)
 
 
-def _load(place: Place) -> bytes:
+def _load(place: Location) -> bytes:
     with os.fdopen(open_regular(place), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         if size > MAX_EDIT_BYTES:

@@ -6,11 +6,11 @@ import stat
 from functools import partial
 
 from relay.files.replacement import replace_with_file
-from relay.files.walk import Place, enter_all
+from relay.files.walk import Location, enter_all
 from relay.tools.workspace import RefusedError
 
 
-def require_target(place: Place) -> None:
+def require_target(place: Location) -> None:
     """Refuse what must not be replaced: anything but a regular file with one name, or a name no tool should make.
 
     Raises:
@@ -30,7 +30,7 @@ def require_target(place: Place) -> None:
         raise RefusedError(f"{place.path} is marked read-only; use chmod in bash if it really must change.")
 
 
-def replace_file(place: Place, data: bytes, *, scratch_fd: int | None) -> None:
+def replace_file(place: Location, data: bytes, *, scratch_fd: int | None) -> None:
     """Write `data` to a place that `require_target` let through.
 
     Mode and owner of a file that was there are kept; parent directories are made. The data and the directory are on
@@ -62,7 +62,7 @@ def replace_file(place: Place, data: bytes, *, scratch_fd: int | None) -> None:
         os.close(parent_fd)
 
 
-def _require_unchanged(parent_fd: int, place: Place) -> None:
+def _require_unchanged(parent_fd: int, place: Location) -> None:
     try:
         now = os.stat(place.name, dir_fd=parent_fd, follow_symlinks=False)
     except FileNotFoundError:
