@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relay.errors import ExitCode, PlanError, within
 from relay.files.tree import read_file, replace_file
+from relay.git.modes import FILE
 from relay.hints import RUN, STATUS, Command
 from relay.plan.check import check_plan
 from relay.plan.encoding import decode_text, encode_text, require_utf8
@@ -86,7 +87,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
         return _reject(ctx, refused, f"no plan was accepted: {_describe_refusal(submissions, ended)}", code)
     _keep_overwritten(ctx, session_id)
-    replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), "100644")
+    replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
     _keep_cost(ctx.files, session_id, submissions.accepted.text, ctx.meter.session)
     return _finish(ctx, submissions.accepted)
 

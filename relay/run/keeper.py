@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relay.files.tree import read_file, replace_file
+from relay.git.modes import FILE
 from relay.git.objects import find_blob_id
 from relay.prompts.texts import render_baton
 from relay.run.pending_plan import PendingPlan
@@ -158,7 +159,7 @@ class Keeper:
             if restore is None:
                 (root / path).unlink(missing_ok=True)
             else:
-                replace_file(root, path, restore, "100644")
+                replace_file(root, path, restore, FILE)
         names = ", ".join(changed)
         self._ctx.observe(PlanRestored(tool=call.name, summary=f"{names} was changed and put back"))
         words = f"\n\nrelay: this changed {names}, which only relay writes; it was put back. Use tick, record or amend."

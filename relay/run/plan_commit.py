@@ -3,6 +3,7 @@
 from relay.errors import PlanError, RepoError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.message import Message
+from relay.git.modes import FILE
 from relay.git.names import list_paths, render_path
 from relay.hints import Command, TypedPath
 from relay.plan.encoding import encode_text, require_utf8
@@ -33,7 +34,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         case EditKind.NONE:
             pass
         case EditKind.STALE:
-            replace_file(ctx.repo.root, ctx.plan_path, encode_text(edit.plan.text), "100644")
+            replace_file(ctx.repo.root, ctx.plan_path, encode_text(edit.plan.text), FILE)
         case EditKind.NEW:
             subject = f"relay: plan — {shown.title}" if shown.title else "relay: plan"
             _commit(ctx, shown, disk=disk, status="planned", subject=subject[:72])

@@ -231,15 +231,7 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     plan = parse_plan(find_text(repo, rewind.head, rewind.plan_path) or "")
     opened = plan.untick(plan.done_ids - _find_done(repo, rewind.target, rewind.plan_path))
     blob = objects.hash_bytes(repo.git, encode_text(opened.text))
-    index = repo.relay_dir / "rewind-index"
-    repo.relay_dir.mkdir(exist_ok=True)
-    objects.remove_private(index)
-    git = objects.private_git(guard(repo).git)
-    git.run("read-tree", rewind.target, env={"GIT_INDEX_FILE": str(index)})
-    objects.fill_index(git, str(index), [(rewind.plan_path, mode, blob)])
-    tree = objects.write_tree(git, str(index))
-    objects.remove_private(index)
-    return tree
+    return objects.write_paths_tree(repo, [(rewind.plan_path, mode, blob)], start=rewind.target)
 
 
 def _find_done(repo: Repo, commit: str, plan_path: str) -> frozenset[str]:
