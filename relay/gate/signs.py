@@ -17,6 +17,7 @@ class _Sign:
     source: str
 
 
+# `[ \t]` and never `\s`, which takes line ends too: a flood of empty lines was then read to its end from each of them.
 _SIGNS = (
     _Sign(
         runner="pytest",
@@ -34,19 +35,19 @@ _SIGNS = (
     _Sign(
         runner="jest",
         none=r"^No tests found(?:, exiting with code \d)?$",
-        some=r"^Tests:\s.*\b[1-9]\d* (?:passed|failed)",
+        some=r"^Tests:[ \t].*\b[1-9]\d* (?:passed|failed)",
         source="jestjs/jest#8187, #5092",
     ),
     _Sign(
         runner="vitest",
-        none=r"^\s*No test files found, exiting with code \d$",
-        some=r"^\s*Tests\s+.*\b[1-9]\d* (?:passed|failed)",
+        none=r"^[ \t]*No test files found, exiting with code \d$",
+        some=r"^[ \t]*Tests[ \t]+.*\b[1-9]\d* (?:passed|failed)",
         source="nrwl/nx#27722, vitest-dev/vitest#1032",
     ),
     _Sign(
         runner="go test",
-        none=r"^\?\s+\S+\s+\[no test files\]$|^ok\s+\S+\s.*\[no tests to run\]$",
-        some=r"^(?:ok\s+\S+\s|--- (?:PASS|FAIL): )",
+        none=r"^\?[ \t]+\S+[ \t]+\[no test files\]$|^ok[ \t]+\S+[ \t].*\[no tests to run\]$",
+        some=r"^(?:ok[ \t]+\S+[ \t]|--- (?:PASS|FAIL): )",
         source="golang/go src/cmd/go/internal/test, golang/go#15211",
     ),
     _Sign(
@@ -63,8 +64,8 @@ _SIGNS = (
     ),
     _Sign(
         runner="mocha",
-        none=r"^\s*0 passing \(.*$",
-        some=r"^\s*[1-9]\d* (?:passing|failing)\b",
+        none=r"^[ \t]*0 passing \(.*$",
+        some=r"^[ \t]*[1-9]\d* (?:passing|failing)\b",
         source="mochajs/mocha#4716, redhat-developer/vscode-extension-tester#1053",
     ),
     _Sign(
@@ -94,7 +95,7 @@ _SIGNS = (
     _Sign(
         runner="dotnet test",
         none=r"^.*No test (?:is available in|matches the given testcase filter).*$",
-        some=r"(?:Passed|Failed):\s+[1-9]|Total tests: [1-9]|total: [1-9]",
+        some=r"(?:Passed|Failed):[ \t]+[1-9]|Total tests: [1-9]|total: [1-9]",
         source="microsoft/vstest#479, #2590",
     ),
     _Sign(
@@ -123,13 +124,13 @@ _FAILURES = tuple(
     for pattern in (
         r"^(?:FAILED|ERROR) (\S+::.*?|\S+\.py)(?: - .*)?$",  # pytest
         r"^(?:FAIL|ERROR): (\S+ \(.+\))$",  # unittest
-        r"^\s*--- FAIL: (\S+)",  # go
+        r"^[ \t]*--- FAIL: (\S+)",  # go
         r"^test (\S.*) \.\.\. FAILED$",  # cargo
-        r"^\s+● (\S.*)$",  # jest
-        r"^\s*not ok \d+ (?:- )?(.+?)(?: # .*)?$",  # TAP
-        r"^\s*✖ (\S.*?)(?: \([\d.]+ms\))?$",  # node --test
+        r"^[ \t]+● (\S.*)$",  # jest
+        r"^[ \t]*not ok \d+ (?:- )?(.+?)(?: # .*)?$",  # TAP
+        r"^[ \t]*✖ (\S.*?)(?: \([\d.]+ms\))?$",  # node --test
         r"^rspec (\./\S+)",  # rspec; with the line, which is all it gives
-        r"^\s*--> ([^\s:]+):\d+:\d+$",  # ruff and rustc: the file, once for each finding
+        r"^[ \t]*--> ([^\s:]+):\d+:\d+$",  # ruff and rustc: the file, once for each finding
     )
 )
 _FINDING = re.compile(r"^([^\s:()]*[./][^\s:()]*)(?::\d+(?::\d+)?|\(\d+,\d+\)):? (\S.*)$", re.MULTILINE)
