@@ -40,6 +40,7 @@ from tests.scripted import ScriptedRunner
 
 hypothesis.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
+hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5, derandomize=True)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))
 
 GIT_CONFIG = """\

@@ -68,6 +68,7 @@ def test_ticks_and_notes_are_legal(old, new):
         ("- [ ] two\n", "", 13, "`- [ ] two` is gone"),
         ("- [ ] three\n- [ ] four", "- [ ] four\n- [ ] three", 18, "found `- [ ] four`"),
         ("- [ ] four\n", "- [ ] four\n- [ ] five\n", 20, "five"),
+        ("- [ ] four\n\n", "- [ ] four\n### Notes\n- n\n", 20, "more than a Notes section was added"),
         ("Verify: `a`", "Verify: `true`", 8, "found `Verify: `true``"),
         ("verify: [t]", "verify: []", 1, "front matter"),
         ("verify: [t]", "verify: [t], max_cost_usd: 9", 1, "front matter"),

@@ -16,6 +16,9 @@ from relay.plan.model import Plan
 from relay.plan.outline import read_outline
 from relay.plan.parse import parse_plan
 
+EXAMPLES = settings().max_examples
+"""Of the profile: what is worth more than others get is a multiple of it, and grows and shrinks with it."""
+
 WORDS = st.text(st.sampled_from("abc xyz`_*/.—\u2028\x0bé\U0001f600\udc80\0[]()#>-"), min_size=0, max_size=12)
 TEXTS = st.builds("{}{}{}".format, st.sampled_from("abcdefgh"), WORDS, st.sampled_from("uvw"))
 BULLETS = st.sampled_from(["- ", "* ", "+ ", "1. ", "2) ", "> - ", "  - ", "-\t"])
@@ -153,7 +156,7 @@ def test_spans_tile_the_text_and_hold_their_items(text):
 
 
 @given(st.one_of(st.text(), NEAR_MARKDOWN, st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))))
-@settings(max_examples=300)
+@settings(max_examples=3 * EXAMPLES)
 def test_any_text_is_read_or_refused_by_line(text):
     plan = parse_or_refuse(text)
     if isinstance(plan, str):
@@ -169,7 +172,7 @@ two tasks; GitHub's specification has the box *in* a paragraph, so that it is on
 
 
 @given(NEAR_MARKDOWN)
-@settings(max_examples=300)
+@settings(max_examples=3 * EXAMPLES)
 def test_boxes_are_those_of_an_independent_reader_of_task_lists(text):
     assume(not DISPUTED.search(text) and not text.startswith(("\ufeff", "---")))
     peer = MarkdownIt("gfm-like2", {"maxNesting": 100, "alerts": False}).disable(["linkify", "table"])
@@ -203,7 +206,7 @@ def test_ticking_one_by_one_in_any_order_ends_with_everything_done(written, chan
 
 
 @given(st.one_of(plans().map(lambda written: written.text), NEAR_MARKDOWN), st.randoms(use_true_random=False))
-@settings(max_examples=300)
+@settings(max_examples=3 * EXAMPLES)
 @example("# P\n- [ ] - [x] a\n- [ ] > [ ] b\n  - [X] c\n\n[x]: /u\n", random.Random(3))
 def test_a_plan_with_other_boxes_is_what_reading_its_text_would_make(text, chance):
     plan = parse_or_refuse(text)
@@ -308,7 +311,7 @@ def mutate(text: str, plan: Plan, allowed: list[str], chance: random.Random) -> 
 
 
 @given(plans(), st.randoms(use_true_random=False))
-@settings(max_examples=400)
+@settings(max_examples=4 * EXAMPLES)
 def test_the_guard_refuses_every_other_change(written, chance):
     plan = parse_plan(written.text)
     allowed = [item_id for item_id in open_ids(plan) if chance.random() < 0.5]
@@ -318,7 +321,7 @@ def test_the_guard_refuses_every_other_change(written, chance):
 
 
 @given(plans(flat=True), st.randoms(use_true_random=False))
-@settings(max_examples=200)
+@settings(max_examples=2 * EXAMPLES)
 def test_an_amendable_phase_may_change_around_its_ticks_only(written, chance):
     plan = parse_plan(written.text)
     phase = chance.choice(plan.phases)
