@@ -67,6 +67,16 @@ def test_a_policy_counts_requests_and_waits():
     )
 
 
+def test_a_limit_stays_one_when_the_endpoint_names_no_time():
+    outcome = judge(RetryPolicy(max_wait_s=0.5), fault(FaultKind.LIMIT))
+    assert isinstance(outcome, SessionOutcome)
+    assert (outcome.end, outcome.retry_at) == (SessionEnd.LIMIT, None)
+
+
+def test_a_wait_that_ends_with_the_limit_is_waited():
+    assert isinstance(judge(RetryPolicy(max_wait_s=1.0), fault()), Wait)
+
+
 @given(st.floats(0, 1e5), st.lists(st.one_of(st.none(), st.floats(0, 1e4)), max_size=200))
 def test_nothing_is_tried_for_ever(max_wait_s, asked):
     """Whatever an endpoint asks for, the waits together stay below the limit, and each is longer than nothing."""
