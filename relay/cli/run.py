@@ -61,8 +61,8 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
             or not its turn.
     """
     from relay.cli.status import show_standing
-    from relay.run.recovery import require_point
     from relay.run.selection import choose_phase
+    from relay.run.settlement import require_point
     from relay.run.start import get_commands
     from relay.setup.place import find_source
     from relay.setup.preconditions import check_clean, check_identity, check_plan_file, check_repository, require

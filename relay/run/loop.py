@@ -12,8 +12,8 @@ from relay.plan.model import Phase, Plan
 from relay.run.ends import end_done, find_done_plan, finish_run
 from relay.run.leg import Leg, LegKind, LegResult
 from relay.run.leg_parts import make_parts
-from relay.run.recovery import settle
 from relay.run.selection import Selection, choose_phase
+from relay.run.settlement import settle
 from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
 from relay.session.events import Noticed, RetryScheduled
 from relay.session.values import SessionEnd
