@@ -1,7 +1,7 @@
 """What the user or the environment must act on, and relay's exit codes.
 
 Outcomes that are part of the job (a red gate, a refused tool call, a model that stops) are values, never
-exceptions. An exception of this tree means: nothing more can be done until somebody changes something.
+exceptions. An exception of this tree means that relay can do nothing more until the user changes something.
 Anything else that is raised is a bug.
 
     RelayError
@@ -13,7 +13,7 @@ Anything else that is raised is a bug.
     ├── SandboxError         commands cannot be confined as asked
     └── RunnerError          no session can be started (no key, unknown model, endpoint unreachable)
 
-What is known of an error is in its fields; it becomes a sentence where it is shown, and nobody reads the sentence.
+An error's fields hold what is known of it. The sentence is made where the error is shown; no code reads it back.
 """
 
 import contextlib

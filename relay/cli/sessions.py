@@ -64,7 +64,7 @@ def _read_plan_settings(place: Place, command: str) -> Mapping[str, Any]:
 
 
 def render_end(end: "RunEnd", caller: Caller) -> RunEnded:
-    """Return the event that tells a user how his command ended."""
+    """Return the event that tells the user how the command ended."""
     return RunEnded(
         exit_code=end.exit_code,
         reason=caller.write(end.reason),

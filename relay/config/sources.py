@@ -213,5 +213,5 @@ def flag_name(name: str) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Show a value that somebody wrote, within one line."""
+    """Return a setting's value as written, cut to fit on one line."""
     return shorten(repr(value), _SHOWN_CHARS)

@@ -27,7 +27,7 @@ class YamlFault(StrEnum):
 
 
 class YamlTextError(Exception):
-    """A text that is not read; its caller says so in words of its own."""
+    """The text cannot be read; the caller tells the user in its own words."""
 
     def __init__(
         self, fault: YamlFault, *, words: str = "", line: int | None = None, offset: int | None = None

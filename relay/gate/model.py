@@ -1,6 +1,6 @@
 """The values of a gate.
 
-A phase is done when its verify commands pass, not when somebody says so. A command passes when it exits 0 *and* that
+A phase is done when its verify commands pass, not when the model says so. A command passes when it exits 0 *and* that
 exit code means something: a test runner that found nothing to run, or a shell line that throws the code away, proves
 nothing and is not green.
 """

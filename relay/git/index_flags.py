@@ -1,8 +1,8 @@
 """Tracked files that git was told not to look at: ``update-index --assume-unchanged`` and ``--skip-worktree``.
 
-Git's status is blind to such a file, and a private copy of the index would be: what the user keeps in it, settings
-of one machine mostly, would be in no snapshot and nobody's. Relay looks at those that are there, in private copies;
-the user's own index keeps its flags, and a file that is absent, as in a sparse checkout, stays what the index says.
+Git's status is blind to such a file, in a private copy of the index too. What the user keeps in it, mostly settings
+of one machine, would be in no snapshot. So relay takes the flags away in its private copies, for files that exist.
+The user's own index keeps its flags; a file that is absent, as in a sparse checkout, stays as the index has it.
 """
 
 import os

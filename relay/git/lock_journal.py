@@ -3,8 +3,8 @@
 Git never removes a lock it did not make, so one SIGKILL can block a repository (65 of 100 kill points of a plain
 `git commit` do). Under names that only relay uses a left lock is always stale while relay's own lock is held. Any
 other lock is removed only when relay had declared that it is about to take that very lock and never came back, the
-lock is from that moment, and no git process is at work here; for what all work trees of the repository share, in none
-of them. Else it is somebody's, and relay says so.
+lock is from that moment, and no git process is at work here; for a lock that all
+work trees of the repository share, in none of them. Otherwise relay leaves the lock and names it to the user.
 """
 
 import contextlib
@@ -130,7 +130,10 @@ def _is_git_at_work(repo: Repo, lock: Path) -> bool:
 
 
 def _find_places(repo: Repo, lock: Path) -> tuple[Path, ...]:
-    """Return the directories from which a git takes the lock; all but the index's are taken from any work tree."""
+    """Return the directories in which a git that takes the lock may run.
+
+    The index's lock is taken in its own work tree only, every other one in any work tree of the repository.
+    """
     here = (repo.root, repo.common_dir)
     if lock == repo.git_dir / "index.lock":
         return here

@@ -1,6 +1,6 @@
 """Git's objects as loose files, read and written without a process for each.
 
-What is written is what ``git hash-object -w`` writes: a file beside its final place, synced, then renamed, so that
+What is written is what ``git hash-object -w`` writes: a file next to its final place, synced, then renamed, so that
 a crash leaves the object or nothing of that name. Git does not sync the directory that names it, and nor does this:
 `relay.git.objects.sync_objects` does, before a commit point. A name that is left over is one that ``git gc`` clears.
 """

@@ -311,7 +311,7 @@ def copy_index(repo: Repo, name: str) -> str:
 
 
 def remove_private(index: Path) -> None:
-    """Remove a private index, and the lock that a killed git left beside it."""
+    """Remove a private index, and the lock that a killed git left next to it."""
     index.unlink(missing_ok=True)
     _remove_lock(index)
 

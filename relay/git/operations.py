@@ -1,4 +1,4 @@
-"""States of a repository that relay refuses to work in, in words."""
+"""The states of a repository in which relay refuses to work, a sentence for each."""
 
 from relay.git.repository import Repo
 

@@ -48,7 +48,8 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
     """Point a ref at `new` if it is at `old`, by git's own lock file, which is synced and becomes the ref's file.
 
     Returns:
-        False when it is not there, somebody holds the lock, or it cannot be written; nothing has changed then.
+        False when the ref is not at `old`, another process holds the lock, or the file cannot be written; nothing
+        has changed then.
     """
     file = common_dir / ref
     lock = file.with_name(f"{file.name}.lock")

@@ -59,7 +59,8 @@ def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
     """Move a ref that only relay uses, which moves after every tool, as ``git update-ref`` does, without a process.
 
     Returns:
-        False when that is not as plain as it mostly is; nothing has changed then, and git is to do it, or say why not.
+        False when something is out of the ordinary: nothing has changed then, and git has to move the ref or say why
+        it cannot.
     """
     logged = (repo.common_dir / "logs" / ref).exists()
     if logged or not guard(repo).is_plain or not replace_id(repo.common_dir, ref, new, old):
@@ -69,7 +70,7 @@ def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
 
 
 def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
-    """Take a ref from one value to another (None: to none) by `change`, and go by what the ref holds then.
+    """Run `change`, which takes a ref from `old` to `new` (None: no ref), and judge by what the ref holds then.
 
     Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
     """
@@ -82,7 +83,7 @@ def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: 
         found = find_ref(repo, ref) if result.code else new
     if result.code and found == old:
         raise GitError(f"git update-ref failed: {result.words}")
-    # A name that had to be made and is taken, or had to go and is gone: somebody else's doing, whatever it holds.
+    # A name that had to be made and is taken, or had to go and is gone: another process did it, whatever it holds.
     if result.code and (found != new or old is None or new is None):
         return False
     sync_ref(repo, ref, is_new_place=is_new_place)

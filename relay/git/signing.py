@@ -1,4 +1,4 @@
-"""Signing a commit without anybody to type a passphrase."""
+"""Signing commits when there is no user at hand to type a passphrase."""
 
 import shlex
 from collections.abc import Mapping

@@ -35,7 +35,7 @@ class _Directory:
     tree: str
     """The tree it was read from; empty for a new one."""
     entries: "_Entries | None" = None
-    """``name: (mode, id)``, or what may have changed; None while nobody has looked."""
+    """By name a ``(mode, id)``, or a directory that may have changed; None until it is read."""
 
 
 _Entries = dict[bytes, tuple[bytes, str] | _Directory]

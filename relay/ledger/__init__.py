@@ -1,4 +1,4 @@
-"""Claims that outlive a session: an append-only YAML list beside the plan.
+"""Claims that outlive a session: an append-only YAML list next to the plan.
 
 Three kinds of entries, told apart by ``event``::
 

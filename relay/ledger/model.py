@@ -13,7 +13,7 @@ class ClaimStatus(StrEnum):
     STALE = "stale"
     """Its source has changed since."""
     OPEN = "open"
-    """A conflict that nobody has settled; never written, it is how conflicts begin."""
+    """A conflict that is not settled yet: every conflict begins so, and this status is never written."""
     RESOLVED = "resolved"
 
 

@@ -32,7 +32,7 @@ def render_snapshot(ledger: Ledger, budget_tokens: int) -> str:
 
 
 def _rank_conflicts(ledger: Ledger) -> list[Conflict]:
-    """Put what nobody has settled first."""
+    """Return the conflicts, unsettled ones first."""
     return sorted(ledger.conflicts, key=lambda conflict: ledger.status_of(conflict) is ClaimStatus.RESOLVED)
 
 

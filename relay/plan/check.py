@@ -125,7 +125,7 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
 
 
 def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violation]:
-    """Refuse commands that a person cannot review: what a screen hides or turns around, and what nobody reads."""
+    """Refuse commands that the user cannot review: a screen hides or reorders characters, or they are too long."""
     for command in commands:
         if words := find_obscurity(command):
             yield _error(phase.line, f"a verify command of phase {phase.id} {words}")

@@ -1,7 +1,7 @@
 """The bytes of a plan and a ledger as text and back.
 
 A byte that is not UTF-8 becomes a lone surrogate, and that byte again on the way back; a byte-order mark and line ends
-stay in the text. So a file that is read and written is the same file, whatever somebody else put into it.
+stay in the text. So a file that is read and written back is unchanged, whatever another program put into it.
 """
 
 from relay.errors import PlanError

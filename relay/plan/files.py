@@ -9,11 +9,11 @@ STATE_DIR = ".relay"
 
 
 def find_ledger_path(plan_path: str) -> str:
-    """Return the ledger's path: beside the plan, ``PLAN.md`` → ``PLAN.ledger.yaml``."""
+    """Return the ledger's path, next to the plan: ``PLAN.md`` → ``PLAN.ledger.yaml``."""
     path = PurePosixPath(plan_path)
     return str(path.with_name(f"{path.stem}.ledger.yaml"))
 
 
 def find_protected(plan_path: str) -> tuple[str, ...]:
-    """Return what no tool and no command may write, beside git's own directory and the rules files."""
+    """Return what no tool and no command may write, besides git's own directory and the rules files."""
     return (plan_path, find_ledger_path(plan_path), STATE_DIR, "relay.toml")

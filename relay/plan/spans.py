@@ -1,4 +1,4 @@
-"""What stands inside one line of Markdown: code spans, plain words, paths, a leading number.
+"""The parts of one line of Markdown: code spans, plain words, paths, a leading number.
 
 All of it is linear in the length of the line: a plan may hold a line of a megabyte.
 """

@@ -1,4 +1,4 @@
-"""Where templates and examples are: inside the installed package, or beside it in a checkout."""
+"""Where templates and examples are: inside the installed package, or next to it in a checkout."""
 
 from pathlib import Path
 

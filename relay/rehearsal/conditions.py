@@ -47,7 +47,7 @@ def parse_conditions(reader: NodeReader, node: yaml.Node, what: str) -> Conditio
 
 
 def check_conditions(conditions: Conditions, body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say in words which conditions a request does not meet; empty when it meets all."""
+    """Return a sentence for each condition that a request does not meet; empty when it meets all."""
     problems = []
     for subject, texts in conditions.contains.items():
         found = read_subject(body, subject)

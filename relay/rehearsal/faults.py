@@ -48,7 +48,7 @@ class FaultName(StrEnum):
     REFUSAL = "refusal"
     UNKNOWN_STOP = "unknown_stop"
     UNKNOWN_BLOCK = "unknown_block"
-    """A content block of a type nobody knows, in front of the answer."""
+    """A content block of an unknown type, in front of the answer."""
     EMPTY = "empty"
     """``end_turn`` with no content."""
     PAUSE_TURN = "pause_turn"

@@ -2,7 +2,7 @@
 
 YAML 1.1 turns unquoted ``yes``, ``0123`` or ``1:30`` into other values than their writer meant; here they are
 errors that ask for quotes. Keys that occur twice are errors. ``!file path`` stands for the text of a file
-beside the script.
+next to the script.
 """
 
 import difflib
@@ -138,7 +138,7 @@ class NodeReader:
         return self._scalar(node)
 
     def file(self, node: yaml.Node, name: str) -> str:
-        """Read a file beside the script."""
+        """Read a file next to the script."""
         if self.base is None:
             raise self.error(node, "files can only be named by a script that is itself a file")
         root = self.base.resolve()

@@ -35,7 +35,7 @@ class Rehearsal:
 
     @property
     def unplayed(self) -> tuple[str, ...]:
-        """What of the script was not played, in words; empty when all of it was."""
+        """A sentence for each part of the script that was not played; empty when all of it was."""
         return self.state.stage.list_unplayed()
 
 

@@ -131,7 +131,7 @@ class Stage:
         return tuple(words)
 
     def _find_aside(self, body: Mapping[str, Any]) -> Cue | None:
-        """Find the session that answers this request beside every conversation."""
+        """Find the session that answers this request outside of every conversation."""
         for index, session in enumerate(self.script.sessions):
             if session.aside and not check_conditions(session.when, body):
                 turn = session.turns[0]

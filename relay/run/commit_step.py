@@ -50,7 +50,7 @@ class _Work:
     owned: tuple[str, ...]
     """What is going to be committed."""
     user: frozenset[str]
-    """What differed from HEAD when the leg began, and what git ignored then and does not any more."""
+    """Paths that differed from HEAD when the leg began, or that git ignored then and no longer ignores."""
     changes: tuple[PathChange, ...]
     """From the leg's start to after the gate."""
     before: TreeSnapshot

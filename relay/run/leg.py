@@ -51,7 +51,7 @@ class LegResult:
     detail: str
     """One line for the user."""
     ways: Hint = ""
-    """What he can do about it, behind ``detail``."""
+    """What the user can do about it; shown after ``detail``."""
     new_claims: int
     """Items this session ticked."""
     can_go_on: bool = False

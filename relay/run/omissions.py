@@ -1,8 +1,8 @@
 """What a phase needs and its commit would not hold: a box must not be ticked without its code.
 
-What the session's file tools wrote is needed, and what the ticked items say behind `` — `` that they make. A path that
-an item only mentions may be there to be read: it is needed when the item says nothing behind a dash and the commit
-holds nothing of what it mentions, and when the session changed it.
+A phase needs the files that the session's file tools wrote, and those that a ticked item names behind its `` — ``. A
+path that an item only mentions may be there to be read. The phase needs it when the session changed it, or when the
+item names nothing behind a dash and the commit holds nothing of what the item mentions.
 """
 
 import os
@@ -106,7 +106,7 @@ def _find_in_submodules(repo: Repo, delivery: Delivery, needed: list[str]) -> li
 
 
 def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[LeftOut]:
-    """Return what snapshots do not hold now, or did not at the start; what is as in HEAD by now is no matter."""
+    """Return what snapshots do not hold now, or did not hold at the start unless it is as in HEAD by now."""
     leg, after = delivery.leg, delivery.after
     there = [path for path in needed if os.path.lexists(repo.root / path)]
     inside = with_parents(delivery.owned)

@@ -34,8 +34,8 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
     Args:
         ctx: The collaborators.
         leg: The open leg.
-        discarded: Files of the leg's that somebody took out of the work tree: then it claims nothing any more. Which
-            item a file belonged to nobody knows.
+        discarded: Files of the leg's that were taken out of the work tree. All its claims are dropped then: which item
+            a file belonged to is not known.
     """
     record = _make_record(ctx.files, leg)
     if discarded:
@@ -48,7 +48,7 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
 
 
 def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
-    """Return what the leg's last snapshot says beside the files, for another one."""
+    """Return what the leg's last snapshot says besides the files, for the next snapshot."""
     draft = {}
     if leg.last_wip is not None:
         paths = (files.plan_path, files.ledger_path)
@@ -61,7 +61,7 @@ def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     """Keep what is found, then put back what is missing of the newest snapshot.
 
     After a power loss files that were not synced may be empty or torn, while the snapshots were synced with their
-    refs; in another work tree there is nothing of the session's yet. What somebody wrote since stays.
+    refs; in another work tree there is nothing of the session's yet. What was written since then stays.
 
     The ref moves before a file is written, and to what the work tree is going to be: if relay is killed meanwhile,
     the next run finds that snapshot as the newest one, and does the rest.

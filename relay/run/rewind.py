@@ -1,4 +1,4 @@
-"""Going back to the green tree before a phase, without taking anything from anybody.
+"""Going back to the green tree before a phase, without losing any work.
 
 A new branch is the default: it moves nothing. A revert commit goes on top of the branch, so that what it undoes stays
 in its history. Either way the old tip is also kept under ``refs/relay/rewound/<branch>/<n>``, so that not even
@@ -184,7 +184,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
     """Commit the tree before the phase on top of the branch, with the plan as it is now and its boxes open again.
 
     Returns:
-        The commit, and what could not be brought in step in the work tree, in words.
+        The commit, and a sentence for each file, or the index, that could not be updated.
 
     Raises:
         RepoError: `require_revert`, or the branch moved meanwhile.

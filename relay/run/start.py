@@ -1,4 +1,4 @@
-"""What a session of a phase starts from: plan, draft, baton, baseline. Nothing else reaches it from the session before.
+"""What a session of a phase starts from: plan, pending plan, baton, baseline; nothing else of the one before.
 
 A phase has at most one open leg ref, from its first session (or its last commit) to its next commit; the sessions in
 between share its base, so that what is committed in the end is what they did together and nothing of the user's.

@@ -1,1 +1,1 @@
-"""Who drives a session: `base` is the contract, a folder beside it is one way to keep it."""
+"""Who drives a session: `base` is the contract, each folder next to it is one way to fulfil it."""

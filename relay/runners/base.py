@@ -3,7 +3,7 @@
 A runner turns a prompt into work. It owns the conversation, its retries and its gauge; it never touches git, ticks a
 box or decides that a phase is done.
 
-A further runner is a folder beside ``messages/`` with a `RunnerKind`, and one line in `relay.runners.registry`.
+A further runner is a folder next to ``messages/`` with a `RunnerKind`, and one line in `relay.runners.registry`.
 """
 
 from collections.abc import Callable, Mapping

@@ -20,7 +20,7 @@ from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.view import Mount, MountView, plan_view, render_view
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
-"""Never searched on PATH: an entry could be writable for somebody else, and Ubuntu's AppArmor profile grants user
+"""Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user
 namespaces to the system's bwrap only."""
 
 BASE = (

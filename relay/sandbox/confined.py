@@ -15,7 +15,7 @@ _ATTEMPTS = 3
 
 
 def never() -> bool:
-    """Answer False: nobody asks to stop."""
+    """Return False: no stop was requested."""
     return False
 
 

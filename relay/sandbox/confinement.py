@@ -35,7 +35,7 @@ class Confinement(Protocol):
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What it cannot hold on this machine, in words; empty when there is nothing to say."""
+        """A sentence on each protection that it cannot give on this machine; empty when it gives all."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch for a command whose first word is an absolute path.

@@ -98,7 +98,7 @@ def _prctl(option: int, *values: int) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill until none is left: stop them first, so that a fork bomb cannot outrun the walk."""
+    """Kill all descendants. Each round stops them first, so that a fork bomb cannot outrun the walk."""
     while True:
         found = find_descendants(os.getpid())
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -1,7 +1,7 @@
 """How much memory a process tree holds. Linux only: elsewhere nothing is known and nothing is limited.
 
 Neither of the kernel's limits per process will do. RLIMIT_AS counts what is only reserved, which for Node, Java, Go
-and sanitizers is many times what they use; RLIMIT_DATA counts shadow memory and thread stacks that nobody touched;
+and sanitizers is many times what they use; RLIMIT_DATA counts shadow memory and thread stacks that were never touched;
 and both allow as much again to each child. A cgroup would count right, but making one is the administrator's to
 allow. So what the tree really holds is added up, the way `Limits.processes` is.
 """

@@ -22,7 +22,7 @@ class Capture:
         self._spool_fd: int | None = None
         self.total_bytes = 0
         self.notes: tuple[str, ...] = ()
-        """What went wrong with the copy on disk, in words; empty when nothing did."""
+        """A sentence for each thing that went wrong with the copy on disk; empty when nothing did."""
         if spool is not None:
             self._open(spool)
 

@@ -73,7 +73,7 @@ def _remove(path: Path, lock: int) -> None:
 
 
 def remove_left_overs(folder: Path, *, now: float) -> None:
-    """Remove the directories of relays that were killed: old, this user's, and locked by nobody.
+    """Remove private directories that killed relays left: old ones of this user whose lock is free.
 
     Args:
         folder: Where private directories are made.

@@ -80,7 +80,7 @@ print(json.dumps(said))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAct:
-    """One act that was tried inside, in words for `relay doctor`."""
+    """One act that was tried inside the sandbox, as `relay doctor` shows it."""
 
     mechanism: Mechanism
     level: Level

@@ -1,7 +1,7 @@
 """Runs one process tree to its end: output while it comes, limits, and nothing left over.
 
-Rules that were learnt from measurements: a closed pipe is not an exit, and an exit is not a closed pipe;
-`communicate()` waits for every process that inherited the pipe; head and tail of the output both matter.
+Measurements gave these rules. A closed pipe is not an exit, and an exit is not a closed pipe. `communicate()` waits
+for every process that inherited the pipe, so it is not used. Both the head and the tail of the output are kept.
 """
 
 import json
@@ -50,7 +50,7 @@ class CommandResult:
     """`should_stop` said so."""
     duration_s: float
     notes: tuple[str, ...] = ()
-    """What relay did or could not do, in words: a limit that killed the command, a spool file that failed."""
+    """Sentences on what relay did or could not do: a limit that killed the command, a spool file that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

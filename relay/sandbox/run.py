@@ -44,7 +44,7 @@ class Sandbox:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What cannot be held on this machine, in words for the user."""
+        """A sentence for the user on each protection that this machine cannot give."""
         return self.confinement.gaps
 
     def run(  # noqa: PLR0913  # one process needs all of these, and most have defaults

@@ -73,7 +73,7 @@ class MountView:
     home: Path
     tmp: Path
     gaps: tuple[str, ...]
-    """What this machine cannot protect, in words."""
+    """A sentence on each thing that this machine cannot protect."""
 
 
 KERNEL_FILES = (

@@ -1,6 +1,6 @@
 """What a leg's change would disclose: lines of it that look like secrets.
 
-Only lines that the change adds count: what was in the file before is the user's, and a session that edits beside it
+Only lines that the change adds count: what was in the file before is the user's, and a session that edits near it
 is not to blame. A line that carries the comment of `relay.secrets.patterns.ALLOW` is let through and told to the user.
 """
 

@@ -37,7 +37,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
 
 
 def _describe_experiment(settings: Settings) -> Iterator[str]:
-    """Say what of relay is switched off or replaced, so that nobody takes the run for an ordinary one."""
+    """Say what of relay is switched off or replaced, so that the user does not take the run for an ordinary one."""
     if settings.strategy != "reset":
         yield f"context strategy: {settings.strategy}, to be compared with relay's own; sessions are not reset"
     if settings.ablate:

@@ -38,7 +38,7 @@ def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -
     """Return the places of the setting `unreadable`, absolute and with links resolved.
 
     Raises:
-        ConfigError: One of them holds the whole repository, or is in a home directory that nobody knows.
+        ConfigError: One of them holds the whole repository, or is in a home directory that is not known.
     """
     places = []
     for text in settings.unreadable:

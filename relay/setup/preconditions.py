@@ -126,7 +126,7 @@ def check_identity(repo: Repo) -> Finding:
 
 
 def check_signature(repo: Repo) -> Finding:
-    """Sign a commit that nothing points to, where commits are to be signed: nobody types a passphrase in a run."""
+    """Where commits are signed, sign one that nothing points to: there is no passphrase prompt during a run."""
 
     def get() -> str:
         if words := check_signing(repo):

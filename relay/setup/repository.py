@@ -17,7 +17,7 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
     """Make sure that the repository can be worked in, and keep others out.
 
     Yields:
-        What an earlier commit lacks, in words.
+        A sentence for each thing that an earlier commit still lacks in the index or the work tree.
 
     Raises:
         RelayError: The user has to change something.

@@ -19,7 +19,7 @@ from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 
 
 class SessionResult(Protocol):
-    """How a session of some kind ended; whoever drives it adds what he has to know."""
+    """How a session of some kind ended; its driver adds further fields."""
 
     @property
     def kind(self) -> str:

@@ -26,7 +26,7 @@ LEG_STATUSES = frozenset({"done", "handoff"})
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
-    """Read what relay keeps beside the branch, and which commit is not finished."""
+    """Read what relay keeps for the branch, and which commit is not finished."""
     leg = read_leg(repo)
     commit = find_leg_commit(repo, leg) if leg is not None else None
     if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
@@ -44,7 +44,7 @@ def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
     Args:
         repo: The repository.
         edit: The plan's file.
-        kept: What relay keeps beside the branch.
+        kept: What relay keeps for the branch.
         plan_path: Relative to the root.
     """
     own = (plan_path, find_ledger_path(plan_path))
@@ -84,7 +84,7 @@ def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:
 
 
 def is_current(repo: Repo, commit: RelayCommit) -> bool:
-    """Say whether nobody has committed something else since to what a commit changed."""
+    """Say whether every file that a commit changed is at HEAD as that commit has it."""
     head = repo.head() or repo.empty_tree
     since = {change.path for change in diff_trees(repo, commit.commit, head)}
     changed = diff_trees(repo, commit.parents[0] if commit.parents else repo.empty_tree, commit.commit)

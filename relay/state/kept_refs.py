@@ -1,4 +1,4 @@
-"""What relay keeps beside the branch, as an answer to where a plan stands needs it."""
+"""What relay keeps for the branch under refs/relay/, as far as it decides where a plan stands."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What relay keeps beside the branch, and what a run that was killed left to be done."""
+    """What relay keeps for the branch, and what a killed run left to be done."""
 
     has_refs: bool = False
     """Whether there is any ref of relay's for the branch."""

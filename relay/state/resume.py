@@ -50,7 +50,7 @@ class LegFacts:
     committed: bool = False
     """The commit of its session is on the branch, whatever was committed on top of it."""
     discarded: tuple[str, ...] = ()
-    """Files of its newest snapshot that the work tree has as before the leg, or not at all."""
+    """Files of its newest snapshot that the user undid: the work tree has them as before the leg, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
 
 
 def _describe_claims(leg: LegFacts) -> str:
-    """A claim whose work somebody took away is none any more."""
+    """Name the claims; they do not count any more when work was taken out of the work tree."""
     if not leg.claims:
         return ""
     if leg.discarded:

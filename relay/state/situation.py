@@ -37,7 +37,7 @@ class Situation:
     edit: PlanEdit
     """The plan, and what a run does about its file."""
     kept: Kept
-    """Beside the branch; another plan's leg is in the way when it holds work, and else closed by a run."""
+    """What relay keeps for the branch. A leg of another plan is in the way when it holds work; else a run closes it."""
     point: ResumePoint | None = None
     """None when a run would be refused, or cannot be foreseen: `obstacle`, `kept`, `edit` or `running` says why."""
     facts: LegFacts | None = None
@@ -65,8 +65,8 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
     Args:
         source: The plan.
         repo: The repository.
-        is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open leg goes through
-            the private index, which belongs to whoever holds it; it is taken for that where nobody does.
+        is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open leg uses the
+            private index, which belongs to the lock's holder; without it, the lock is taken here when it is free.
 
     Raises:
         PlanError: There is no plan, or it cannot be used.

@@ -48,7 +48,7 @@ class Standing:
     rewound: Spent
     """The part of it that `relay rewind` left on another branch."""
     orphans: tuple[str, ...] = ()
-    """Phases that are open on branches that are gone, in words."""
+    """A sentence for each phase that is open on a branch that is gone."""
 
     @property
     def plan(self) -> Plan:

@@ -73,7 +73,7 @@ class CommitOutcome:
     """Paths that a hook rewrote and that were not taken in; left as the hook left them, and not committed."""
     paths: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    """What could not be brought in step after the commit point, in words."""
+    """A sentence for each file, or the index, that could not be updated after the commit point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,9 @@ _PENDING = "pending"
 
 
 def note_pending(repo: Repo, commit: str, parent: str | None) -> None:
-    """Note, before the branch is moved to it, that a commit has to be finished: an open leg need not say so.
+    """Note that a commit has to be finished, before the branch moves to it; there may be no open leg that says so.
 
-    What is noted already stays noted when `commit` follows it: its index may not have been brought up to date.
+    Commits noted earlier stay noted when `commit` is on top of them: the index may still be behind them.
     """
     pending = _read_pending(repo)
     write_note(repo, _PENDING, "\n".join([commit, *_find_earlier(pending, parent, inclusive=True)]))
@@ -62,20 +62,20 @@ def _read_pending(repo: Repo) -> list[str]:
 
 
 def _find_earlier(pending: list[str], commit: str | None, *, inclusive: bool = False) -> list[str]:
-    """Return what is noted behind `commit`; nothing when it is not noted itself."""
+    """Return the noted commits that are older than `commit`; empty when `commit` is not noted."""
     return pending[pending.index(commit) + (not inclusive) :] if commit in pending else []
 
 
 def finish_pending(repo: Repo) -> tuple[str, ...]:
-    """Finish what a relay left that was killed, or met a full disk or a held lock, between commit point and end.
+    """Finish commits whose relay was killed, or met a full disk or a held lock, after the commit point.
 
-    Only while HEAD still is such a commit: whoever has moved on since has an index of his own making.
+    Only while HEAD still is such a commit: once the user has moved HEAD, the index is the user's own.
 
     Args:
         repo: The repository; the caller holds the work tree's lock.
 
     Returns:
-        What could not be brought in step, in words; it is tried again by the next run.
+        A sentence for each file, or the index, that could not be updated; the next run tries again.
     """
     pending = _read_pending(repo)
     if not pending:
@@ -156,7 +156,7 @@ def finish_commit(
             written over.
 
     Returns:
-        What could not be brought in step and why, in words; empty when all is done.
+        A sentence for each file, or the index, that could not be updated, and why; empty when all is done.
     """
     parents = read_text(repo, commit).parents
     git = guard(repo).git

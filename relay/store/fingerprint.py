@@ -72,7 +72,7 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
 
 
 def compare(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
-    """Return what differs, in words, one line for each kind; empty when nothing does."""
+    """Return one line for each kind of thing that differs; empty when nothing does."""
     words = [f"HEAD moved from {before.head} to {after.head}"] if before.head != after.head else []
     pairs = (
         ("refs", before.refs, after.refs),

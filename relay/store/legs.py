@@ -31,7 +31,7 @@ from relay.store.trailers import BASE, BOOT, OPENED, PLACE, REPLACED, SKIPPED, W
 
 _UNBORN = "none"
 _LONGEST_MOMENT = 20
-"""Digits that no time in nanoseconds has."""
+"""No time in nanoseconds has so many digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def next_ref(repo: Repo, kind: str, branch: str) -> str:
 
 
 def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -> OpenLeg:
-    """Make the work tree as it is before a session touches it the branch's open leg.
+    """Open a leg on the branch, with the work tree as it is now for its start.
 
     Args:
         repo: The repository.
@@ -145,7 +145,7 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
 def _find_moment(repo: Repo) -> str:
     """Return the time of the file system, in nanoseconds, as it is now.
 
-    Its own clock: it may be another machine's, and the system's is ahead of it by a few milliseconds.
+    It has its own clock: it may be on another machine, and the system's clock is a few milliseconds ahead of it.
     """
     place = repo.make_relay_dir()
     os.utime(place)
@@ -228,7 +228,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     """Put another session on an open leg: base and snapshots stay, session, boot id and further trailers are new.
 
     Raises:
-        RepoError: Somebody else opened or closed the branch's leg meanwhile.
+        RepoError: Another process opened or closed the branch's leg meanwhile.
     """
     place = find_place_id(repo)
     kept = _render_start(start, leg.base_head, place, leg.wip_ref, leg.skipped)
@@ -251,13 +251,13 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
 
 
 def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:
-    """Keep a snapshot that belongs to no leg beside those that do.
+    """Keep a snapshot that belongs to no leg, under a ref of its own among those of the legs.
 
     Returns:
         The ref and the commit.
 
     Raises:
-        RepoError: HEAD is detached, or somebody else made the ref meanwhile.
+        RepoError: HEAD is detached, or another process made the ref meanwhile.
     """
     branch, head = get_branch(repo), repo.head()
     ref = next_ref(repo, "wip", branch)
@@ -279,7 +279,7 @@ def close_leg(repo: Repo, leg: OpenLeg) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WipRecord:
-    """What goes into a snapshot beside the files."""
+    """What goes into a snapshot besides the files."""
 
     spend: Spent
     items: tuple[str, ...] = ()
@@ -296,7 +296,7 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
     """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
 
     Raises:
-        RepoError: The snapshot cannot be stored, or somebody else moved the leg's snapshot ref.
+        RepoError: The snapshot cannot be stored, or another process moved the leg's snapshot ref.
     """
     known = KnownPaths(paths=record.paths, previous=leg.last_wip) if leg.last_wip else None
     return save_snapshots(repo, leg, record, write_snapshot_tree(repo, replace=record.replace, known=known))
@@ -306,7 +306,7 @@ def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: Tree
     """Store snapshots on top of the leg's last one, in their order: the ref moves once, to the last of them.
 
     Raises:
-        RepoError: Somebody else moved the leg's snapshot ref.
+        RepoError: Another process moved the leg's snapshot ref.
     """
     last = leg.last_wip
     for snapshot in snapshots:
@@ -349,9 +349,9 @@ def _render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]
 def find_leg_changes(repo: Repo, leg: OpenLeg, now: TreeSnapshot) -> tuple[PathChange, ...]:
     """Return what the leg changed: the difference to its start.
 
-    Left out is what either snapshot did not hold, and the paths whose bytes in `now` are not the work tree's. What
-    the user had changed before the leg and nobody touched since is equal on both sides; what the user had changed
-    and the leg changed again is in the result, and the caller decides about it (`relay.store.ownership`).
+    It leaves out what either snapshot did not hold, and paths whose bytes in `now` are not the work tree's. A change
+    of the user's from before the leg is on both sides, so it does not show. Where the leg changed the same file
+    again, the path is in the result, and the caller decides about it (`relay.store.ownership`).
     """
     changes = objects.diff_trees(repo, leg.base_tree, now.tree)
     unheld = find_unheld(repo, leg.base_head, [c.path for c in changes], leg.skipped, now.skipped)

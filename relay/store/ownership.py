@@ -31,7 +31,7 @@ def select_owned(plan_path: str, leg: OpenLeg, user: frozenset[str], changes: It
 def find_user_paths(repo: Repo, leg: OpenLeg) -> frozenset[str]:
     """Return what differed from HEAD when the leg began: the user's, and never committed.
 
-    What the verify commands left behind just before is nobody's: a session may change it and have it committed.
+    Not among them is what the verify commands left behind just before: a session may change and commit that.
     """
     left = {parse_path(value) for key, value in leg.trailers if key == LEFTOVER}
     changes = diff_trees(repo, leg.base_head or repo.empty_tree, leg.base_tree)

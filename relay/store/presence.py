@@ -1,4 +1,4 @@
-"""Whether relay keeps anything beside a branch: asked first, since what reads it loads most of the write path."""
+"""Whether relay keeps any refs for a branch. Asked first: the modules that read them load most of the write path."""
 
 from relay.git.names import render_ref_part
 from relay.git.repository import Repo

@@ -24,22 +24,22 @@ class Restoration:
     changes: tuple[PathChange, ...]
     """What is going to be written or removed."""
     left: tuple[str, ...]
-    """Paths that differ and stay as they are: what stands there was not lost, so somebody wrote it since."""
+    """Paths that differ and stay as they are: they were written after the snapshot, not lost."""
     blocked: tuple[str, ...]
-    """Paths that stay as they are since something stands in their place that no snapshot holds (git ignores it)."""
+    """Paths that stay as they are because a file that git ignores is in their place, and no snapshot holds it."""
 
 
 def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, base: str) -> Restoration:
     """Find out what has to be put back so that no work of `wanted` is missing.
 
-    Submodules, paths that either snapshot left out, and paths whose bytes in a snapshot were not the work tree's are
-    none of its business.
+    It leaves alone submodules, paths that either snapshot left out, and paths whose bytes in a snapshot were not the
+    work tree's.
 
     Args:
         repo: The repository.
         found: A snapshot of the work tree as it is now.
         wanted: What to restore; taken over the same HEAD.
-        base: Tree that `wanted` was made from: what the two have in common is nobody's work.
+        base: Tree that the session started from: what it has in common with `wanted` is not the session's work.
     """
     between = objects.diff_trees(repo, found.tree, wanted.tree)
     others = {*found.replaced, *wanted.replaced}
@@ -79,12 +79,12 @@ def run_restoration(repo: Repo, restoration: Restoration, *, head: str | None) -
 
 
 def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -> bool:
-    """Say whether what is wanted was lost, and not replaced by somebody.
+    """Say whether the snapshot's state of a path was lost, rather than replaced on purpose since.
 
     Args:
         repo: The repository.
         change: From what was found to what is wanted.
-        since_base: From the base to what was found; None when these are equal: then the work is what is missing.
+        since_base: From the base to what was found; None when these are equal: then the session's work is missing.
     """
     if change.kind == ChangeKind.ADDED or since_base is None:
         return True
@@ -96,7 +96,7 @@ def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -
 
 
 def _is_torn(repo: Repo, change: PathChange) -> bool:
-    """Say whether a file looks as after a power cut: empty, or zeros from some place of it on."""
+    """Say whether a file looks as a power cut leaves it: empty, or zeros from some point to its end."""
     if change.old_mode == SYMLINK:
         return False
     data = objects.load_blob(repo, change.old_object_id)

@@ -117,7 +117,7 @@ def write_snapshot_tree(
 
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
-    """Return whether nobody has looked at the work tree since the previous snapshot, because much may have changed."""
+    """Return whether the known paths are few, and the previous snapshot is this work tree's last."""
     few = known.paths is not None and len(known.paths) <= MAX_KNOWN_PATHS
     return few and known.previous.number == _newest.get(repo.git_dir, -1)
 
@@ -153,7 +153,10 @@ def _write_tree(
 
 
 def _look(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
-    """Return what git's status says now, with the tree that it is about; or with an index file that holds more."""
+    """Return the tree that a snapshot starts from and git's status against it.
+
+    The tree is HEAD's where HEAD says all; else it is empty, and the second value names a private index file.
+    """
     hidden = find_hidden(repo, guarded)
     if not hidden:
         status = read_guarded_status(guarded)

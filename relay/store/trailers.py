@@ -44,7 +44,7 @@ ENDED = "Relay-Ended"
 ERROR = "Relay-Error"
 """The item a session was at and the last error it saw and did not overcome."""
 DISCARDED = "Relay-Discarded"
-"""A file of the session's that somebody took out of the work tree before the next one."""
+"""A file of the session's that was taken out of the work tree before the next session."""
 WAIT_UNTIL = "Relay-Wait-Until"
 """UTC time at which a limit resets, and the model it is a limit of."""
 

@@ -32,7 +32,7 @@ class EventLog:
     path: Path
     recorder: Recorder
     secret_values: tuple[str, ...] = ()
-    """Never written, beside everything that looks like a secret by its form."""
+    """Never written; nor is anything that has the form of a secret."""
     _descriptor: int | None
     _failure: str = ""
     """Why nothing is written any more; empty while it is."""

@@ -22,7 +22,7 @@ from relay.tools.workspace import RefusedError, Workspace
 MOST = 4
 """Commands in the background at once."""
 SHARE = 3 * MOST
-"""Each may hold this part of a command's memory: all of them a third, so that a call beside them has its own."""
+"""Each may hold this part of a command's memory, all of them a third: a call at the same time needs its own."""
 FIRST_LOOK_S = 1.0
 """How long a call waits for a command that ends at once, such as a server whose port is taken."""
 _SHOWN_BYTES = 4_000

@@ -1,4 +1,4 @@
-"""Replace a file that a tool has found, unless it must not be or somebody changed it meanwhile."""
+"""Replace a file that a tool has found, unless that is forbidden or the file changed meanwhile."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ def replace_file(place: Location, data: bytes, *, scratch_fd: int | None) -> Non
         place: Where to.
         data: The whole new content.
         scratch_fd: A directory that git ignores. The new file is made there first, so that a crash leaves nothing in
-            the work tree that could end up in a commit. None, or one on another file system: made beside the target.
+            the work tree that could end up in a commit. None, or one on another file system: made next to the target.
 
     Raises:
         RefusedError: The file changed since it was looked at.
