@@ -40,6 +40,7 @@ class Interrupts:
         self._ends_at: Urgency | None = None
         self._sleep = sleep
         self._tell: Callable[[Urgency], None] = lambda _: None
+        # Not blocking, since a signal handler writes to it.
         self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     @property
@@ -67,6 +68,8 @@ class Interrupts:
             return self.finish_turn
         deadline = time.monotonic() + seconds
         while not self.finish_turn and (left := deadline - time.monotonic()) > 0:
+            # A signal between the test and the call has left a byte, which ends the wait at once. Bytes are never
+            # read: a stop that was asked for stays asked for.
             select.select([self._read_fd], [], [], left)
         return self.finish_turn
 

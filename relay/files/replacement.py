@@ -103,6 +103,7 @@ class _Traits:
 
 
 def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits) -> None:
+    # Closed to others until its owner and mode are right: what was private is never readable, not for an instant.
     fd = os.open(name, _CREATE, 0o666 if traits.permissions is None else 0o600, dir_fd=folder_fd)
     with os.fdopen(fd, "wb") as stream:
         stream.write(data)
@@ -112,4 +113,5 @@ def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits) -> None:
                 os.fchown(fd, traits.user, traits.group)
         if traits.permissions is not None:
             os.fchmod(fd, traits.permissions)
+        # Before the rename: after a power cut the name could be there and the bytes not.
         sync_fd(fd)

@@ -33,6 +33,7 @@ SETTINGS = (
     "tag.gpgSign=false",
     "log.showSignature=false",
     "diff.external=",
+    # Git collects in the background, after the call has returned, and takes locks then.
     "gc.auto=0",
     "maintenance.auto=false",
     "protocol.allow=never",
@@ -48,6 +49,8 @@ SETTINGS = (
 )
 """Given with every call. ``core.attributesFile`` is left alone: it selects drivers but executes nothing."""
 
+# A file may be named `*` or `:(top)`, hence literal pathspecs; without --no-optional-locks a mere status writes the
+# user's index.
 FLAGS = ("--no-pager", "--no-optional-locks", "--literal-pathspecs", *(f for s in SETTINGS for f in ("-c", s)))
 
 KEPT_ENVIRONMENT = frozenset({
@@ -162,6 +165,7 @@ def _collect(child: subprocess.Popen[bytes], stdin: bytes, timeout_s: float | No
             # The whole group: a signing program that waits for a person would keep the pipes open.
             os.killpg(child.pid, signal.SIGKILL)
             return GitResult(code=TIMED_OUT, out=b"", err=f"no answer within {timeout_s} s".encode())
+        # An interrupt too: a git that went on would write after relay has given up its lock.
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             raise

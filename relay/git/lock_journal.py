@@ -47,6 +47,7 @@ def write_note(repo: Repo, name: str, text: str) -> None:
         file.write(text)
         file.flush()
         sync_fd(file.fileno())
+    # Bytes, then name, then directory: after a power cut the note is whole or not there.
     new.replace(note)
     sync_directory(repo.relay_dir)
 

@@ -80,6 +80,7 @@ def _write(file: Path, packed: bytes) -> None:
             stream.write(packed)
             stream.flush()
             sync_fd(stream.fileno())
+        # Over whatever stands there: a file that a power cut damaged has to give way.
         new.replace(file)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -59,10 +59,12 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
         return False
     try:
         with os.fdopen(fd, "wb") as stream:
+            # Compared under the lock: until it is held another git may move the ref.
             is_there = find_id(common_dir, ref) == old
             if is_there:
                 stream.write(f"{new}\n".encode())
                 stream.flush()
+                # Before the rename: after a power cut the ref could have its name and no content.
                 sync_fd(fd)
         if is_there:
             lock.replace(file)
@@ -106,6 +108,7 @@ def _read(file: Path) -> bytes | None:
         OSError: It cannot be read, or is a link.
     """
     try:
+        # A FIFO in a ref's place must not make relay wait, nor a link lead it elsewhere.
         fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None

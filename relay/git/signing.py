@@ -73,6 +73,7 @@ def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
     program = next((value for value in values if value), _DEFAULT_PROGRAMS.get(form, "gpg"))
     if form in _QUIET:
         program = _write_wrapper(repo, program, _QUIET[form])
+    # Empty where only the repository names one: setting it overrules that choice, leaving it out would not.
     key_command = find_value(guarded.config, "gpg.ssh.defaultkeycommand", trusted_only=True)
     settings = [("gpg.program", program), ("gpg.ssh.defaultKeyCommand", key_command or "")]
     return guarded.git.overruled([*settings, (f"gpg.{form}.program", program)])

@@ -105,6 +105,7 @@ def _parse(tree: str, data: bytes, id_bytes: int) -> _Entries:
         at = match.end() + id_bytes
         mode, object_id = parse_tree_mode(match[1]), data[match.end() : at].hex()
         entries[match[2]] = _Directory(tree=object_id) if mode == TREE else (mode, object_id)
+    # A tree that is cut in the middle of an entry would otherwise lose the files behind it.
     if at != len(data):
         raise GitError(f"the tree {tree} is damaged")
     return entries

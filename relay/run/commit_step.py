@@ -274,6 +274,7 @@ def _last_line(text: str) -> str:
 
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
+    # After the commit point: a crash before this line leaves a leg whose commit is on the branch, and a run closes it.
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
     subject = redact(_choose_subject(candidate), environ_values=ctx.secret_values)

@@ -63,6 +63,7 @@ class Keeper:
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         self._take_records()
+        # Last: the snapshot holds the ledger with the new records, and the plan as it was put back.
         self._store(call, result)
         return result
 

@@ -226,6 +226,7 @@ class Leg:
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
         result = self._parts.toolbox.run(call)
+        # An error counts as overcome once the same tool succeeds.
         if result.is_error:
             self._last_error = (call.name, result.text)
         elif self._last_error[0] == call.name:

@@ -71,6 +71,7 @@ def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     found = write_snapshot_tree(ctx.repo, replace=record.replace)
     restoration = plan_restoration(ctx.repo, found=found, wanted=wanted, base=leg.base_tree)
     restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
+    # Both in one move of the ref: what was found stays reachable as the parent of what is restored.
     kept = save_snapshots(ctx.repo, leg, record, found, restored)
     run_restoration(ctx.repo, restoration, head=leg.base_head)
     for words in _describe_restoration(restoration, kept):

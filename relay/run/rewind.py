@@ -192,6 +192,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
     require_revert(repo, rewind)
     identity = get_identity(repo).environment
     keep_tip(repo, rewind)
+    # The old tip has a ref by now: nothing from here on can lose it.
     tree = _write_tree(repo, rewind)
     subject = f"relay: back to before phase {rewind.phase_id}"
     body = "\n".join(f"Undone: {text.commit[:10]} {text.message.subject}" for text in rewind.undone[:50])
@@ -210,6 +211,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
     commit = write_user_commit(repo, guard(repo), draft)
     objects.sync_objects(repo, commit, rewind.head)
     ref = f"refs/heads/{rewind.branch}"
+    # Before the branch moves, so that a killed rewind is finished by the next run.
     note_pending(repo, commit, rewind.head)
     if repo.branch != rewind.branch or not refs.move_ref(
         repo, ref, commit, rewind.head, identity=identity, reason=subject

@@ -36,6 +36,7 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
     """
     situation = ask(PlanSource(plan_name=ctx.plan_path, load=partial(read_plan, ctx)), ctx.repo, is_locked=True)
     kept, point = situation.kept, require_point(situation, ctx.plan_path)
+    # First: until that commit is finished, files and index that are behind it look like changes of the user's.
     if kept.leg is not None and kept.leg_commit is not None:
         _finish(ctx, kept.leg, kept.leg_commit)
         return settle(ctx)
@@ -102,6 +103,7 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     Raises:
         RepoError: Its uncommitted work is still in the work tree.
     """
+    # Saved before anything is refused or closed: the user may clear the work tree next.
     kept = save_found(ctx, leg)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)

@@ -24,9 +24,12 @@ PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-
 namespaces to the system's bwrap only."""
 
 BASE = (
+    # When relay is killed bwrap is too, and the kernel ends the process namespace with its init.
     "--die-with-parent",
+    # Without the user's terminal nothing can be typed into it.
     "--new-session",
     "--unshare-all",
+    # --unshare-all only tries to make a user namespace; this fails where none can be made.
     "--unshare-user",
     "--cap-drop",
     "ALL",
@@ -164,5 +167,6 @@ def write_memfd(data: bytes) -> int:
     """Return a descriptor of an anonymous file with this content, at its start."""
     fd = os.memfd_create("relay")
     os.write(fd, data)
+    # The reader shares the position, which is behind what was written.
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -58,6 +58,7 @@ def read_processes() -> dict[int, Process]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
+                    # The name in parentheses may hold spaces and parentheses: fields are counted from the last one.
                     fields = stat.read().rpartition(b")")[2].split()
                     owner = os.fstat(stat.fileno()).st_uid
             except OSError:
@@ -153,16 +154,19 @@ def _apply_landlock(rules: bytes) -> None:
         if kind not in grants:
             continue
         try:
+            # A link that a command put in a path's place must not widen what is granted.
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             continue  # gone: nothing is granted
         access = grants[kind] & everything
         if not os.path.isdir(path):  # noqa: PTH112
+            # The kernel refuses the whole rule when a file is given a right of directories.
             access &= _ON_FILES
         rule = struct.pack("=Qi", access, fd)
         call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_RULE_PATH_BENEATH), rule, ctypes.c_uint(0))
         os.close(fd)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    # Only now: without no_new_privs the kernel lets no ordinary user restrict itself.
     call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     os.close(ruleset)
 
@@ -195,11 +199,14 @@ def _read_all(fd: str) -> bytes:
 
 def _become(rules: str, seccomp: str, cwd: str, command: list[str]) -> None:
     """Turn this child into the command; returns only by raising."""
+    # A command that signals its own process group (`kill 0`) must not hit its supervisor.
     os.setsid()
     if sys.platform == "linux":
+        # After the fork: the kernel clears it in a child.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
             score.write("1000")  # first in line when memory runs out, before relay
+    # The supervisor's handler came along with the fork.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(cwd)
     program = b"" if seccomp == "-" else _read_all(seccomp)
@@ -225,6 +232,7 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             os.write(2, f"relay: the command was not started: {error}\n".encode())
         finally:
+            # Never back into the supervisor's code, of which this child is a copy.
             os._exit(FAILED)
     status = 0
     pid = 0

@@ -40,6 +40,7 @@ class Capture:
         room = self._head_bytes - len(self._head)
         self._head += chunk[:room] if room > 0 else b""
         self._tail += chunk[room:] if room > 0 else chunk
+        # Cut at twice the size: cutting at every chunk would copy the tail every time.
         if len(self._tail) > 2 * self._tail_bytes:
             del self._tail[: -self._tail_bytes]
 

@@ -119,6 +119,7 @@ def remove_tree(path: Path) -> None:
 
     What cannot be removed is left for the system's cleaning of its temporary directory.
     """
+    # From the top down: a directory is entered only after its mode has been made good.
     for folder, names, _ in os.walk(path):
         for name in names:
             inner = Path(folder, name)

@@ -120,6 +120,8 @@ def run_launch(
                 stderr=subprocess.STDOUT,
                 bufsize=0,
                 pass_fds=launch.pass_fds,
+                # Ctrl-C goes to the terminal's foreground group: here relay alone ends a command, which cannot ask on
+                # the terminal either.
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
@@ -128,6 +130,7 @@ def run_launch(
         capture.close()
         return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
     finally:
+        # bwrap's end of the status pipe is among them: while relay holds it too, the pipe never ends.
         for fd in launch.pass_fds:
             os.close(fd)
     with _Tree(process, launch.status_fd, capture) as tree:
@@ -236,6 +239,7 @@ class _Tree:
                     return _Stopped(interrupted=True)
                 # The kernel's limit on processes does not bind uid 0.
                 tasks = limits.processes
+                # The machine's count is one cheap read; the walk over /proc comes only when it could be true.
                 if _count_all_tasks() - idle_tasks > tasks and self._count_tasks() > tasks:
                     return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
                 most = limits.memory_bytes
@@ -258,6 +262,7 @@ class _Tree:
         self._read_status()
         if self._init_fd is not None and not _wait_readable(self._init_fd, GONE_S):
             self.notes += ("processes of this command may still be ending",)
+        # Not until the pipe ends: a process that left the tree may hold its other end for hours.
         until = time.monotonic() + DRAIN_S
         while self._pipe in self._selector.get_map() and (left := until - time.monotonic()) > 0:
             self._handle(left)
@@ -275,6 +280,7 @@ class _Tree:
             except subprocess.TimeoutExpired:
                 self.notes += ("the supervisor did not answer and was killed",)
         until = time.monotonic() + GONE_S
+        # Children before their parent: once it is gone they belong to init, and no walk from here finds them.
         while time.monotonic() < until and (found := find_descendants(self._process.pid)):
             for pid in found:
                 _send_kill(pid)

@@ -31,6 +31,7 @@ _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # name: (x86_64, aarch64); None where the architecture has no such call.
 _CALLS: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
+    # Keyrings belong to the user, not to a namespace: keys of the host would be in reach.
     "add_key": (248, 217),
     "adjtimex": (159, 171),
     "bpf": (321, 280),
@@ -44,6 +45,7 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "fsopen": (430, 430),
     "fspick": (433, 433),
     "init_module": (175, 105),
+    # A ring opens files and sockets without a system call that a filter could see.
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
@@ -55,6 +57,7 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
+    # Opens a file by its number, past every mount that hides it.
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
     "open_tree_attr": (467, 467),
@@ -162,15 +165,19 @@ def _answer_argument(number: int, argument: int, test: int, value: int) -> bytes
 def _socket_rules(number: int, wanted: Filter) -> bytes:
     if wanted.sockets:
         return _answer(number, _DENY)
+    # AF_VSOCK reaches the hypervisor whatever the network namespace is; AF_ALG is kernel code that builds do not need.
     families = [_AF_ALG, _AF_VSOCK] + [_AF_UNIX] * wanted.unix_sockets
     return b"".join(_answer_argument(number, 0, _IF_EQUAL, family) for family in families)
 
 
 def _argument_rules(which: int) -> bytes:
+    # In a user namespace of its own a command has every capability, and with them most of the kernel's attack surface.
     rules = _answer_argument(_CLONE[which], 0, _IF_ANY_BIT, _CLONE_NEWUSER)
     rules += _answer_argument(_UNSHARE[which], 0, _IF_ANY_BIT, _CLONE_NEWUSER)
+    # Both put characters into the input of a terminal, where the user's shell would run them.
     rules += _answer_argument(_IOCTL[which], 1, _IF_EQUAL, _TIOCSTI)
     rules += _answer_argument(_IOCTL[which], 1, _IF_EQUAL, _TIOCLINUX)
+    # A set-user-id file made in here would keep its power outside.
     for *numbers, argument in _MODE_ARGUMENTS:
         number = numbers[which]
         if number is not None:

@@ -116,6 +116,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     checked = _check_unmoved(repo, guarded, ready)
     if hooks and isinstance(checked, _Ready):
         checked = _run_hooks(repo, guarded, checked, hooks)
+    # Hooks rewrote files, which were staged from the work tree again: the user may have edited once more since.
     if isinstance(checked, _Ready) and checked.tree != request.tree:
         checked = _check_unmoved(repo, guarded, checked)
     return _write(repo, guarded, checked, identity) if isinstance(checked, _Ready) else checked
@@ -170,6 +171,8 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
         taken = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, taken)
         ready = replace(ready, index=index, paths=taken, tree=now.tree)
+    # A formatter refuses because it rewrote files; with these taken in it has to agree. A hook that refuses without
+    # touching anything is not asked twice.
     if not result.ok and any(path not in ready.request.replace for path in changed):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     return ready if result.ok else ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
@@ -186,6 +189,7 @@ def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks
         if not result.ok:
             return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
         text = read_file(hooks.scratch, file.name) or b""
+        # Git refuses a message that holds a NUL.
         ready = replace(ready, text=text.replace(b"\0", b"")) if text.strip() else ready
     return ready
 
@@ -196,6 +200,8 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     source, copy = Path(ready.index), hooks.scratch / "index"
     found = source.stat()
     replace_file(hooks.scratch, copy.name, source.read_bytes(), FILE)
+    # Git tells by the index's time which entries it must not trust: a copy that looks newer would hide a change made
+    # in the same instant as the last write.
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
     return hooks.run(make_hook_run(repo, guarded.config, name, args, index=copy))
 
@@ -217,6 +223,8 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     objects.sync_objects(repo, commit, request.head)
     ref = f"refs/heads/{request.branch}"
     reason = f"relay: {request.message.subject}"
+    # Before the branch moves: a note without its commit is harmless, a commit without its note may leave index and
+    # files behind for good.
     note_pending(repo, commit, request.head)
     if repo.branch != request.branch or not refs.move_ref(
         repo, ref, commit, request.head, identity=identity, reason=reason

@@ -112,6 +112,7 @@ def _finish_revert(repo: Repo, revert: CommitText) -> tuple[str, ...]:
     """
     changes = _find_changes(repo, revert.commit, revert.parents)
     removed = [change for change in changes if change.kind is ChangeKind.DELETED]
+    # Removals before the rest: where a file gives way to a directory, its name has to be free.
     left = _remove_files(repo, removed)
     written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
     left += finish_commit(repo, revert.commit, written)
@@ -160,6 +161,7 @@ def finish_commit(
     """
     parents = read_text(repo, commit).parents
     git = guard(repo).git
+    # Files before the index: its refresh records how they look now.
     left = _project(repo, git, commit, parents, replaced, based_on or {})
     for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
         behind = _find_changes(repo, earlier, read_text(repo, earlier).parents)
@@ -219,6 +221,7 @@ def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
 
 def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
     """Move the committed paths forward in the user's index; staged bytes that are nowhere else stay staged."""
+    # The index too: one that a power cut tears makes every git command in this work tree fail.
     durable = git.overruled((("core.fsync", "committed,index"),))
     staged = objects.read_index(git, [change.path for change in changes])
     behind = [change for change in changes if _follows(change, staged.get(change.path))]
@@ -238,6 +241,7 @@ def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
     flagged = [replace(e, mode=new[e.path].mode, object_id=new[e.path].object_id) for e in flagged]
     kept = {entry.path for entry in flagged}
     entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]
+    # Removals first: where a file becomes a directory, the index cannot hold both.
     lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
     result = _update_index(repo, git, "-z", "--index-info", stdin=lines)
     for start in range(0, len(flagged), _FLAGGED_AT_ONCE):
@@ -260,6 +264,7 @@ def _find_kept(
 def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitResult:
     """Write the user's index, waiting a moment for whoever holds its lock."""
     result = git.probe("update-index", *args, stdin=stdin)
+    # For a ref's lock git waits by itself; for the index's it fails at once.
     for _ in range(LOCK_ATTEMPTS):
         if not result.code or not (repo.git_dir / "index.lock").exists():
             break

@@ -131,6 +131,7 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
         RepoError: HEAD is detached, or a leg is open on the branch already.
     """
     branch, head = get_branch(repo), repo.head()
+    # Named in the leg's commit, so that a run after a crash finds the snapshots by the leg alone.
     wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
     kept = _render_start(start, head, find_place_id(repo), wip_ref, base.skipped)

@@ -86,6 +86,7 @@ def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -
         change: From what was found to what is wanted.
         since_base: From the base to what was found; None when these are equal: then the session's work is missing.
     """
+    # Nothing is there, or what was there before the session: the work is put back over nothing new.
     if change.kind == ChangeKind.ADDED or since_base is None:
         return True
     is_work = change.kind != ChangeKind.DELETED and (change.mode, change.object_id) != (

@@ -146,6 +146,7 @@ def _write_tree(
     given = _store_given(repo, replace, known.previous.given if known else {})
     entries = [*changes.entries, *_store(repo, changes, settled=settled)]
     entries += [(path, _find_file_mode(repo, path), blob) for path, blob in given.items()]
+    # Removals first: where a file became a directory, one tree cannot hold both.
     entries.sort(key=lambda entry: entry[1] != ABSENT)
     tree = _make_tree(repo, guarded, entries, start=start, index=index)
     number = _newest[repo.git_dir] = next(_numbers)

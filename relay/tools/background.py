@@ -126,6 +126,7 @@ class Background:
             job.describe()
 
     def _end(self, pairs: Sequence[tuple[_Job, threading.Thread]]) -> None:
+        # All are told before one is waited for: they end at the same time, not one after the other.
         for job, _ in pairs:
             job.stop.set()
         for _, thread in pairs:

@@ -145,6 +145,7 @@ class AnswerBuilder:
         if self._message is None:
             raise StreamBrokenError("the answer ends before it began")
         self._message |= _find(event, "delta") or {}
+        # Counts are totals so far: later ones replace earlier ones. Null says nothing.
         self._usage |= {name: value for name, value in (_find(event, "usage") or {}).items() if value is not None}
 
     def _open_block(self, index: int, block: dict[str, Any]) -> None:
@@ -177,6 +178,7 @@ class AnswerBuilder:
 
 def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
     value = source.get(name)
+    # In Python true is an int; as an index it would be 1.
     if not isinstance(value, kind) or isinstance(value, bool):
         raise StreamBrokenError(
             f"{source.get('type', 'answer')}: {name} is {type(value).__name__}, not {kind.__name__}"
@@ -298,6 +300,7 @@ def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
             if why := answer.broken_calls.get(block["id"]):
                 broken[call_id] = why
         content.append(kept)
+    # The API refuses an answer that ends with thinking.
     while content and content[-1]["type"] in _THINKING:
         content.pop()
     blocks = tuple(content)

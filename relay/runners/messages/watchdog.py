@@ -85,6 +85,7 @@ def open_within(limit_s: float) -> Iterator[None]:
         try:
             yield
         finally:
+            # First of all: an alarm that rings while the timer is taken down would raise outside of the block.
             inside = False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
