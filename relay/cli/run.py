@@ -74,7 +74,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     require(check_repository(repo))
     require(check_plan_file(repo, path))
     require(check_identity(repo))
-    # A run brings the files in step before it looks at them.
+    # A run finishes what an earlier commit lacks in the files before it looks at them.
     if not request.allow_dirty and find_pending_revert(repo) is None:
         require(check_clean(repo, path))
     phase, situation = None, standing.situation

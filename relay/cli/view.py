@@ -90,7 +90,7 @@ class _LineView:
             self._stream.write(f"{line}\n")
             self._stream.flush()
         except (OSError, ValueError):
-            self._stream = None  # nobody reads any more; the run goes on and its log has everything
+            self._stream = None  # the reader has gone; the run goes on and its log has everything
 
 
 class JsonView(_LineView):
@@ -127,7 +127,7 @@ class PlainView(_LineView):
         try:
             os.write(self._stream.fileno(), f"{STOPPING[urgency]}\n".encode())
         except (OSError, ValueError):
-            return  # nobody reads any more
+            return  # the reader has gone
 
 
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:

@@ -75,7 +75,7 @@ def is_true(value: str | None, *, default: bool) -> bool:
 
 
 def find_own_filters(config: tuple[Setting, ...]) -> frozenset[str]:
-    """Return the names of filter drivers that the repository itself defines, other than the user defines them."""
+    """Return the names of filter drivers that the repository defines, unless the user defines them alike."""
     drivers: dict[str, None] = {}
     for setting in config:
         match = _FILTER.fullmatch(setting.key)

@@ -135,7 +135,7 @@ def cost_usd(usage: Usage, price: Price) -> float:
 
 
 def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> float:
-    """Return the most a request can cost: its whole prompt at the dearest class, its whole output allowance.
+    """Return the most a request can cost: its whole prompt at the most expensive class, its whole output allowance.
 
     `prompt_tokens` must itself be an upper estimate (the gauge's padded fill).
     """

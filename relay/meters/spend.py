@@ -37,7 +37,7 @@ class Meter:
         return self._session
 
     def observe(self, event: Event) -> None:
-        """Count a response; every other event is none of its business."""
+        """Count a response; ignore every other event."""
         if isinstance(event, ResponseReceived):
             usage = event.usage or Usage()
             known = event.usage is not None

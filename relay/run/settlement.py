@@ -44,7 +44,7 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
         close_leg(ctx.repo, kept.foreign)
         return settle(ctx)
     if ensure_plan_committed(ctx).text != situation.plan.text:
-        return settle(ctx)  # the user edited it a moment ago
+        return settle(ctx)  # the user edited it since the question was asked
     if kept.leg is None or situation.facts is None:
         return situation, point
     if point.case is ResumeCase.MOVED_ON and not situation.goes_on:

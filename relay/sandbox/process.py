@@ -249,7 +249,7 @@ class _Tree:
         return _Stopped()
 
     def _handle(self, timeout_s: float) -> None:
-        # Without a pidfd (macOS) an exit wakes nobody: look often.
+        # Without a pidfd (macOS) an exit does not end the wait: look often.
         wait_s = timeout_s if self._exit_fd is not None else min(timeout_s, 0.02)
         for key, _ in self._selector.select(max(wait_s, 0.0)):
             key.data()

@@ -24,4 +24,4 @@ class Kept:
     revert: "CommitText | None" = None
     """A revert of this plan's that the files do not follow yet."""
     unfinished: "CommitText | RelayCommit | None" = None
-    """The commit that a run brings the plan's file in step with before it reads it."""
+    """The commit from which a run updates the plan's file before it reads the file."""

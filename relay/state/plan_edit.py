@@ -1,4 +1,4 @@
-"""The plan's file beside the plan at HEAD: which plan a run goes by, and what it commits of the file first.
+"""The plan's file compared with the plan at HEAD: which plan a run goes by, and what it commits of the file first.
 
 The user may change everything that is still open. What relay ticked stays: whoever wants to take a tick back commits
 that himself, and relay then reads it from HEAD like any other state.

@@ -96,7 +96,7 @@ def _read_kept(repo: "Repo", source: PlanSource, *, is_locked: bool) -> Kept:
 def _answer(source: PlanSource, repo: "Repo", kept: Kept) -> Situation:
     edit = _read_edit(source, repo, kept)
     if edit.plan.done and edit.kind is EditKind.NONE:
-        kept = replace(kept, foreign=None)  # a plan that needs no run is in nobody's way
+        kept = replace(kept, foreign=None)  # a plan that needs no run is not held up by another plan's leg
     refused = Situation(edit=edit, kept=kept, obstacle=_find_obstacle(repo))
     if refused.obstacle or (edit.kind is EditKind.REFUSED and not kept.leg_commit):
         return refused

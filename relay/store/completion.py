@@ -106,7 +106,7 @@ def find_pending_revert(repo: Repo) -> CommitText | None:
 
 
 def _finish_revert(repo: Repo, revert: CommitText) -> tuple[str, ...]:
-    """Bring the work tree in step with a revert commit.
+    """Write a revert commit's files to the work tree and update the index.
 
     A file is written or removed only where it is exactly what the commit's parent has; that is in the history.
     """
@@ -142,10 +142,10 @@ def finish_commit(
     *,
     based_on: Mapping[str, bytes] | None = None,
 ) -> tuple[str, ...]:
-    """Bring the user's index and files in step with a commit that the branch already has.
+    """Update the user's index and files to a commit that the branch already has.
 
-    Idempotent; also what a resumed run calls when it finds that it died after the commit point. The index goes through
-    earlier commits first that are noted as not finished: it may be behind all of them.
+    Idempotent; also what a resumed run calls when it finds that it died after the commit point. The index is
+    first taken through earlier commits that are noted as not finished, since it may still be at the state before them.
 
     Args:
         repo: The repository.

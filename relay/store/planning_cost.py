@@ -1,6 +1,6 @@
 """What planning cost, kept until the plan is committed.
 
-A plan that `relay plan` wrote is not committed by it, so its cost would be lost with the telemetry. It waits under
+`relay plan` writes a plan but does not commit it, so what it cost would be lost with the telemetry. It waits under
 ``refs/relay/plan/<branch>`` for the ``planned`` commit, whose trailers carry it from then on.
 """
 

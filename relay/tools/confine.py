@@ -68,7 +68,7 @@ def _suggest(place: Location) -> str:
 
 @lru_cache(maxsize=4096)
 def fold_name(name: str) -> str:
-    """Return a form that is equal for names some file system takes for the same one.
+    """Return a form that is equal for two names which some file system treats as one.
 
     Case folded, NFC, and without the invisible characters that HFS+ ignores (CVE-2014-9390).
     """

@@ -272,7 +272,7 @@ def _describe(error: StatusError) -> str:
 
 
 def _name_cause(error: Exception) -> str:
-    """Name an error by what is behind it, where there is something."""
+    """Name an error by its cause when it has one."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
 

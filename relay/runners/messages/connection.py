@@ -1,4 +1,4 @@
-"""How a session reaches its endpoint: one place for waiting, retrying and saying so."""
+"""How a session reaches its endpoint: the one place that waits, retries and reports both."""
 
 import random
 import time
@@ -47,7 +47,7 @@ class ApiConnection:
     def wait_after(
         self, fault: Fault, policy: RetryPolicy, *, duration_s: float, note: Callable[[float], None] = lambda _: None
     ) -> SessionOutcome | None:
-        """Wait before the next try where everybody can see it.
+        """Report the wait before the next try, then wait.
 
         Args:
             fault: What failed.

@@ -1,4 +1,4 @@
-"""Limits on how long an endpoint may take, whatever it does meanwhile.
+"""Time limits for an endpoint that hold even while it sends bytes.
 
 The HTTP client's own timeouts are for silence: one byte every now and then holds them off for ever. So progress is
 measured in events, an answer has a longest time, and what comes before its first byte runs under an alarm.
