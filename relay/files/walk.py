@@ -56,6 +56,7 @@ def sync_fd(fd: int) -> None:
     """Wait until the file or directory is on the disk; a file system that cannot say so is left alone."""
     try:
         if sys.platform == "darwin":
+            # On macOS fsync stops at the drive's cache, which a power cut empties.
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
         else:
             os.fsync(fd)
@@ -77,6 +78,7 @@ def enter(here: int, name: str, *, create: bool = False, permissions: int = 0o77
     except FileNotFoundError:
         if not create:
             raise
+    # Another process may have made it since; what it is shows when it is opened.
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, permissions, dir_fd=here)
     below = os.open(name, DIRECTORY, dir_fd=here)

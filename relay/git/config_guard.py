@@ -104,6 +104,7 @@ def overrule(config: tuple[Setting, ...]) -> tuple[tuple[str, str], ...]:
 
 def _disarm(config: tuple[Setting, ...], driver: str) -> dict[str, str]:
     found = {key: find_value(config, f"{driver}.{key}", trusted_only=True) for key in _FILTER_KEYS}
+    # With `required` left true, git would fail on every file of a driver that has no command any more.
     return {f"{driver}.{key}": found[key] or ("false" if key == "required" else "") for key in _FILTER_KEYS}
 
 

@@ -19,6 +19,7 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
     Raises:
         RepoError: Another process holds it.
     """
+    # The file is never removed: two relays could then each lock a file of that name.
     fd = os.open(repo.make_relay_dir() / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         try:
@@ -26,6 +27,7 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
         except BlockingIOError as error:
             holder = os.pread(fd, 200, 0).decode(errors="replace").strip() or "another process"
             raise RepoError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from error
+        # Emptied only once the lock is held: until then the file names its holder.
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield

@@ -146,8 +146,10 @@ class MessagesApi:
                     return _fault_from_event(data, builder)
                 if block := builder.feed(data):
                     on_block(block)
+                # Not waited for the end of the stream: an endpoint may hold it open, and the answer is whole.
                 if builder.complete:
                     break
+            # The answer counts whatever happens here: it is paid for.
             with suppress(Interrupted, OpeningTimeoutError, httpx2.HTTPError, httpx2.StreamError), open_within(END_S):
                 deque(chunks, maxlen=0)
         return builder.build()
@@ -158,6 +160,7 @@ class MessagesApi:
         return str(self._client.base_url) if self._client else self._environ.get("ANTHROPIC_BASE_URL", "")
 
     def _get_client(self) -> "httpx2.Client":
+        # The thread that prepares the client and the first request may both get here.
         with self._opening:
             if self._client is None:
                 self._client = open_client(self._environ, self._idle_timeout_s, self._transport)

@@ -62,6 +62,7 @@ class ApiConnection:
         if isinstance(wait, SessionOutcome):
             return wait
         if wait.until is not None and wait.wait_s > NOTED_WAIT_S:
+            # Before the wait: whoever kills relay meanwhile leaves the note for the next run.
             note(wait.until)
         self.observe(RetryScheduled(attempt=wait.attempt, wait_s=wait.wait_s, reason=fault.message))
         if self.interrupts.wait(wait.wait_s):
