@@ -54,8 +54,15 @@ def make_repository(files: Mapping[str, str]) -> Iterator[Path]:
 
 
 def make_environ(base_url: str, **more: str) -> dict[str, str]:
-    """Return this process's environment without settings of relay's own, for a client of a rehearsal server."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
+    """Return this process's environment without settings of relay's own, for a client of a rehearsal server.
+
+    Python may write bytecode: an installed relay has its own, and compiling it anew in each process is not measured.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RELAY_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
     return {**kept, "ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": base_url, **more}
 
 
