@@ -42,8 +42,11 @@ class CommitText:
     """All trailers in order."""
 
     def get(self, key: str) -> str:
-        """Return the last value of a trailer; empty when there is none."""
-        return next((value for name, value in reversed(self.found) if name == key), "")
+        """Return the first value of a trailer; empty when there is none.
+
+        The first, because hooks of a repository could append to what an older relay had written.
+        """
+        return next((value for name, value in self.found if name == key), "")
 
     def get_all(self, key: str) -> tuple[str, ...]:
         """Return all values of a trailer in order."""
@@ -67,6 +70,24 @@ def render_message(message: Message) -> bytes:
     body = _CONTROL_BUT_LINES.sub(" ", body).strip("\n")
     parts = [make_line(message.subject) or "relay", body, render_trailers(message.trailers).rstrip("\n")]
     return ("\n\n".join(part for part in parts if part) + "\n").encode()
+
+
+def join_trailers(text: bytes, trailers: Iterable[tuple[str, str]], *, before: bytes, prefix: str) -> bytes:
+    """Return a message that others may have edited, with these trailers as its last ones, and each of them once.
+
+    Args:
+        text: The message as it is now.
+        trailers: What is put behind it.
+        before: The message as it was given to others. Trailers that they added stay in the last paragraph, where
+            others look for them; a paragraph that was there already only looks like trailers.
+        prefix: Lines whose key begins so, in any case, are taken out: nobody else writes them.
+    """
+    own = re.compile(rf"^{re.escape(prefix)}[A-Za-z0-9-]*[ \t]*:.*\n?(?:[ \t]+\S.*\n?)*", re.MULTILINE | re.IGNORECASE)
+    kept = own.sub("", text.decode(errors="surrogateescape")).rstrip()
+    last = kept.rpartition("\n\n")[2]
+    is_new = not before.decode(errors="surrogateescape").rstrip().endswith(last)
+    joint = "\n" if is_new and parse_message(kept).trailers else "\n\n"
+    return f"{kept}{joint}{render_trailers(trailers)}".encode(errors="surrogateescape")
 
 
 _FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"

@@ -14,13 +14,14 @@ from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.git.identity import get_identity
-from relay.git.message import Message, read_trailers, render_message, render_trailers
+from relay.git.message import Message, join_trailers, render_message
 from relay.git.modes import FILE
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.store import staging
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
 from relay.store.snapshot import find_unheld, write_snapshot_tree
+from relay.store.trailers import PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,12 +213,10 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     staging.put_files(repo, guarded, ready.index, request.head, request.replace)
     tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
     parents = (request.head,) if request.head else ()
-    draft = Draft(tree=tree, parents=parents, message=ready.text, identity=identity)
-    commit = write_user_commit(repo, guarded, draft)
-    if not set(request.message.trailers) <= set(read_trailers(repo, commit)):
-        # A hook put a paragraph below the trailers; they have to be the last one to be found again.
-        text = ready.text.rstrip(b"\n") + b"\n\n" + render_trailers(request.message.trailers).encode()
-        commit = write_user_commit(repo, guarded, replace(draft, message=text))
+    # Once more behind what hooks made of the message: they have nothing to say about what relay reads back.
+    given = render_message(replace(request.message, trailers=()))
+    text = join_trailers(ready.text, request.message.trailers, before=given, prefix=PREFIX)
+    commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))
     # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)
     objects.sync_objects(repo, commit, request.head)

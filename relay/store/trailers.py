@@ -5,6 +5,9 @@ import re
 
 from relay.session.usage import Usage
 
+PREFIX = "Relay-"
+"""Of every key; nobody but relay writes a trailer that begins so."""
+
 # Of commits on the branch, and where they fit of legs and snapshots.
 PLAN = "Relay-Plan"
 PHASE = "Relay-Phase"

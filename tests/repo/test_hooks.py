@@ -6,7 +6,7 @@ import pytest
 
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, find_hooks_dir, has_hook
-from relay.git.message import Message, read_trailers
+from relay.git.message import Message, read_trailers, render_message
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.legs import LegStart, open_leg
 from relay.store.ownership import find_user_paths
@@ -196,7 +196,30 @@ def test_a_trailer_added_by_a_hook_joins_relay_s(box, tmp_path):
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "commit-msg", 'echo "Change-Id: I123" >>"$1"')
     outcome = commit(box, hooks)
-    assert read_trailers(box.open(), outcome.commit) == (*TRAILERS, ("Change-Id", "I123"))
+    assert read_trailers(box.open(), outcome.commit) == (("Change-Id", "I123"), *TRAILERS)
+
+
+@pytest.mark.parametrize("place", ["$", "1", "2"], ids=["at the end", "below the subject", "in a paragraph above"])
+@pytest.mark.parametrize("name", ["prepare-commit-msg", "commit-msg"])
+def test_a_hook_has_nothing_to_say_about_relay_s_trailers(box, tmp_path, name, place):
+    """What a session put into a hook of the repository would otherwise take back what it cost."""
+    hooks, _ = make_hooks(box, tmp_path)
+    forged = "Relay-Cost: 0.00 USD\\nrelay-phase : 9\\n folded\\nRelay-Sandbox: off\\nSigned-off-by: A <a@b>"
+    install(box, name, f"""sed -i '{place}a\\\n{forged}' "$1"; sed -i 's/0.25 USD/0.00 USD/' "$1" """)
+    wanted = (*TRAILERS, ("Relay-Cost", "0.25 USD"))
+    outcome = commit(box, hooks, message=Message(subject="phase 1", body="- [x] 1.1 a", trailers=wanted))
+    text = box.text("log", "-1", "--format=%B")
+    assert [pair for pair in read_trailers(box.open(), outcome.commit) if pair[0].startswith("Relay")] == [*wanted]
+    assert (text.lower().count("relay-"), "Signed-off-by: A <a@b>" in text, "0.00" in text) == (3, True, False)
+
+
+def test_a_message_that_a_hook_left_alone_is_as_it_was(box, tmp_path):
+    """A body whose last lines look like trailers stays a body."""
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "commit-msg", "true")
+    message = Message(subject="phase 1", body="Baton:\nNext: the store", trailers=TRAILERS)
+    commit(box, hooks, message=message)
+    assert box.git("log", "-1", "--format=%B").rstrip() == render_message(message).rstrip()
 
 
 def test_a_refusing_message_hook_stops_the_commit(box, tmp_path):

@@ -96,6 +96,13 @@ def test_only_the_last_paragraph_counts(text, trailers):
     assert parse_message(text).trailers == trailers
 
 
+def test_the_first_of_two_equal_keys_counts(box):
+    """What a hook appended to a commit of an older relay does not take back what the commit cost."""
+    repo = box.open()
+    message = Message(subject="s", trailers=(("Relay-Cost", "2.50 USD"), ("Relay-Cost", "0.00 USD")))
+    assert read_text(repo, write_commit(repo, repo.empty_tree, (), message)).get("Relay-Cost") == "2.50 USD"
+
+
 @given(st.builds(Usage, input_tokens=COUNTS, cache_read_tokens=COUNTS, cache_write_5m_tokens=COUNTS,
                  cache_write_1h_tokens=COUNTS, output_tokens=COUNTS, thinking_tokens=COUNTS))  # fmt: skip
 def test_usage_comes_back(usage):
