@@ -51,13 +51,11 @@ def run_gate(
     Raises:
         SandboxError: The sandbox could not be set up.
     """
-    gate = _Gate(
-        sandbox=sandbox,
-        limits=limits,
-        should_stop=should_stop,
-        outputs_dir=outputs_dir if _ensure_folder(sandbox.policy.root, outputs_dir) else None,
-    )
-    return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
+    folder = outputs_dir if _ensure_folder(sandbox.policy.root, outputs_dir) else None
+    # What a session left in TMPDIR or in a cache there is in no commit.
+    with sandbox.renew() as fresh:
+        gate = _Gate(sandbox=fresh, limits=limits, should_stop=should_stop, outputs_dir=folder)
+        return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
 
 
 def _ensure_folder(root: Path, folder: Path) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.sandbox.environment import build_env
@@ -109,6 +109,10 @@ class Bwrap:
     def gaps(self) -> tuple[str, ...]:
         """What the view cannot hold here."""
         return self.view.gaps
+
+    def renew(self, private: PrivateDir) -> "Bwrap":
+        """Return the same with another private directory."""
+        return replace(self, private=private, view=plan_view(self.policy, self.level, private))
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +37,9 @@ class Confinement(Protocol):
     def gaps(self) -> tuple[str, ...]:
         """A sentence on each protection that it cannot give on this machine; empty when it gives all."""
 
+    def renew(self, private: PrivateDir) -> "Confinement":
+        """Return the same with another private directory."""
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch for a command whose first word is an absolute path.
 
@@ -70,6 +73,10 @@ class Unconfined:
     def tmp(self) -> Path:
         """The private directory on the host."""
         return self.private.tmp
+
+    def renew(self, private: PrivateDir) -> "Unconfined":
+        """Return the same with another private directory."""
+        return replace(self, private=private)
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch; commands have the user's own home."""

@@ -7,7 +7,7 @@ nothing else. It has no network namespace either: every `socket()` is denied, lo
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.sandbox.bwrap import write_memfd
@@ -43,6 +43,11 @@ class Landlock:
     def tmp(self) -> Path:
         """The private directory on the host."""
         return self.private.tmp
+
+    def renew(self, private: PrivateDir) -> "Landlock":
+        """Return the same with another private directory."""
+        granted = _grant(self.policy, find_home(self.policy.env), private, self.closed)
+        return replace(self, private=private, granted=granted)
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Grant what exists now and return the launch."""

@@ -4,7 +4,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -86,6 +86,11 @@ class Sandbox:
             spool=spool,
             extra_env=extra_env,
         )
+
+    def renew(self) -> Self:
+        """Return the same sandbox with an empty private directory of its own; the caller closes it."""
+        private = PrivateDir()
+        return replace(self, confinement=self.confinement.renew(private), private=private)
 
     def close(self) -> None:
         """Remove the private directory."""

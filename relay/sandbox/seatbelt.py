@@ -7,7 +7,7 @@ path. It has been deprecated for years and is what every command-line agent on m
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.sandbox.confinement import supervise
@@ -65,6 +65,10 @@ class Seatbelt:
     def tmp(self) -> Path:
         """The private directory on the host."""
         return self.private.tmp
+
+    def renew(self, private: PrivateDir) -> "Seatbelt":
+        """Return the same with another private directory."""
+        return replace(self, private=private)
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Write the profile and return the launch.

@@ -78,6 +78,17 @@ def test_all_commands_run_in_order_even_after_a_red_one(run):
     assert run("true").passed
 
 
+def test_it_sees_nothing_of_what_was_left_in_the_scratch_directory(run, sandbox):
+    """Neither a session's files nor those of the gate before; commands of one gate may work for each other."""
+    leave = 'mkdir -p "$XDG_CACHE_HOME" && touch "$TMPDIR/made" "$XDG_CACHE_HOME/made"'
+    sandbox.run(["bash", "-c", leave], limits=LIMITS)
+    look = 'test ! -e "$TMPDIR/made" && test ! -e "$XDG_CACHE_HOME/made"'
+
+    assert run(look, leave, f"! ({look})").passed
+    assert run(look).passed
+    assert sandbox.run(["bash", "-c", f"! ({look})"], limits=LIMITS).exit_code == 0
+
+
 def read_if_there(path):
     try:
         return path.read_bytes()
