@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from relay.config.keys import KEYS
 from relay.errors import ConfigError, FlagError
+from relay.files.tree import read_start
 from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -173,7 +173,7 @@ def _read_inside(root: Path, name: str) -> str | None:
 def _read_file(path: Path, name: str) -> str | None:
     """Read a regular file of a sane size; None when there is none."""
     try:
-        content = _read_regular(path)
+        content = read_start(path, MAX_FILE_BYTES)
         if content is None or len(content) > MAX_FILE_BYTES:
             raise ConfigError(f"allowed: a regular file of at most {MAX_FILE_BYTES:,} bytes", path=name)
         return content.decode("utf-8-sig")
@@ -181,18 +181,6 @@ def _read_file(path: Path, name: str) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{name} cannot be read: {exc}") from None
-
-
-def _read_regular(path: Path) -> bytes | None:
-    """Read at most one byte more than is allowed; None for what is no file. A pipe is not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            return stream.read(MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
 
 
 def find_close(name: str, *, similarity: float = 0.6) -> str | None:

@@ -60,6 +60,24 @@ def _read_link(parent: int, name: str) -> bytes | None:
         raise
 
 
+def read_start(path: Path, most_bytes: int) -> bytes | None:
+    """Return the first bytes of a regular file, one more than `most_bytes` where it is longer; None for anything else.
+
+    Links are followed; a pipe is not waited for, and what has no end is not read to its end.
+
+    Raises:
+        OSError: There is nothing, or it cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(most_bytes + 1)
+    finally:
+        os.close(fd)
+
+
 def open_file(root: Path, path: str) -> int | None:
     """Open a regular file for reading, through no symlink; None when there is none. The caller closes it.
 

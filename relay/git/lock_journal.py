@@ -5,19 +5,23 @@ Git never removes a lock it did not make, so one SIGKILL can block a repository 
 other lock is removed only when relay had declared that it is about to take that very lock and never came back, the
 lock is from that moment, and no git process is at work here; for a lock that all
 work trees of the repository share, in none of them. Otherwise relay leaves the lock and names it to the user.
+
+The declaration itself may come with the git directory, out of an archive: it is believed only of files that git takes
+as locks, in this git directory and through no link.
 """
 
 import contextlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from relay.files.replacement import is_temporary
-from relay.files.tree import remove_file, sync_directory
-from relay.files.walk import sync_fd
+from relay.files.tree import remove_file
 from relay.git.names import render_ref_part
+from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 
 _INTENT = "intent"
@@ -36,30 +40,13 @@ def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _note(repo).unlink(missing_ok=True)
-
-
-def write_note(repo: Repo, name: str, text: str) -> None:
-    """Write a small file into relay's directory so that it is there, whole, when this returns."""
-    note = repo.make_relay_dir() / name
-    new = note.with_name(f"{name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        sync_fd(file.fileno())
-    # Bytes, then name, then directory: after a power cut the note is whole or not there.
-    new.replace(note)
-    sync_directory(repo.relay_dir)
+        drop_note(repo, _INTENT)
 
 
 def find_ref_locks(repo: Repo, ref: str) -> tuple[Path, ...]:
     """Return the lock files that git takes to move or drop a ref."""
     common = (repo.common_dir / f"{ref}.lock", repo.common_dir / "packed-refs.lock")
     return (*common, repo.git_dir / "HEAD.lock", repo.common_dir / "reftable/tables.list.lock")
-
-
-def _note(repo: Repo) -> Path:
-    return repo.relay_dir / _INTENT
 
 
 def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
@@ -70,12 +57,12 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
     """
     _clear_own(repo)
     _clear_temporaries(repo)
-    declared = _read_note(repo)
+    declared = _read_declared(repo)
     for lock in declared:
         if _is_stale(lock, declared[lock]) and not _is_git_at_work(repo, lock):
             lock.unlink(missing_ok=True)
     if not any(lock.exists() for lock in declared):
-        _note(repo).unlink(missing_ok=True)
+        drop_note(repo, _INTENT)
     return tuple(_explain(lock) for lock in _find_foreign(repo) if lock.exists())
 
 
@@ -84,10 +71,12 @@ def _clear_own(repo: Repo) -> None:
     refs = repo.common_dir / "refs/relay"
     places = [refs / "leg", refs / "plan", refs / "wip" / branch, refs / "rejected" / branch, refs / "rewound" / branch]
     found = [place.glob(f"{_escape(branch)}.lock") for place in places[:2]] + [p.glob("*.lock") for p in places[2:]]
-    for lock in (*(file for files in found for file in files), *repo.relay_dir.glob("*.lock")):
-        lock.unlink(missing_ok=True)
-    for file in repo.relay_dir.glob("*.new"):
-        file.unlink(missing_ok=True)
+    for lock in (*(file for files in found for file in files), *repo.make_relay_dir().glob("*.lock")):
+        if _is_in_place(lock) and not lock.is_dir():
+            lock.unlink(missing_ok=True)
+    for file in repo.relay_dir.iterdir():
+        if (file.suffix == ".new" or is_temporary(file.name)) and not file.is_dir():
+            file.unlink(missing_ok=True)
 
 
 def _clear_temporaries(repo: Repo) -> None:
@@ -102,21 +91,36 @@ def _escape(name: str) -> str:
     return "".join(f"[{char}]" if char in "*?[" else char for char in name)
 
 
-def _read_note(repo: Repo) -> dict[Path, float]:
+def _read_declared(repo: Repo) -> dict[Path, float]:
     """Return the declared locks with the time of the declaration; a torn or foreign note declares nothing."""
     try:
-        note = json.loads(_note(repo).read_text(encoding="utf-8"))
-        return {Path(lock): float(note["time"]) for lock in note["locks"]}
-    except (OSError, ValueError, TypeError, KeyError):
+        note = json.loads(read_note(repo, _INTENT))
+        locks = {Path(lock): float(note["time"]) for lock in note["locks"]}
+    except (ValueError, TypeError, KeyError, RecursionError):
         return {}
+    return {lock: moment for lock, moment in locks.items() if _may_be_declared(repo, lock)}
+
+
+def _may_be_declared(repo: Repo, lock: Path) -> bool:
+    """Return whether git takes a lock of this name to write the index, HEAD or a ref of this repository."""
+    refs = repo.common_dir / "refs"
+    known = lock in {*find_ref_locks(repo, "HEAD"), repo.git_dir / "index.lock"}
+    is_ref = lock.suffix == ".lock" and lock.is_relative_to(refs) and ".." not in lock.parts
+    return (known or is_ref) and _is_in_place(lock)
+
+
+def _is_in_place(lock: Path) -> bool:
+    """Return whether no directory on the way to a lock is a link: it would be another program's file elsewhere."""
+    return os.path.realpath(lock.parent) == str(lock.parent)
 
 
 def _is_stale(lock: Path, declared: float) -> bool:
     try:
-        made = lock.stat().st_mtime
+        found = lock.lstat()
     except OSError:
         return False
-    return declared - _CLOCK_SLACK_S <= made <= declared + WINDOW_S
+    made = found.st_mtime
+    return stat.S_ISREG(found.st_mode) and declared - _CLOCK_SLACK_S <= made <= declared + WINDOW_S
 
 
 def _is_git_at_work(repo: Repo, lock: Path) -> bool:

@@ -12,12 +12,15 @@ import secrets
 import zlib
 from pathlib import Path
 
+from relay.files.tree import read_start
 from relay.files.walk import sync_fd
 from relay.git.command import GitError
 
 _LEVEL = 1
 """Git's own for loose objects. Source: git-config(1), core.looseCompression."""
 _LARGEST_HEADER = 64
+_MOST_BYTES = 64 << 20
+"""Larger objects are left to git: only what a session writes is stored here, and that is smaller."""
 
 
 def compute_id(algorithm: str, kind: str, data: bytes) -> str:
@@ -32,8 +35,13 @@ def _render_header(kind: str, data: bytes) -> bytes:
 def read_loose(objects: Path, algorithm: str, object_id: str) -> tuple[str, bytes] | None:
     """Return kind and bytes of an object; None when it has no sound file of its own: git may have it, or complain."""
     try:
-        whole = zlib.decompress((objects / object_id[:2] / object_id[2:]).read_bytes())
+        packed = read_start(objects / object_id[:2] / object_id[2:], _MOST_BYTES)
+        # A file of a few kB can hold gigabytes of zeros.
+        stream = zlib.decompressobj()
+        whole = stream.decompress(packed or b"", _MOST_BYTES)
     except (OSError, zlib.error):
+        return None
+    if not stream.eof:
         return None
     header, _, data = whole.partition(b"\0")
     kind = header[:_LARGEST_HEADER].decode("ascii", "replace").partition(" ")[0]

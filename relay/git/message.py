@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from relay.files.tree import read_start
 from relay.git.command import Git
 from relay.git.repository import Repo
 
@@ -92,6 +93,8 @@ def join_trailers(text: bytes, trailers: Iterable[tuple[str, str]], *, before: b
 
 _FORMAT = "--format=tformat:%H%x00%T%x00%P%x00%ct%x00%B"
 _FIELDS = 5
+_MOST_SHALLOW_BYTES = 1 << 20
+"""A shallow clone with more ends than this holds is read by git."""
 _TIME = re.compile(r"> ([0-9]{1,12}) [+-][0-9]{4}\Z")
 
 
@@ -119,9 +122,10 @@ def read_text(repo: Repo, commit: str) -> CommitText:
 def _is_cut_off(repo: Repo, commit: str) -> bool:
     """Return whether git leaves out a commit's parents: the clone does not reach further back."""
     try:
-        return commit.encode() in (repo.common_dir / "shallow").read_bytes()
+        lines = read_start(repo.common_dir / "shallow", _MOST_SHALLOW_BYTES)
     except FileNotFoundError:
         return False
+    return lines is None or len(lines) > _MOST_SHALLOW_BYTES or commit.encode() in lines
 
 
 def read_trailers(repo: Repo, commit: str) -> tuple[tuple[str, str], ...]:

@@ -296,7 +296,7 @@ def copy_index(repo: Repo, name: str) -> str:
     """
     target = repo.make_relay_dir() / name
     try:
-        source = (repo.git_dir / "index").open("rb")
+        source = os.fdopen(os.open(repo.git_dir / "index", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except FileNotFoundError:
         remove_private(target)
         return str(target)

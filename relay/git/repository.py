@@ -1,13 +1,16 @@
 """Finding the repository that relay works in."""
 
+import contextlib
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from relay.errors import RepoError
+from relay.files.tree import read_start
 from relay.git.command import Git, get_git
 from relay.git.loose import read_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements
@@ -51,9 +54,18 @@ class Repo:
         return self.git_dir / "relay"
 
     def make_relay_dir(self) -> Path:
-        """Return `relay_dir`, made if it was missing."""
-        if not self.relay_dir.is_dir():
-            self.relay_dir.mkdir(exist_ok=True)
+        """Return `relay_dir`, made if it was missing.
+
+        Raises:
+            RepoError: Something else stands there: a link would have relay write and remove files elsewhere.
+        """
+        with contextlib.suppress(FileExistsError):
+            self.relay_dir.mkdir()
+        if not stat.S_ISDIR(self.relay_dir.lstat().st_mode):
+            raise RepoError(
+                f"{self.relay_dir} is no directory, and relay keeps its lock in one of that name",
+                hint="look where it leads, and remove it: nothing that relay keeps there is lost with it",
+            )
         return self.relay_dir
 
     @property
@@ -117,8 +129,8 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     config cannot point relay at other files.
 
     Raises:
-        RepoError: No work tree, a bare repository, another user's repository, one whose root is the home directory
-            or ``/``, or a git that is missing, or too old to say so.
+        RepoError: No work tree, a bare repository, another user's repository, a git directory that belongs to another
+            work tree, one whose root is the home directory or ``/``, or a git that is missing, or too old to say so.
     """
     environ = os.environ if environ is None else environ
     here = Path(os.path.realpath(cwd))
@@ -140,10 +152,12 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
         )
     _require_root(root, environ)
     git_dir = os.path.realpath(os.fsdecode(found["git_dir"]))
+    common_dir = Path(os.path.realpath(os.fsdecode(found["common"])))
+    _require_own(root, Path(git_dir), common_dir)
     return Repo(
         root=root,
         git_dir=Path(git_dir),
-        common_dir=Path(os.path.realpath(os.fsdecode(found["common"]))),
+        common_dir=common_dir,
         object_format=found["format"].decode(),
         git=replace(git, cwd=root, place=(f"--git-dir={git_dir}", f"--work-tree={root}")),
         read_version=read_version,
@@ -167,6 +181,33 @@ def _require_root(root: Path, environ: Mapping[str, str]) -> None:
             f"the git repository here is {root} itself; relay would snapshot everything below it",
             hint="run relay in the project's own repository",
         )
+
+
+def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
+    """Refuse a git directory that is another work tree's: a file in an archive can name any repository of the user's.
+
+    Git obeys such a file; relay would send that repository's history to a model and commit to its branch.
+    """
+    link = root / ".git"
+    if git_dir == common_dir:
+        is_own = git_dir.name != ".git" or git_dir.parent == root
+    else:
+        is_own = git_dir.parent == common_dir / "worktrees" and _find_linked(git_dir) == link
+    if not is_own:
+        raise RepoError(
+            f"{link} leads to {git_dir}, which belongs to another work tree, of the repository {common_dir}",
+            hint="git worktree repair, if this is a linked work tree that was moved; else remove that file",
+        )
+
+
+def _find_linked(git_dir: Path) -> Path | None:
+    """Return the ``.git`` file that a linked work tree's git directory belongs to; None where it does not say."""
+    try:
+        data = read_start(git_dir / "gitdir", os.pathconf("/", "PC_PATH_MAX"))
+    except OSError:
+        return None
+    place = Path(os.path.normpath(git_dir / os.fsdecode(data or b"").rstrip("\n")))
+    return Path(os.path.realpath(place.parent), place.name)
 
 
 def _get_version(git: Git) -> tuple[int, int]:

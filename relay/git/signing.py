@@ -8,12 +8,14 @@ from relay.errors import RepoError
 from relay.git.command import Git
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.identity import get_identity
+from relay.git.notes import write_note
 from relay.git.repository import Repo
 
 TIMEOUT_S = 30.0
 """Longer than any key needs; a program that waits for a person is killed then."""
 
 _DEFAULT_PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
+_WRAPPER = "sign"
 _QUIET = {"openpgp": "--batch --no-tty --pinentry-mode=error", "x509": "--batch --no-tty --pinentry-mode=error"}
 
 
@@ -81,7 +83,5 @@ def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
 
 def _write_wrapper(repo: Repo, program: str, options: str) -> str:
     """Git takes a program and no options, so the options come from a script in relay's directory."""
-    script = repo.make_relay_dir() / "sign"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', encoding="utf-8")
-    script.chmod(0o700)
-    return str(script)
+    write_note(repo, _WRAPPER, f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', executable=True)
+    return str(repo.relay_dir / _WRAPPER)

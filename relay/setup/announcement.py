@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from relay.config import Settings
+from relay.git.repository import Repo
 from relay.session.events import Noticed, RunStarted
 from relay.setup.context import RunContext
 from relay.store.legs import get_branch
@@ -28,12 +29,19 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
     gaps = ctx.workspace.sandbox.gaps
     for words in (
         *left,
+        *_describe_git_dir(ctx.repo),
         *describe_orphans(ctx.repo, ctx.repo.branch),
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
         *gaps,
     ):
         ctx.observe(Noticed(text=words, warning=True))
+
+
+def _describe_git_dir(repo: Repo) -> Iterator[str]:
+    """Name a git directory that a file puts elsewhere; a linked work tree's is known to be its own."""
+    if repo.git_dir == repo.common_dir and not repo.git_dir.is_relative_to(repo.root):
+        yield f"the history of this work tree is in {repo.git_dir}, which the file .git names"
 
 
 def _describe_experiment(settings: Settings) -> Iterator[str]:

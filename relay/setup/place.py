@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import PlanError, RepoError, within
+from relay.files.tree import read_start
 from relay.hints import Caller, Command
 from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
 from relay.plan.files import DEFAULT_PLAN
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from relay.plan.model import Plan
     from relay.state.situation import PlanSource
 
+MAX_SETTINGS_BYTES = 1024 * 1024
+"""As the settings' own reader has it, which says what is wrong with a larger file."""
 _PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
 
 
@@ -78,7 +80,8 @@ def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
 
 def _may_name_plan(file: Path) -> bool:
     try:
-        return _PLAN_KEY.search(file.read_bytes()) is not None
+        start = read_start(file, MAX_SETTINGS_BYTES)
+        return start is None or len(start) > MAX_SETTINGS_BYTES or _PLAN_KEY.search(start) is not None
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
@@ -130,19 +133,15 @@ def find_source(place: Place) -> "PlanSource":
 
 def _read_text(place: Place) -> str:
     try:
-        descriptor = os.open(place.plan_file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        start = read_start(place.plan_file, MAX_PLAN_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise PlanError(
             "there is no such plan",
             hint=("`", Command(words=("plan",)), ' "what you want"` writes one; `relay init` puts an example there'),
         ) from None  # the system's words would only say it again
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise PlanError("this is not a regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return require_utf8(file.read(MAX_PLAN_BYTES + 1))
-    finally:
-        os.close(descriptor)
+    if start is None:
+        raise PlanError("this is not a regular file")
+    return require_utf8(start)
 
 
 def _name(path: Path, root: Path) -> str:

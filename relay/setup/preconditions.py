@@ -93,7 +93,8 @@ def check_repository(repo: Repo) -> Finding:
     def get() -> str:
         if words := check_state(repo):
             raise RepoError(words)
-        return f"{repo.root} on {get_branch(repo)}"
+        elsewhere = "" if repo.git_dir.is_relative_to(repo.root) else f", git directory {repo.git_dir}"
+        return f"{repo.root} on {get_branch(repo)}{elsewhere}"
 
     return find_out(get, name="repository")
 

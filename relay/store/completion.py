@@ -10,10 +10,11 @@ from relay.git import objects
 from relay.git.command import Git, GitResult
 from relay.git.config_guard import guard
 from relay.git.index_flags import read_flagged, render_flagged
-from relay.git.lock_journal import declare_locks, write_note
+from relay.git.lock_journal import declare_locks
 from relay.git.message import CommitText, read_text
 from relay.git.modes import ABSENT, SYMLINK, find_mode
 from relay.git.names import parse_path
+from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
@@ -50,15 +51,12 @@ def withdraw_pending(repo: Repo, commit: str) -> None:
 
 def drop_pending(repo: Repo) -> None:
     """Forget the note: all that follows is done."""
-    (repo.relay_dir / _PENDING).unlink(missing_ok=True)
+    drop_note(repo, _PENDING)
 
 
 def _read_pending(repo: Repo) -> list[str]:
     """Return the commits that are not finished, newest first."""
-    try:
-        return (repo.relay_dir / _PENDING).read_text(encoding="ascii", errors="replace").split()
-    except FileNotFoundError:
-        return []
+    return read_note(repo, _PENDING).split()
 
 
 def _find_earlier(pending: list[str], commit: str | None, *, inclusive: bool = False) -> list[str]:

@@ -1,10 +1,13 @@
 """One relay per work tree."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from relay.errors import RepoError
 from relay.git.repository import Repo
@@ -17,11 +20,19 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
     Children do not inherit it. What the file says is for the message only, never a reason to take the lock away.
 
     Raises:
-        RepoError: Another process holds it.
+        RepoError: Another process holds it, or something that is no file stands in its place.
     """
     # The file is never removed: two relays could then each lock a file of that name.
-    fd = os.open(repo.make_relay_dir() / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    file = repo.make_relay_dir() / "lock"
     try:
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:  # a link, a directory, a socket
+            raise
+        raise _explain(file) from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _explain(file)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -33,3 +44,7 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def _explain(file: Path) -> RepoError:
+    return RepoError(f"{file} is not a regular file", hint="remove it: nothing is lost with it")

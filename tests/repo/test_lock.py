@@ -1,8 +1,10 @@
 """One relay per work tree, and locks that a killed one left."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ import pytest
 from relay.errors import RepoError
 from relay.git.lock_journal import clear_stale_locks, declare_locks
 from relay.git.repository import open_repo
+from relay.store.completion import finish_pending
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
 
@@ -150,6 +153,76 @@ def test_a_lock_that_work_trees_share_stays_while_a_git_runs_for_any_of_them(box
         running.stdin.close()
     stays = shared or "side" not in {place, *options}
     assert (len(words), lock.exists()) == (stays, stays)
+
+
+PLACES = ("work/src/app.py", "outside", "work/.git/config", "work/.git/refs/heads/../../config.lock", "linked.lock")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_declaration_is_believed_of_git_s_own_locks_only(box, place):
+    """It may come out of an archive, with any file's name and time in it."""
+    repo = box.open()
+    if place == "linked.lock":
+        (repo.git_dir / "refs/linked").symlink_to(box.root.parent / "outside")
+        box.root.parent.joinpath("outside").mkdir()
+    lock = repo.git_dir / "refs/linked" / place if place == "linked.lock" else box.root.parent / place
+    lock.touch()
+    repo.make_relay_dir()
+    (repo.relay_dir / "intent").write_text(json.dumps({"time": lock.stat().st_mtime, "locks": [str(lock)]}))
+    clear_stale_locks(repo)
+    assert lock.exists()
+
+
+def test_relay_s_directory_is_never_a_link(box, tmp_path):
+    """`.git/relay -> ~` would have relay remove what stands there."""
+    precious = tmp_path / "home" / "yarn.lock"
+    precious.parent.mkdir()
+    precious.touch()
+    repo = box.open()
+    repo.relay_dir.symlink_to(precious.parent)
+    with pytest.raises(RepoError, match="no directory"), lock_worktree(repo):
+        pass
+    with pytest.raises(RepoError, match="no directory"):
+        clear_stale_locks(repo)
+    assert [path.name for path in precious.parent.iterdir()] == ["yarn.lock"]
+
+
+def test_a_link_among_the_refs_leads_to_no_lock(box, tmp_path):
+    precious = tmp_path / "home" / "yarn.lock"
+    precious.parent.mkdir()
+    precious.touch()
+    (box.root / ".git/refs/relay/wip").mkdir(parents=True)
+    (box.root / ".git/refs/relay/wip/main").symlink_to(precious.parent)
+    assert clear_stale_locks(box.open()) == ()
+    assert precious.exists()
+
+
+def plant(kind, path):
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
+                server.bind(path.name)
+        case _:
+            path.mkdir()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket", "folder"])
+def test_what_stands_in_the_place_of_a_note_is_not_waited_for(box, kind):
+    repo = box.open()
+    repo.make_relay_dir()
+    for name in ("intent", "pending"):
+        plant(kind, repo.relay_dir / name)
+    with pytest.raises(RepoError, match="is a directory") if kind == "folder" else contextlib.nullcontext():
+        clear_stale_locks(repo)
+    assert finish_pending(repo) == ()
+    plant(kind, repo.relay_dir / "lock")
+    with pytest.raises(RepoError, match="lock is not a regular file"), lock_worktree(repo):
+        pass
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"time": "x", "locks": ["/etc/passwd"]}', b"\xff"])

@@ -64,6 +64,52 @@ def test_a_root_with_a_newline_in_its_name_is_found(box):
     assert open_repo(odd, box.environ).root == odd
 
 
+def make_other(new_box):
+    other = new_box()
+    other.write("private.txt", "another project")
+    other.commit()
+    return other
+
+
+@pytest.mark.parametrize("way", ["file", "link", "linked work tree", "commondir", "commondir in the tree", "nobody"])
+def test_a_git_directory_that_is_another_work_tree_s_is_refused(new_box, tmp_path, way):
+    """An archive can name any repository of the user's, and git obeys."""
+    other = make_other(new_box)
+    here = tmp_path / "unpacked"
+    here.mkdir()
+    fake = here / (".git" if way == "commondir" else "fake")
+    match way:
+        case "file":
+            (here / ".git").write_text(f"gitdir: {other.root}/.git\n")
+        case "link":
+            (here / ".git").symlink_to(other.root / ".git")
+        case "linked work tree" | "nobody":
+            other.git("worktree", "add", "-q", "-b", "side", tmp_path / "side")
+            (here / ".git").write_text(f"gitdir: {other.root}/.git/worktrees/side\n")
+        case _:
+            fake.mkdir()
+            (fake / "HEAD").write_text("ref: refs/heads/main\n")
+            (fake / "commondir").write_text(f"{other.root}/.git\n")
+    if way == "commondir in the tree":
+        (here / ".git").write_text("gitdir: fake\n")
+    if way == "nobody":
+        (other.root / ".git/worktrees/side/gitdir").write_bytes(b"")
+    with pytest.raises(RepoError, match=r"another work tree|not here|inside"):
+        open_repo(here, other.environ)
+
+
+def test_a_git_directory_elsewhere_that_is_nobody_else_s_is_taken(new_box, tmp_path):
+    box = new_box("--separate-git-dir", str(tmp_path / "kept.git"))
+    assert box.open().git_dir == tmp_path / "kept.git"
+
+
+def test_a_linked_work_tree_with_relative_names_is_known(box):
+    box.git("worktree", "add", "-q", "-b", "side", "../side")
+    own = box.root / ".git/worktrees/side"
+    (own / "gitdir").write_text(f"{os.path.relpath(box.root.parent / 'side', own)}/.git\n")
+    assert open_repo(box.root.parent / "side", box.environ).git_dir == own
+
+
 def test_a_bare_repository_is_refused(box, tmp_path):
     box.git("clone", "-q", "--bare", box.root, tmp_path / "bare.git")
     with pytest.raises(RepoError, match="bare"):
