@@ -127,7 +127,7 @@ class Bench:
     def relay(self, *args: str) -> None:
         """Run the whole program."""
         subprocess.run(
-            (sys.executable, "-m", "relay", *args),
+            (sys.executable, "-P", "-m", "relay", *args),
             cwd=self.root, env=self.environ, check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
 

@@ -101,7 +101,7 @@ def run_session(setup: str, kind: str, calls: int, files: int, *, path: str = os
     with make_repository(make_files(files)) as root, serve(parse_script(make_script(kind, calls))) as server:
         argv = [sys.executable, str(HERE / "bare_agent.py"), server.base_url]
         if setup != "bare":
-            argv = [sys.executable, "-m", "relay", "run", *setup.split()[1:]]
+            argv = [sys.executable, "-P", "-m", "relay", "run", *setup.split()[1:]]
         cost, status, output = run_process(argv, root, make_environ(server.base_url, PATH=path))
         if status or server.errors or server.unplayed:
             raise RuntimeError(f"{setup} {kind}: exit {status}\n{output}\n{server.errors}{server.unplayed}")

@@ -93,7 +93,7 @@ def run_job(environ: dict[str, str]) -> Run:
         return asked[-1]
 
     with make_repository(make_files()) as root, serve(parse_script(make_script()), clock=note_question) as server:
-        argv = [sys.executable, "-m", "relay", "run"]
+        argv = [sys.executable, "-P", "-m", "relay", "run"]
         cost, status, output = run_process(argv, root, make_environ(server.base_url, **environ))
         commits = int(git(root, "rev-list", "--count", "HEAD"))
         if status or server.errors or server.unplayed or commits != PHASES + 1:

@@ -3,6 +3,9 @@
 import gc
 import sys
 
+from relay.setup.program import drop_unsafe_imports
+
+drop_unsafe_imports()  # before whatever else is imported: it may be looked for in the current directory
 gc.disable()  # a short command ends before a collection would pay; `relay.cli.sessions` turns it on again
 
 from relay.cli.boundary import Asked, run_guarded  # noqa: E402  # see above

@@ -65,12 +65,20 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     from relay.run.settlement import require_point
     from relay.run.start import get_commands
     from relay.setup.place import find_source
-    from relay.setup.preconditions import check_clean, check_identity, check_plan_file, check_repository, require
+    from relay.setup.preconditions import (
+        check_clean,
+        check_identity,
+        check_plan_file,
+        check_program,
+        check_repository,
+        require,
+    )
     from relay.state.standing import gather_standing
     from relay.store.completion import find_pending_revert
 
     repo, path = request.repo, request.plan_path
     standing = gather_standing(find_source(place), repo)
+    require(check_program(repo.root, request.settings, request.environ))
     require(check_repository(repo))
     require(check_plan_file(repo, path))
     require(check_identity(repo))

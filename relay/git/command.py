@@ -195,6 +195,8 @@ def get_git(environ: Mapping[str, str], cwd: Path, keep_out: Path | None) -> Git
     if program is None:
         raise RepoError("git was not found on PATH", hint="install git 2.36 or newer")
     env = {name: environ[name] for name in KEPT_ENVIRONMENT if name in environ}
+    if "LD_LIBRARY_PATH" in env:
+        env["LD_LIBRARY_PATH"] = clean_path(env["LD_LIBRARY_PATH"].replace(";", ":"), keep_out)
     return Git(program=program, cwd=cwd, env={**env, **FIXED_ENVIRONMENT, "PATH": path})
 
 

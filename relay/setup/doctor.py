@@ -27,6 +27,7 @@ from relay.setup.preconditions import (
     check_identity,
     check_key,
     check_plan_file,
+    check_program,
     check_repository,
     check_rules,
     find_out,
@@ -66,6 +67,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     root = repo.root if repo else cwd
     settings, finding = _examine_settings(root, environ)
     findings.append(finding)
+    findings.append(check_program(root, settings or Settings(), environ))
     findings.extend(_examine_model(settings, environ))
     if repo is not None:
         findings.extend(_examine_sandbox(repo, settings, environ))

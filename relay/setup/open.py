@@ -48,6 +48,7 @@ def open_run(
     """
     settings = request.settings
     kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=runners)
+    require(preconditions.check_program(request.repo.root, settings, request.environ))
     require(preconditions.check_key(kind, request.environ))
     with ExitStack() as stack:
         run_id = new_id()

@@ -21,6 +21,7 @@ from relay.git.status import find_ignored, read_status
 from relay.hints import Hint, TypedPath
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
+from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
 from relay.store.legs import get_branch, read_leg
 
@@ -70,6 +71,31 @@ def find_out(get: Callable[[], str], *, name: str) -> Finding:
         return Finding(name=name, state=State.OK, words=get())
     except RelayError as error:
         return make_missing(name, error)
+
+
+def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """Look whether relay's own code is out of reach for what its sessions write: the next command would run it."""
+
+    def get() -> str:
+        places = (str(root), *(str(Path(place).expanduser()) for place in settings.writable_dirs))
+        found = find_exposed(places, {name: environ[name] for name in LOADED_FROM if name in environ})
+        if not found:
+            return "relay runs from outside of what sessions write"
+        what, place = found[0]
+        if what.isupper():
+            raise ConfigError(
+                f"{what} names {place or 'the current directory (an empty entry)'}, where sessions write: the next "
+                "relay would load code of a session, with your key",
+                hint=f"env -u {what} relay … starts relay without it; commands of sessions never get it",
+            )
+        raise ConfigError(
+            f"{what} is in {place}, where sessions write: the next relay would be what a session made of it, "
+            "with your key",
+            hint="install relay outside of this repository, as a copy (pipx install relay; for work on relay itself "
+            "pipx install of a checkout, without --editable), and type relay, not python -m relay",
+        )
+
+    return find_out(get, name="relay")
 
 
 def check_key(kind: RunnerKind, environ: Mapping[str, str]) -> Finding:

@@ -179,7 +179,7 @@ class Arena:
         script = json.dumps({"thinking": "scripted", "sessions": self.fill(list(sessions))})
         with serve(parse_script(script)) as server:
             env = {**self.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base_url, **(environ or {})}
-            program = self.warm(self) if warm else (*before, self.python, "-m", "relay")
+            program = self.warm(self) if warm else (*before, self.python, "-P", "-m", "relay")
             argv = self.as_user([*program, *args])
             run = _run_on_terminal if terminal else _run_plainly
             code, out, err = run(argv, cwd=self.root, env=env)

@@ -186,7 +186,7 @@ def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
     with serve(parse_script(script)) as rehearsal:
         env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
         running = subprocess.Popen(
-            [sys.executable, "-m", "relay", "run"],
+            [sys.executable, "-P", "-m", "relay", "run"],
             cwd=planned,
             env={**environ, **env},
             stdout=subprocess.PIPE,
@@ -361,7 +361,7 @@ def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, envir
     script = tmp_path / "script.yaml"
     script.write_text(SCRIPT)
     running = subprocess.Popen(
-        [sys.executable, "-m", "relay", "rehearse", str(script)],
+        [sys.executable, "-P", "-m", "relay", "rehearse", str(script)],
         cwd=project,
         env=environ,
         stdout=subprocess.PIPE,

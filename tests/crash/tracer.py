@@ -222,7 +222,7 @@ def _become_relay(start: Start, native: ctypes.CDLL, ready: int, names: Path) ->
         if start.fault and native.killat_arm():
             raise OSError("seccomp")
         if start.python:
-            os.execv(sys.executable, [sys.executable, "-m", "relay", *start.args])
+            os.execv(sys.executable, [sys.executable, "-P", "-m", "relay", *start.args])
         code = _call_relay(start.args)
         if not start.fault and not (names.parent / f"{names.name}.done").exists():
             names.write_text("\n".join(sys.modules), encoding="utf-8")

@@ -47,7 +47,7 @@ def test_no_editor_and_no_prompt_is_ever_waited_for(stage, tmp_path, flags):
         env = {**os.environ, "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k"}
         env |= {"GIT_EDITOR": f"touch {mark}; sleep 1000", "GIT_ASKPASS": str(mark), "SSH_ASKPASS": str(mark)}
         done = subprocess.run(
-            ["setsid", "--ctty", "--wait", sys.executable, "-m", "relay", "run", "--phase", "1", *flags],
+            ["setsid", "--ctty", "--wait", sys.executable, "-P", "-m", "relay", "run", "--phase", "1", *flags],
             cwd=stage.root, env=env, stdin=theirs, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
     os.close(ours)

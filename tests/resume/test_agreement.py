@@ -167,7 +167,7 @@ def ask_status(stage):
 
 
 def ask_dry_run(stage):
-    command = [sys.executable, "-m", "relay", "run", "--phase", "next", "--allow-dirty", "--dry-run"]
+    command = [sys.executable, "-P", "-m", "relay", "run", "--phase", "next", "--allow-dirty", "--dry-run"]
     return subprocess.run(command, cwd=stage.root, capture_output=True, text=True, check=False)
 
 

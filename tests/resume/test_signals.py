@@ -20,7 +20,7 @@ from relay.rehearsal.server import serve
 class Running:
     """A `relay run` of its own, against a script; `program` is what starts relay."""
 
-    def __init__(self, root, url, phase="next", program=(sys.executable, "-m", "relay")):
+    def __init__(self, root, url, phase="next", program=(sys.executable, "-P", "-m", "relay")):
         env = {**os.environ, "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
         self.root = root
         ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, and stay so
