@@ -11,6 +11,22 @@ from relay.errors import RepoError
 from relay.files.replacement import replace_with_file, replace_with_link
 from relay.files.walk import DIRECTORY, MISSING, NotAFileError, open_parent, open_regular, sync_fd
 
+Look = tuple[int, ...]
+"""What tells a file from any other that may come to stand in its place; empty for none."""
+
+
+def take_look(root: Path, path: str) -> Look:
+    """Return what a file looks like without being read; of a symlink the link itself."""
+    try:
+        return make_look(os.lstat(f"{root}/{path}"))
+    except (OSError, ValueError):
+        return ()
+
+
+def make_look(found: os.stat_result) -> Look:
+    """Return the same from a file's status."""
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
 
 @contextlib.contextmanager
 def _ignoring_missing() -> Iterator[None]:

@@ -7,22 +7,24 @@ tool was doing. The session is driven elsewhere (`relay.run.leg`).
 from collections.abc import Callable
 from dataclasses import replace
 
-from relay.files.tree import read_file, replace_file
+from relay.files.tree import read_file, replace_file, take_look
 from relay.git.modes import FILE
-from relay.git.objects import find_blob_id
+from relay.git.names import list_paths
+from relay.git.objects import diff_trees, find_blob_id
 from relay.prompts.texts import render_baton
 from relay.run.pending_plan import PendingPlan
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
 from relay.sandbox.policy import Mechanism
 from relay.secrets.patterns import redact
-from relay.session.events import PlanRestored
+from relay.session.events import Noticed, PlanRestored
 from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import RunContext
 from relay.state.session_ends import render_wait
-from relay.store.legs import WipRecord, save_wip
+from relay.store.legs import WipRecord, save_snapshots, save_wip
+from relay.store.newer import find_newer
 from relay.store.ownership import find_owned_paths
-from relay.store.snapshot import write_snapshot_tree
+from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.tools.notes import LegNotes
 
 MAX_UNSAVED_CALLS = 10
@@ -50,18 +52,52 @@ class Keeper:
         self._begun = handover.pending
         self._recorded = 0
         self._unsaved_calls = 0
-        self._on_disk = {path: read_file(ctx.repo.root, path) for path in (ctx.plan_path, ctx.ledger_path)}
+        self._was_busy = self._has_looked = False
+        self._foreign: set[str] = set()
+        """Files that somebody else changed and no tool has written since."""
+        self._told: set[str] = set()
+        self._on_disk = self._read_own()
 
     @property
     def pending(self) -> PendingPlan:
         """What the session started from with what it has noted; amendments are in the notes' plan already."""
         return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims))
 
+    def keep_found(self, path: str | None) -> bool:
+        """Store what somebody else saved since the last snapshot; a `relay.tools.notes.Keep`."""
+        repo, last = self._ctx.repo, self._get_last()
+        if not is_newest(repo, last):
+            self._look_at_all(last)
+        if path is not None or last is self._get_last():
+            self._keep(find_newer(repo, self._get_last(), path))
+        if path is None and not self._is_shared():
+            self._on_disk = self._read_own()  # no command has run since: what is there now is the user's edit
+        return path in self._foreign
+
+    def _get_last(self) -> TreeSnapshot:
+        return self.leg.last_wip or TreeSnapshot(tree=self.leg.base_tree)
+
+    def _look_at_all(self, last: TreeSnapshot) -> None:
+        """Take the session's first snapshot, or one after the gate, which may have changed files too."""
+        self.save()
+        found = tuple(change.path for change in diff_trees(self._ctx.repo, last.tree, self._get_last().tree))
+        self._foreign.update(found)
+        if not self._has_looked:
+            self._tell(found)
+        self._has_looked = True
+
+    def _keep(self, found: tuple[str, ...]) -> None:
+        if found:
+            self._foreign.update(found)
+            self._tell(found)
+            self.save(paths=found)
+
     def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Keep what a call has changed and noted; return its result, with what relay has put back."""
         self._unsaved_calls += 1
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
+        self._foreign.difference_update(result.changed_paths or ())
         self._take_records()
         # Last: the snapshot holds the ledger with the new records, and the plan as it was put back.
         self._store(call, result)
@@ -81,8 +117,14 @@ class Keeper:
             baton: For the next session; empty while this one goes on.
             trailers: What else the snapshot says.
         """
+        self.leg = save_wip(self._ctx.repo, self.leg, self._make_record(paths, baton, trailers))
+        self._unsaved_calls, self._was_busy = 0, self._is_busy()
+
+    def _make_record(
+        self, paths: tuple[str, ...] | None = None, baton: str = "", trailers: tuple[tuple[str, str], ...] = ()
+    ) -> WipRecord:
         pending = self.pending
-        record = WipRecord(
+        return WipRecord(
             spend=self._ctx.meter.unrecorded,
             items=pending.claimed_ids,
             baton=baton,
@@ -90,8 +132,22 @@ class Keeper:
             paths=paths,
             trailers=trailers,
         )
-        self.leg = save_wip(self._ctx.repo, self.leg, record)
-        self._unsaved_calls = 0
+
+    def _is_shared(self) -> bool:
+        """Return whether files may have changed by a command of the session's since the last snapshot."""
+        return self._was_busy or self._is_busy()
+
+    def _tell(self, found: tuple[str, ...]) -> None:
+        """Say which files somebody saves while the session works, each once; what is gone cannot be lost."""
+        there = [path for path in found if path not in self._told and take_look(self._ctx.repo.root, path)]
+        if there and not self._is_shared():
+            self._told.update(there)
+            words = f"somebody saved {list_paths(there)} while the session worked"
+            self._ctx.observe(Noticed(text=f"{words}; each version is kept under {self.leg.wip_ref}"))
+
+    def _read_own(self) -> dict[str, bytes | None]:
+        paths = (self._ctx.plan_path, self._ctx.ledger_path)
+        return {path: read_file(self._ctx.repo.root, path) for path in paths}
 
     def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
         """Leave the work in the tree and store it with a baton; the leg stays open for the next session."""
@@ -151,10 +207,10 @@ class Keeper:
         if self._ctx.workspace.sandbox.mechanism is not Mechanism.OFF:
             return result
         root = self._ctx.repo.root
-        changed = [path for path, data in self._on_disk.items() if read_file(root, path) != data]
+        changed = [path for path, data in self._read_own().items() if self._on_disk[path] != data]
         if not changed:
             return result
-        self.save()  # what was found stays under refs/relay
+        where = self._keep_own()
         for path in changed:
             restore = self._on_disk[path]
             if restore is None:
@@ -162,6 +218,15 @@ class Keeper:
             else:
                 replace_file(root, path, restore, FILE)
         names = ", ".join(changed)
-        self._ctx.observe(PlanRestored(tool=call.name, summary=f"{names} was changed and put back"))
+        words = f"{names} was changed and put back; as it was found: git show {where}:<file>"
+        self._ctx.observe(PlanRestored(tool=call.name, summary=words))
         words = f"\n\nrelay: this changed {names}, which only relay writes; it was put back. Use tick, record or amend."
         return ToolResult(text=result.text + words, is_error=True, changed_paths=None)
+
+    def _keep_own(self) -> str:
+        """Store plan and ledger as they are on the disk, which other snapshots do not; return the commit."""
+        repo, record = self._ctx.repo, self._make_record()
+        found = write_snapshot_tree(repo)
+        drafted = write_snapshot_tree(repo, replace=record.replace)
+        self.leg = save_snapshots(repo, self.leg, record, found, drafted)
+        return f"{self.leg.last_wip.commit[:12]}~1" if self.leg.last_wip else ""

@@ -18,7 +18,11 @@ from relay.tools.toolbox import build_runner_tools
 def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
     """Return what the leg works with that starts from `handover`."""
     notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
-    toolbox = build_runner_tools(ctx.workspace, notes)
+
+    def keep(path: str | None) -> bool:
+        return keeper.keep_found(path)  # made below: it asks what the tools run in the background
+
+    toolbox = build_runner_tools(ctx.workspace, notes, keep)
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return LegParts(
         system=render_runner_system(ctx.rules.text),

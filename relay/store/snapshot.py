@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from relay.files.tree import find_stat, read_file
+from relay.files.tree import Look, find_stat, read_file, take_look
 from relay.git import objects
 from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard
@@ -71,6 +71,8 @@ class TreeSnapshot:
     """Blob ids of those bytes; empty when the snapshot was read back."""
     number: int = field(default=0, compare=False)
     """Of this process's snapshots, counting from 1; 0 when it was read back."""
+    seen: Mapping[str, Look] = field(default_factory=dict, compare=False)
+    """What each path looked like that differed from HEAD; empty when it was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +120,12 @@ def write_snapshot_tree(
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
     """Return whether the known paths are few, and the previous snapshot is this work tree's last."""
-    few = known.paths is not None and len(known.paths) <= MAX_KNOWN_PATHS
-    return few and known.previous.number == _newest.get(repo.git_dir, -1)
+    return len(known.paths or ()) <= MAX_KNOWN_PATHS and is_newest(repo, known.previous)
+
+
+def is_newest(repo: Repo, snapshot: TreeSnapshot) -> bool:
+    """Return whether no other snapshot of this work tree was taken since, by this process."""
+    return snapshot.number == _newest.get(repo.git_dir, -1)
 
 
 def _is_flagged(repo: Repo, guarded: Guarded, paths: Collection[str]) -> bool:
@@ -135,14 +141,20 @@ def _write_tree(
     *,
     settled: bool = True,
 ) -> TreeSnapshot:
-    if known is not None and _is_current(repo, known) and not _is_flagged(repo, guarded, known.paths or ()):
+    if (
+        known is not None
+        and known.paths is not None
+        and _is_current(repo, known)
+        and not _is_flagged(repo, guarded, known.paths)
+    ):
         start, index = known.previous.tree, ""
         changes = _find_known(repo, guarded, known, replace)
         skipped = _join(known.previous.skipped, changes.skipped)
+        seen = {path: look for path, look in known.previous.seen.items() if path not in known.paths} | changes.seen
     else:
-        start, index, status = _look(repo, guarded)
+        start, index, status = read_whole_status(repo, guarded)
         changes = _find_all(repo, guarded, status)
-        skipped = changes.skipped
+        skipped, seen = changes.skipped, changes.seen
     given = _store_given(repo, replace, known.previous.given if known else {})
     entries = [*changes.entries, *_store(repo, changes, settled=settled)]
     entries += [(path, _find_file_mode(repo, path), blob) for path, blob in given.items()]
@@ -150,10 +162,10 @@ def _write_tree(
     entries.sort(key=lambda entry: entry[1] != ABSENT)
     tree = _make_tree(repo, guarded, entries, start=start, index=index)
     number = _newest[repo.git_dir] = next(_numbers)
-    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, number=number)
+    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, number=number, seen=seen)
 
 
-def _look(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
+def read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
     """Return the tree that a snapshot starts from and git's status against it.
 
     The tree is HEAD's where HEAD says all; else it is empty, and the second value names a private index file.
@@ -204,6 +216,7 @@ class _Changes:
     """``(path, mode)`` of regular files to hash."""
     links: list[str] = field(default_factory=list)
     dropped: list[Skipped] = field(default_factory=list)
+    seen: dict[str, Look] = field(default_factory=dict)
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -228,12 +241,20 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
     crowded = find_crowded(status.untracked)
     changes.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
     trust_mode = guarded.flag("core.filemode", default=True)
+    # Before a file is read: what is saved meanwhile looks new afterwards.
+    changes.seen = take_looks(repo, status, crowded)
     for entry in status.entries:
         if not entry.untracked:
             _add_tracked(repo, changes, entry)
         elif not _is_below(entry.path, crowded):
             _add_untracked(repo, changes, entry.path, trust_mode=trust_mode)
     return changes
+
+
+def take_looks(repo: Repo, status: Status, crowded: Collection[str]) -> dict[str, Look]:
+    """Return what each path looks like that a status lists, but for submodules and directories with too many files."""
+    entries = (e for e in status.entries if e.mode != GITLINK and not (e.untracked and _is_below(e.path, crowded)))
+    return {entry.path: take_look(repo.root, entry.path) for entry in entries}
 
 
 def _add_tracked(repo: Repo, changes: _Changes, entry: StatusEntry) -> None:

@@ -10,9 +10,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relay.files.tree import make_look, take_look
 from relay.files.walk import Location
 from relay.tools.confine import locate, open_regular, require_writable
-from relay.tools.notes import LegNotes
+from relay.tools.notes import Keep, LegNotes
 from relay.tools.output import ToolAnswer, open_outputs
 from relay.tools.replace import replace_file, require_target
 from relay.tools.workspace import RefusedError, Workspace
@@ -28,7 +29,7 @@ _COMPARED_LINES = 2_000
 _COMPARED_CHARS = 120
 
 
-def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_edit(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[str, Any]) -> ToolAnswer:
     """Replace the only place where `old` stands."""
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
@@ -41,17 +42,18 @@ def run_edit(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) ->
         if b"\0" in data:
             raise RefusedError(f"{place.path} is binary; change it with a command.")
         start, end = _get_only(data, old)
+        unseen = _is_unseen(notes, keep, place)
         ending = _pick_ending(data, data[start:end])
         with open_outputs(workspace) as scratch_fd:
             changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
             replace_file(place, changed, scratch_fd=scratch_fd)
-    _note_change(notes, place.path)
+    _note_change(workspace, notes, place.path, seen=not unseen)
     line = data.count(b"\n", 0, start) + 1
     return ToolAnswer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
 
 
-def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """Put `content` into a file, as it is."""
+def run_write(workspace: Workspace, notes: LegNotes, keep: Keep, given: Mapping[str, Any]) -> ToolAnswer:
+    """Put `content` into a file, as it is; not over what somebody else saved there and the model has not seen."""
     data = given["content"].encode()
     if len(data) > MAX_WRITE_BYTES:
         raise RefusedError(f"{len(data):,} bytes are more than the {MAX_WRITE_BYTES:,} that one call can write.")
@@ -63,10 +65,12 @@ def run_write(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) -
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
         if before == data:
             return ToolAnswer(text=f"{place.path} already has this content.")
+        if _is_unseen(notes, keep, place):
+            raise RefusedError(f"{place.path} was changed by somebody else and not written: read it first.")
         with open_outputs(workspace) as scratch_fd:
             replace_file(place, data, scratch_fd=scratch_fd)
-    unread = place.path not in notes.read_paths
-    _note_change(notes, place.path)
+    unread = place.path not in notes.seen
+    _note_change(workspace, notes, place.path)
     text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, unread=unread)
     return ToolAnswer(text=text, changed_paths=(place.path,))
 
@@ -81,8 +85,14 @@ def _count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def _note_change(notes: LegNotes, path: str) -> None:
-    notes.read_paths.add(path)
+def _is_unseen(notes: LegNotes, keep: Keep, place: Location) -> bool:
+    """Keep what is there now; return whether somebody else saved it, and the model has not seen it since."""
+    return place.status is not None and keep(place.path) and notes.seen.get(place.path) != make_look(place.status)
+
+
+def _note_change(workspace: Workspace, notes: LegNotes, path: str, *, seen: bool = True) -> None:
+    if seen:
+        notes.seen[path] = take_look(workspace.root, path)
     notes.touched_paths.setdefault(path)
 
 

@@ -1,10 +1,16 @@
 """What the model claimed and did in one leg. Claims, not facts: relay checks before anything is ticked."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from relay.files.tree import Look
 from relay.ledger import Source
 from relay.plan.model import Phase, Plan
+
+Keep = Callable[[str | None], bool]
+"""Told before a tool replaces the file at a path, or a command runs (None): keeps what nothing else keeps. Returns
+whether the file at the path is not as relay's last look at it found it; False for a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +59,8 @@ class LegNotes:
     hand_off: HandOff | None = None
     blocked: str | None = None
     """The reason given to `block`; None when it was not called."""
-    read_paths: set[str] = field(default_factory=set)
-    """Files the model has seen at least a part of, or written."""
+    seen: dict[str, Look] = field(default_factory=dict)
+    """What files looked like when the model last saw at least a part of them, or wrote them."""
     touched_paths: dict[str, None] = field(default_factory=dict)
     """Files that edit and write changed, in the order they came; what commands changed is not known here."""
     last_errors: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from relay.files.tree import make_look
 from relay.sandbox.text import render_output
 from relay.session.values import Shown
 from relay.tools.confine import is_covered, locate, open_regular, require_readable
@@ -63,7 +64,8 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
         require_readable(workspace, place.path)
         stream = os.fdopen(open_regular(place), "rb")
     with stream:
-        size = os.fstat(stream.fileno()).st_size
+        found = os.fstat(stream.fileno())
+        size = found.st_size
         if size > MAX_FILE_BYTES:
             raise RefusedError(f"{place.path} has {size:,} bytes; look at parts of it with sed -n or tail in bash.")
         spilled = is_covered(place.path, (workspace.render_handle(workspace.outputs_dir),))
@@ -72,7 +74,7 @@ def run_read(workspace: Workspace, notes: LegNotes | None, given: Mapping[str, A
         offset = given.get("offset", 1)
         window = _read_window(stream, offset, min(given.get("limit", MAX_LINES), MAX_LINES), clean=spilled)
     if notes is not None:
-        notes.read_paths.add(place.path)
+        notes.seen[place.path] = make_look(found)
     if not window.lines:
         return _answer_empty(place.path, size, offset, window.last)
     shown = Shown(path=place.path, first_line=offset, last_line=window.last)

@@ -14,7 +14,7 @@ from relay.tools import claims, specs
 from relay.tools.background import Background
 from relay.tools.edit import run_edit, run_write
 from relay.tools.listing import run_list
-from relay.tools.notes import LegNotes
+from relay.tools.notes import Keep, LegNotes
 from relay.tools.output import ToolAnswer, finish
 from relay.tools.read import run_read
 from relay.tools.search import run_search
@@ -39,13 +39,19 @@ class Toolbox:
     """Whether something runs in the background, and files may change that no call has changed."""
 
 
-def build_runner_tools(workspace: Workspace, notes: LegNotes) -> Toolbox:
+def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambda _: False) -> Toolbox:
     """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
     background = Background(workspace)
+
+    def bash(call: ToolCall) -> ToolAnswer:
+        keep(None)
+        return run_bash(workspace, background, call.input, call.id)
+
     handlers = {
-        **_build_lookups(workspace, notes, background),
-        "edit": _take_input(partial(run_edit, workspace, notes)),
-        "write": _take_input(partial(run_write, workspace, notes)),
+        **_build_lookups(workspace, notes),
+        "bash": bash,
+        "edit": _take_input(partial(run_edit, workspace, notes, keep)),
+        "write": _take_input(partial(run_write, workspace, notes, keep)),
         "tick": _take_input(partial(claims.run_tick, notes)),
         "record": _take_input(partial(claims.run_record, workspace, notes)),
         "amend": _take_input(partial(claims.run_amend, notes)),
@@ -65,19 +71,19 @@ def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None
             session. It also counts the tries and says when they are used up.
     """
     handlers = {
-        **_build_lookups(workspace, None, None),
+        **_build_lookups(workspace, None),
+        "bash": lambda call: run_bash(workspace, None, call.input, call.id),
         "submit_plan": _take_input(partial(_run_submit, submit)),
     }
     run = partial(_run, workspace, specs.PLANNER_SPECS, handlers, None)
     return Toolbox(specs=specs.PLANNER_SPECS, run=run, stop=lambda: None, is_busy=lambda: False)
 
 
-def _build_lookups(workspace: Workspace, notes: LegNotes | None, background: Background | None) -> dict[str, _Handler]:
+def _build_lookups(workspace: Workspace, notes: LegNotes | None) -> dict[str, _Handler]:
     return {
         "read": _take_input(partial(run_read, workspace, notes)),
         "search": _take_input(partial(run_search, workspace)),
         "list": _take_input(partial(run_list, workspace)),
-        "bash": lambda call: run_bash(workspace, background, call.input, call.id),
     }
 
 

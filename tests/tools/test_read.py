@@ -10,7 +10,7 @@ from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 def test_text_comes_as_it_is_without_numbers(bench):
     assert bench.ok("read", path="src/a.py") == "def a():\n    return 1"
-    assert "src/a.py" in bench.notes.read_paths
+    assert "src/a.py" in bench.notes.seen
 
 
 def test_carriage_returns_and_byte_order_marks_are_not_shown(bench):
