@@ -24,6 +24,12 @@ def count_plan(states: Sequence[Sequence[str]]) -> str:
     return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
+def name_item(item_id: str, text: str) -> str:
+    """Write an item's id and text; the id once where the text begins with it."""
+    begins = text.startswith(item_id) and not text[len(item_id) :][:1].isalnum()
+    return text if begins else f"{item_id} {text}"
+
+
 def render_tokens(n: int | None) -> str:
     """Write tokens short: ``950``, ``4.2k``, ``41k``, ``1M``."""
     if n is None:

@@ -20,6 +20,7 @@ from relay.session.events import RunStarted
 from relay.words import (
     BOXES,
     count,
+    name_item,
     render_clock,
     render_tokens,
     render_usd,
@@ -151,7 +152,7 @@ def _draw_items(items: Sequence[Mapping[str, Any]], width: int, room: int) -> li
     for item in items[start:stop]:
         state = str(item["state"])
         line = Text(" " * indent).append(f"{BOXES[state]} ", _BOX_STYLES[state])
-        line.append(f"{_safe(str(item['id']))} {_safe(str(item['text']))}", "dim" if state == "done" else "")
+        line.append(_safe(name_item(str(item["id"]), str(item["text"]))), "dim" if state == "done" else "")
         lines.append(line)
     if stop < len(items):
         lines.append(_more(len(items) - stop, "item", "below", indent))

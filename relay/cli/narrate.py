@@ -12,7 +12,7 @@ from typing import Any
 from relay.cli.bands import find_band, render_band
 from relay.interrupts import Urgency
 from relay.session import events
-from relay.words import count_plan, list_some, render_duration, render_usd
+from relay.words import count_plan, list_some, name_item, render_duration, render_usd
 
 STOPPING = {
     Urgency.FINISH_TURN: "finishing this step, then stopping; Ctrl-C again stops at once; nothing is lost",
@@ -70,7 +70,7 @@ class Narrator:
             return
         for item in items:
             if item["state"] == "claimed" and before.get(str(item["id"])) == "open":
-                yield Line(text=f"claimed {item['id']} {item['text']}", tone=Tone.QUIET)
+                yield Line(text=f"claimed {name_item(str(item['id']), str(item['text']))}", tone=Tone.QUIET)
 
 
 def summarize_plan(phases: tuple[Mapping[str, Any], ...]) -> str:

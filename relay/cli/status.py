@@ -15,7 +15,7 @@ from relay.session.usage import Spent
 from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
-from relay.words import BOXES, count_plan, render_moment, render_span, render_tokens, render_usd, shorten
+from relay.words import BOXES, count_plan, name_item, render_moment, render_span, render_tokens, render_usd, shorten
 
 _TITLE_CHARS = 56
 
@@ -124,7 +124,7 @@ def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     say(f"{mark} {BOXES[state]} {title:<{_TITLE_CHARS}}  {'  '.join(facts)}", style=style)
     if is_next:
         for item, box in zip(phase.items, states, strict=True):
-            say(f"        {BOXES[box]} {item.id} {item.text}", style="dim" if box == "done" else "")
+            say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
 
 
 def render_spent(spent: Spent) -> str:

@@ -75,7 +75,8 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
         lines: One item each, with or without ``- [ ]``. White space inside becomes single blanks.
 
     Raises:
-        PlanError: There is no such phase, it is done, an item is empty or ticked, or it would not be read as an item.
+        PlanError: There is no such phase, it is done, an item is empty or ticked, it prints a number that would change
+            what other items are called, or it would not be read as an item.
     """
     outline = plan.outline
     phase, extent = _get_phase(plan, phase_id)
@@ -90,6 +91,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     prefix = outline.lines.at(last.line - 1).partition("[")[0]
     longer = parse_plan(_insert(outline.lines, at, list(_render_items(prefix, texts))))
     _refuse_illegal(plan, longer, phase_id)
+    _refuse_renamed(plan, longer, phase)
     grown = longer.find_phase(phase_id)
     # The guard above has refused every text tried so far that is read as something else; this does not rely on it.
     if grown is None or not _is_longer(phase, grown, texts):  # pragma: no cover
@@ -141,6 +143,18 @@ def _refuse_done(phase: Phase) -> None:
 def _refuse_illegal(before: Plan, after: Plan, amendable: str) -> None:
     for violation in check_transition(before, after, may_tick=(), amendable=(amendable,)):
         raise PlanError(violation.message, line=violation.line)
+
+
+def _refuse_renamed(before: Plan, after: Plan, phase: Phase) -> None:
+    """Refuse new items that take a number away from another: what is claimed goes by it."""
+    pairs = (
+        (old, new)
+        for was, now in zip(before.phases, after.phases, strict=False)
+        for old, new in zip(was.items, now.items, strict=False)
+    )
+    if lost := [old.id for old, new in pairs if old.id != new.id]:
+        words = f"a new item for phase {phase.id} prints a number that would change what item {lost[0]} is called"
+        raise PlanError(f"{words}; write it without a number", line=phase.line)
 
 
 def _find_ending(lines: Lines, near: int) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from relay.errors import PlanError
 from relay.plan.model import Item, Phase, Plan
+from relay.plan.numbering import fold_number, number_items, number_phases
 from relay.plan.outline import Box, Extent, Outline, Section, find_extents, read_outline
 from relay.plan.paths import find_paths
-from relay.plan.spans import Numbered, parse_number
+from relay.plan.spans import parse_number
 from relay.plan.statements import read_after_lines, read_validation_commands, read_verify_lines
 
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
@@ -28,10 +29,11 @@ def parse_plan(text: str) -> Plan:
         raise _no_phase(outline)
     heads = [parse_number(sections[extent.head].title) for extent in extents]
     ids = number_phases(heads)
-    known = {_fold(phase_id): phase_id for phase_id in ids}
+    item_ids = number_items(ids, [[box.text for box in sections[extent.head].boxes] for extent in extents])
+    known = {fold_number(phase_id): phase_id for phase_id in ids}
     gates = _Gates(outline, extents)
     phases: list[Phase] = []
-    for extent, head, phase_id in zip(extents, heads, ids, strict=True):
+    for extent, head, phase_id, own_ids in zip(extents, heads, ids, item_ids, strict=True):
         section = sections[extent.head]
         phases.append(
             Phase(
@@ -41,7 +43,7 @@ def parse_plan(text: str) -> Plan:
                 line=section.line,
                 start=section.start,
                 end=sections[extent.stop - 1].end,
-                items=_read_items(phase_id, section.boxes),
+                items=_read_items(own_ids, section.boxes),
                 verify=gates.find(extent),
                 own_verify=gates.find_own(extent),
                 after=_find_after(section, known, phases[-1].id if phases else None),
@@ -58,24 +60,10 @@ def parse_plan(text: str) -> Plan:
     )
 
 
-def number_phases(heads: Sequence[Numbered]) -> tuple[str, ...]:
-    """Return the phases' ids: the numbers in the headings, or ordinals where those cannot tell phases and items apart.
-
-    ``2`` and ``2.1`` as phases would give two things the id ``2.1``, so such numbers are not used; whether they collide
-    today is not asked, because appending an item must never change an id.
-    """
-    numbers = [head.number for head in heads]
-    folded = {number.casefold() for number in numbers}
-    unique = len(folded) == len(numbers) and "" not in folded
-    if unique and not any(number.rpartition(".")[0] in folded for number in folded):
-        return tuple(numbers)
-    return tuple(str(ordinal) for ordinal in range(1, len(heads) + 1))
-
-
-def _read_items(phase_id: str, boxes: Sequence[Box]) -> tuple[Item, ...]:
+def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
     return tuple(
         Item(
-            id=f"{phase_id}.{ordinal}",
+            id=item_id,
             text=box.text,
             done=box.done,
             line=box.line,
@@ -84,7 +72,7 @@ def _read_items(phase_id: str, boxes: Sequence[Box]) -> tuple[Item, ...]:
             paths=found.named,
             targets=found.targets,
         )
-        for ordinal, box in enumerate(boxes, start=1)
+        for item_id, box in zip(ids, boxes, strict=True)
         for found in (find_paths(box.prose),)
     )
 
@@ -93,12 +81,8 @@ def _find_after(section: Section, known: Mapping[str, str], above: str | None) -
     stated = [line for line in read_after_lines(section) if not line.prose]
     if not stated:
         return () if above is None else (above,)
-    named = (known.get(_fold(number), number) for line in stated for number in line.numbers)
+    named = (known.get(fold_number(number), number) for line in stated for number in line.numbers)
     return tuple(dict.fromkeys(named))
-
-
-def _fold(number: str) -> str:
-    return ".".join(part.lstrip("0") or "0" for part in number.casefold().split("."))
 
 
 class _Gates:

@@ -32,7 +32,7 @@ from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
-from relay.words import list_some, shorten
+from relay.words import list_some, name_item, shorten
 
 SUBJECT_CHARS = 72
 """Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
@@ -127,11 +127,12 @@ def _check_plan(candidate: Candidate) -> Refused | None:
     pending, phase_id = candidate.pending, candidate.phase.id
     drafted = parse_plan(pending.plan.text)
     still_open = tuple(phase.id for phase in pending.head.phases if not phase.done)
-    in_phase = tuple(item for item in pending.claimed_ids if phase_id == item.rpartition(".")[0])
+    phase = drafted.find_phase(phase_id)
+    in_phase = {item.id for item in phase.items} if phase else set[str]()
     # In two steps, because an item that the session added is not in HEAD's plan, where a tick could be allowed to it.
     amended = drafted.untick(drafted.done_ids - pending.head.done_ids)
     violations = check_transition(pending.head, amended, may_tick=(), amendable=still_open)
-    violations = violations or check_transition(amended, drafted, may_tick=in_phase)
+    violations = violations or check_transition(amended, drafted, may_tick=in_phase & set(pending.claimed_ids))
     if not violations:
         return None
     words = "; ".join(f"line {violation.line}: {violation.message}" for violation in violations)
@@ -236,7 +237,7 @@ def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
 
 def _render_tick(item: Item, evidence: str) -> str:
     words = " ".join(evidence.split())
-    return f"- [x] {item.id} {item.text}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
+    return f"- [x] {name_item(item.id, item.text)}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
 
 
 def _render_gate(gate: GateResult) -> str:

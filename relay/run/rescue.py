@@ -41,10 +41,20 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
     if discarded:
         files = dict(record.replace or {})
         if saved := files.get(ctx.plan_path):
-            files[ctx.plan_path] = encode_text(parse_plan(decode_text(saved)).untick(leg.items).text)
+            plan = parse_plan(decode_text(saved))
+            files[ctx.plan_path] = encode_text(plan.untick(_find_claims(ctx.files, leg, plan)).text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
         record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
     return save_wip(ctx.repo, leg, record)
+
+
+def _find_claims(files: PlanFiles, leg: OpenLeg, saved: Plan) -> frozenset[str]:
+    """Return what the plan of a leg's snapshot has ticked and its start had not.
+
+    The boxes say it, not the ids that the snapshot lists: an earlier relay called items otherwise.
+    """
+    start = find_plan(files, leg.base_head)
+    return saved.done_ids - start.done_ids if start else saved.done_ids
 
 
 def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
@@ -113,7 +123,8 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
     old = find_plan(ctx.files, last.commit) or plan
-    texts = {item.id: item.text for item in old.items if item.id in leg.items}
+    claimed = _find_claims(ctx.files, leg, old)
+    texts = {item.id: item.text for item in old.items if item.id in claimed}
     kept = tuple(item.id for item in plan.items if texts.get(item.id) == item.text and not item.done)
     pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=read_ledger(ctx.files, last.commit))
     files = pending.render_files(ctx.plan_path, ctx.ledger_path)

@@ -120,13 +120,14 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     baseline = parse_baseline(found.get(BASELINE, ""))
     discarded = _describe_discarded(leg)
     baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
-    interruption = "" if leg.baton else _describe_interruption(leg) + (f" {discarded}" if discarded else "")
     marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
     marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
     tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
     pending = PendingPlan(head=plan, plan=find_plan(ctx.files, tip) or plan, ledger=read_ledger(ctx.files, tip))
+    interrupted = _describe_interruption(leg, pending.claimed_ids) + (f" {discarded}" if discarded else "")
+    interruption = "" if leg.baton else interrupted
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
 
 
@@ -247,8 +248,8 @@ def _describe_discarded(leg: OpenLeg) -> str:
     )
 
 
-def _describe_interruption(leg: OpenLeg) -> str:
-    ticked = f" It had ticked: {', '.join(leg.items)}." if leg.items else ""
+def _describe_interruption(leg: OpenLeg, claimed: tuple[str, ...]) -> str:
+    ticked = f" It had ticked: {', '.join(claimed)}." if claimed else ""
     return (
         f"The session before you ({leg.session_id}) was interrupted at an unknown point; its files are in the work "
         f"tree as it left them.{ticked} Look at what is there before you go on."

@@ -7,33 +7,48 @@ from typing import Any
 from relay.errors import PlanError
 from relay.ledger import Source
 from relay.plan.edit import append_items, append_note
-from relay.plan.model import Plan
+from relay.plan.model import Item, Phase, Plan
 from relay.sandbox.text import render_output
 from relay.tools.confine import locate
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
+from relay.words import name_item, shorten
 
 MAX_CLAIM_CHARS = 4_000
 """A page. Longer texts belong into a file."""
 
+_AROUND_ID = "#()[]*_:. "
+"""What a model or a plan may put around an item's id."""
+_SHOWN_CHARS = 120
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 _SOURCE = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?")
 
 
 def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
-    """Note that an open item of the phase is claimed to be finished."""
+    """Note that an open item of the phase is claimed to be finished; the answer repeats which."""
     evidence = _get_text(given, "evidence")
-    item_id = given["item"].strip().strip("#()[]")
-    item = next((item for item in notes.phase.items if item.id == item_id), None)
+    asked = given["item"].strip().strip(_AROUND_ID)
+    item = _find_item(notes.phase, asked)
     if item is None:
-        raise RefusedError(_say_unknown_item(notes, item_id))
-    if item.done or item_id in notes.claims:
-        return ToolAnswer(text=f"{item_id} is already {'ticked' if item.done else 'claimed'}; nothing changed.")
-    notes.claims[item_id] = evidence
+        raise RefusedError(_say_unknown_item(notes, asked))
+    named = shorten(name_item(item.id, item.text), _SHOWN_CHARS)
+    if item.done or item.id in notes.claims:
+        return ToolAnswer(text=f"Already {'ticked' if item.done else 'claimed'}: {named}. Nothing changed.")
+    notes.claims[item.id] = evidence
     left = notes.open_ids()
     rest = f"Still open: {', '.join(left)}." if left else "Nothing is open: stop, and relay runs the checks."
-    return ToolAnswer(text=f"{item_id} is claimed; relay ticks it when the checks pass. {rest}")
+    return ToolAnswer(text=f"Claimed: {named}\nrelay ticks it when the checks pass. {rest}")
+
+
+def _find_item(phase: Phase, asked: str) -> Item | None:
+    """Return the item with this id, else the only one that begins with these words, such as spec-kit's ``T001``."""
+    known = next((item for item in phase.items if item.id == asked), None)
+    if known is not None or not asked:
+        return known
+    begins = re.compile(rf"[{re.escape(_AROUND_ID)}]*{re.escape(asked)}(?!\.?\w)", re.IGNORECASE)
+    found = [item for item in phase.items if begins.match(item.text)]
+    return found[0] if len(found) == 1 else None
 
 
 def _say_unknown_item(notes: LegNotes, item_id: str) -> str:

@@ -220,3 +220,68 @@ sessions:
     kept = [event.text for event in stage.seen(Noticed) if "git show" in event.text]
     assert len(kept) == 1
     assert "Typed all night" in stage.git("show", kept[0].split("git show ")[1])
+
+
+NUMBERED = """\
+# Tasks
+Verify: `test -d .`
+- [ ] 1. Set up
+  - [ ] 1.1 Create a — a.txt
+  - [ ] 1.2 Create b — b.txt
+- [ ] 2. Finish — c.txt
+"""
+TICKS_TWO = """
+sessions:
+  - name: two
+    turns:
+      - tools:
+        - {name: write, input: {path: a.txt, content: "a\\n"}}
+        - {name: write, input: {path: b.txt, content: "b\\n"}}
+      - tools:
+        - {name: tick, input: {item: "1.1", evidence: "ls"}}
+        - {name: tick, input: {item: "1.2", evidence: "ls"}}
+"""
+BLOCKS = "      - tools: [{name: block, input: {reason: lunch}}]\n"
+HANDS_OFF = "      - tools: [{name: hand_off, input: {next_step: c, learned: [], dead_ends: []}}]\n"
+
+
+def test_numbers_that_items_print_are_what_is_ticked(stage):
+    """Also where the ordinals of other items are these numbers."""
+    stage.write("PLAN.md", NUMBERED)
+    stage.commit("plan")
+
+    stage.run(TICKS_TWO + HANDS_OFF + BLOCKS.replace("      - tools", "  - turns:\n      - tools"))
+
+    assert stage.git("show", "HEAD:PLAN.md") == NUMBERED.replace("[ ] 1.1", "[x] 1.1").replace("[ ] 1.2", "[x] 1.2")
+    body = stage.git("show", "-s", "--format=%B")
+    assert "- [x] 1.1 Create a — a.txt\n  evidence: ls\n- [x] 1.2 Create b" in body
+    assert "Relay-Items: 1.1 1.2\n" in body
+
+
+@pytest.mark.parametrize("put_away", [False, True])
+def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_ticked(stage, put_away):
+    """It counted 1.1 as the second item of phase 1 and called it 1.2; the snapshot's boxes say what was meant."""
+    stage.write("PLAN.md", NUMBERED)
+    stage.commit("plan")
+    stage.run(TICKS_TWO + BLOCKS)
+    leg = read_leg(open_repo(stage.root))
+    assert leg is not None
+    message = stage.git("show", "-s", "--format=%B", leg.wip_ref).replace(
+        "Relay-Items: 1.1 1.2", "Relay-Items: 1.2 1.3"
+    )
+    older = stage.git("commit-tree", f"{leg.wip_ref}^{{tree}}", "-p", f"{leg.wip_ref}^", "-m", message).strip()
+    stage.git("update-ref", leg.wip_ref, older)
+    if put_away:
+        stage.git("stash", "-q", "-u")
+    else:
+        stage.git("commit", "-q", "--allow-empty", "-m", "something else")
+
+    stage.run("sessions:\n  - turns:\n" + BLOCKS)
+
+    leg = read_leg(open_repo(stage.root))
+    assert leg is not None
+    assert leg.items == (() if put_away else ("1.1", "1.2"))
+    kept = stage.git("show", f"{leg.wip_ref}:PLAN.md")
+    assert kept.count("[x] 1.") == (0 if put_away else 2)
+    assert "[ ] 1. Set up" in kept
+    assert "[ ] 2. Finish" in kept

@@ -9,7 +9,7 @@ from relay.tools.notes import Amendment, HandOff, Record
 
 def test_a_tick_is_a_claim(bench):
     text = bench.ok("tick", item="2.2", evidence="pytest: 3 passed")
-    assert text == "2.2 is claimed; relay ticks it when the checks pass. Still open: 2.3."
+    assert text == "Claimed: 2.2 do 2.2\nrelay ticks it when the checks pass. Still open: 2.3."
     assert bench.notes.claims == {"2.2": "pytest: 3 passed"}
     assert (bench.root / "PLAN.md").read_text() == "# Plan\n"
 
@@ -21,8 +21,8 @@ def test_the_last_tick_says_what_comes_next(bench):
 
 def test_ticking_again_changes_nothing(bench):
     bench.ok("tick", item="2.2", evidence="first")
-    assert bench.ok("tick", item="2.2", evidence="second") == "2.2 is already claimed; nothing changed."
-    assert bench.ok("tick", item="2.1", evidence="e") == "2.1 is already ticked; nothing changed."
+    assert bench.ok("tick", item="2.2", evidence="second") == "Already claimed: 2.2 do 2.2. Nothing changed."
+    assert bench.ok("tick", item="2.1", evidence="e") == "Already ticked: 2.1 do 2.1. Nothing changed."
     assert bench.notes.claims == {"2.2": "first"}
 
 
@@ -111,3 +111,41 @@ def test_calls_and_failures_are_counted(bench):
     bench.refused("bash", command="exit 1")
     assert bench.notes.counts == {"read": 2, "bash": 1}
     assert bench.notes.last_errors["read"].startswith("No such file: none.")
+
+
+KIRO = """\
+# Plan
+- [ ] 1. Set up
+  - [ ] 1.1 Create a
+  - [ ] 1.2 Create b
+- [ ] 2. Finish
+- [ ] T005 [P] Document
+- [ ] **Step 7**: tell
+- [ ] **Step 70**: tell all
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "item_id", "text"),
+    [
+        ("1.1", "1.1", "1.1 Create a"),
+        ("1", "1", "1. Set up"),
+        ("2.", "2", "2. Finish"),
+        ("T005", "1.5", "1.5 T005 [P] Document"),
+        ("step 7", "1.6", "1.6 **Step 7**: tell"),
+    ],
+)
+def test_the_number_that_an_item_prints_ticks_that_item(bench, asked, item_id, text):
+    notes = bench.notes
+    notes.plan = parse_plan(KIRO)
+    notes.phase = notes.plan.phases[0]
+    assert bench.ok("tick", item=asked, evidence="e").startswith(f"Claimed: {text}\n")
+    assert list(notes.claims) == [item_id]
+
+
+@pytest.mark.parametrize("asked", ["T00", "T", "Step", "1.4x", "", "*"])
+def test_words_that_do_not_name_one_item_tick_nothing(bench, asked):
+    bench.notes.plan = parse_plan(KIRO)
+    bench.notes.phase = bench.notes.plan.phases[0]
+    assert "There is no item" in bench.refused("tick", item=asked, evidence="e")
+    assert bench.notes.claims == {}
