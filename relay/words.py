@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-BOXES = {"open": "[ ]", "claimed": "[~]", "done": "[x]"}
+BOXES = {"open": "[ ]", "optional": "[ ]*", "claimed": "[~]", "done": "[x]"}
 UNKNOWN = "unknown"
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -18,9 +18,10 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
 def count_plan(states: Sequence[Sequence[str]]) -> str:
     """Write how much is done, from the states of each phase's boxes."""
-    done = sum(all(state == "done" for state in phase) for phase in states)
-    ticked = sum(state == "done" for phase in states for state in phase)
-    boxes = sum(len(phase) for phase in states)
+    needed = [[state for state in phase if state != "optional"] for phase in states]
+    done = sum(all(state == "done" for state in phase) for phase in needed)
+    ticked = sum(state == "done" for phase in needed for state in phase)
+    boxes = sum(len(phase) for phase in needed)
     return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 

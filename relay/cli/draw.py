@@ -34,7 +34,7 @@ BAND_STYLES = {
     Band.CONSOLIDATE: "yellow",
     Band.HAND_OFF: "red",
 }
-_BOX_STYLES = {"open": "", "claimed": "yellow", "done": "green"}
+_BOX_STYLES = {"open": "", "optional": "", "claimed": "yellow", "done": "green"}
 _LABEL_CELLS = 9
 _BAR_CELLS = 32
 _NARROW_CELLS = 44
@@ -138,8 +138,8 @@ def _draw_phase(phase: Mapping[str, Any], width: int, *, current: bool) -> Text:
     line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
     style = "bold" if current else "dim not bold" if state == "done" else "not bold"
     line.append(f"{_safe(str(phase['id']))}  {_safe(str(phase['title']))}", style)
-    ticked = sum(item["state"] != "open" for item in phase["items"])
-    return _spread(line, f"{ticked}/{len(phase['items'])}", width)
+    states = [item["state"] for item in phase["items"] if item["state"] != "optional"]
+    return _spread(line, f"{sum(one != 'open' for one in states)}/{len(states)}", width)
 
 
 def _draw_items(items: Sequence[Mapping[str, Any]], width: int, room: int) -> list[Text]:

@@ -69,7 +69,7 @@ class Narrator:
             yield Line(text=self._summary)
             return
         for item in items:
-            if item["state"] == "claimed" and before.get(str(item["id"])) == "open":
+            if item["state"] == "claimed" and before.get(str(item["id"])) in {"open", "optional"}:
                 yield Line(text=f"claimed {name_item(str(item['id']), str(item['text']))}", tone=Tone.QUIET)
 
 

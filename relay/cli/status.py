@@ -105,17 +105,17 @@ def _pair(standing: Standing) -> "list[tuple[Phase, PhaseStanding]]":
 
 
 def find_state(item: Item, known: PhaseStanding) -> str:
-    """Return ``open``, ``claimed`` or ``done``."""
+    """Return ``open``, ``optional``, ``claimed`` or ``done``."""
     if item.done:
         return "done"
-    return "claimed" if item.id in known.claimed else "open"
+    return "claimed" if item.id in known.claimed else "optional" if item.optional else "open"
 
 
 def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     states = [find_state(item, known) for item in phase.items]
     state = "open" if "open" in states else "claimed" if "claimed" in states else "done"
     title = shorten(f"{phase.id}  {phase.title}", _TITLE_CHARS)
-    facts = [f"{states.count('done')}/{len(states)}"]
+    facts = [f"{states.count('done')}/{len(states) - states.count('optional')}"]
     if known.commits or known.claimed or known.spent.tokens:
         facts.append(render_usd(known.spent.cost_usd))
     facts.extend(commit[:8] for commit in known.commits[-1:])

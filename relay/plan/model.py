@@ -22,6 +22,8 @@ class Item:
     """The item's first line without bullet and box, as written."""
     done: bool
     """Whether the box holds ``x`` or ``X``."""
+    optional: bool = False
+    """A star follows the box (``- [ ]* 2.1``): it may be ticked, and its phase is done without it."""
     line: int
     mark: int
     """Offset of the one character between the brackets."""
@@ -58,13 +60,13 @@ class Phase:
 
     @property
     def done(self) -> bool:
-        """Whether every box is ticked."""
-        return all(item.done for item in self.items)
+        """Whether every box is ticked that is not optional."""
+        return not self.open_items
 
     @property
     def open_items(self) -> tuple[Item, ...]:
-        """The items that are not ticked, in order."""
-        return tuple(item for item in self.items if not item.done)
+        """The items that are still to be ticked, in order; optional ones are not."""
+        return tuple(item for item in self.items if not item.done and not item.optional)
 
     def mark(self, marks: Collection[int], sign: str) -> "Phase":
         """Return the phase with `sign` in those of its boxes that stand at these offsets."""
@@ -126,8 +128,8 @@ class Plan:
         return self._mark({item.mark for item in self.items if not item.done and item.id in item_ids}, "x")
 
     def untick(self, item_ids: Collection[str]) -> "Plan":
-        """Return the plan with these items open; one that is open, or that it does not have, is passed over."""
-        return self._mark({item.mark for item in self.items if item.done and item.id in item_ids}, " ")
+        """Return the plan with ``[ ]`` for these items; one that it does not have is passed over."""
+        return self._mark({item.mark for item in self.items if item.id in item_ids}, " ")
 
     def _mark(self, marks: Collection[int], sign: str) -> "Plan":
         if not marks:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 MAX_CHARS = 4 * 1024 * 1024
 """A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
-_BOX = re.compile(r"\[([ xX])\][ \t]+(?=[^ \t\n])")
-_BOX_CHARS = len("[ ]")
+OPEN_SIGNS = " -~?"
+"""What a box holds that is not ticked. The last three are Kiro's: begun, queued, in doubt."""
+_BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
+_SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
 _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
 _OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
@@ -60,6 +62,8 @@ class Box:
     mark: int
     """Offset of the character between the brackets."""
     done: bool
+    optional: bool
+    """A star follows the box, as in ``- [ ]* 2.1``."""
     text: str
     prose: str
     """The item's whole first paragraph, line ends as ``\\n``."""
@@ -117,6 +121,10 @@ class Outline:
             for section in self.sections
         )
         return replace(self, lines=self.lines.put(marks, sign), sections=sections)
+
+
+def _strip_box(text: str) -> str:
+    return _SIGNED_BOX.sub("", text, count=1).strip(" \t")
 
 
 def _set_box(box: Box, marks: Collection[int], sign: str) -> Box:
@@ -252,8 +260,9 @@ class _Reader:
         return Box(
             line=index + 1,
             mark=self.lines.offset(index) + bracket + 1,
-            done=found[1] != " ",
-            text=line[bracket + _BOX_CHARS :].strip(" \t"),
+            done=found[1] not in OPEN_SIGNS,
+            optional=found[2] is not None,
+            text=_strip_box(line[bracket:]),
             prose=following[1].content[found.end() :],
             depth=sum(self.items),
             stop=self.first + (item.map[1] if item.map else index + 1),
@@ -266,10 +275,8 @@ class _Reader:
             kind = EntryKind.PROSE
             if opens and not offset:
                 kind = EntryKind.TASK if self.items[-1] else EntryKind.BULLET
-            words = text[_BOX_CHARS:] if kind is EntryKind.TASK else text
-            self.entries.append(
-                Entry(kind=kind, line=index + offset + 1, text=words.strip(" \t"), depth=len(self.items))
-            )
+            words = _strip_box(text) if kind is EntryKind.TASK else text.strip(" \t")
+            self.entries.append(Entry(kind=kind, line=index + offset + 1, text=words, depth=len(self.items)))
 
     def _add_block(self, token: "Token") -> None:
         index = self._index(token)

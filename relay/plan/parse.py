@@ -66,6 +66,7 @@ def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
             id=item_id,
             text=box.text,
             done=box.done,
+            optional=box.optional,
             line=box.line,
             mark=box.mark,
             depth=box.depth,

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.outline import Outline, Section, find_extents
+from relay.plan.outline import OPEN_SIGNS, Outline, Section, find_extents
 from relay.words import list_some, shorten
 
 _BLANK = " \t\r\n"
@@ -126,10 +126,12 @@ def _check_pair(old: _Side, new: _Side, was: _Part, now: _Part, may_tick: frozen
 def _check_boxes(old: _Side, new: _Side, was: Phase, now: Phase, may_tick: frozenset[str]) -> Iterator[Violation]:
     for before, after in zip(was.items, now.items, strict=True):
         marks = old.outline.text[before.mark], new.outline.text[after.mark]
-        if marks[0] == marks[1]:
-            continue
+        if marks[0] == marks[1] or (not before.done and marks[1] == " "):
+            continue  # what was begun, as `[-]`, may be written as open
         if before.done:
             yield _violation(after.line, f"the box of item {before.id} was changed; a tick stays as it is")
+        elif marks[1] in OPEN_SIGNS:
+            yield _violation(after.line, f"the box of item {before.id} holds `{marks[1]}` now; an open one is `[ ]`")
         elif before.id not in may_tick:
             yield _violation(after.line, f"item {before.id} was ticked; {_render_allowed(may_tick)}")
         elif marks[1] != "x":

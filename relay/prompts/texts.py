@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from string import Template
 
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Item, Phase, Plan
 from relay.prompts.shipped import get_shipped
 from relay.session.values import Baton
 
@@ -133,12 +133,13 @@ def _render_outline(plan: Plan, current: Phase, plan_path: str) -> str:
 
 
 def _render_item_ids(phase: Phase, claimed: Sequence[str]) -> list[str]:
-    states = {True: "done", False: "open"}
-    return [
-        f"{item.id} ({'ticked by an earlier session, not committed yet' if item.id in claimed else states[item.done]})"
-        f" {item.text[:120]}"
-        for item in phase.items
-    ]
+    return [f"{item.id} ({_describe_state(item, claimed)}) {item.text[:120]}" for item in phase.items]
+
+
+def _describe_state(item: Item, claimed: Sequence[str]) -> str:
+    if item.id in claimed:
+        return "ticked by an earlier session, not committed yet"
+    return "done" if item.done else "open, not required" if item.optional else "open"
 
 
 def render_baton(baton: Baton) -> str:

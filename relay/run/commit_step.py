@@ -229,7 +229,8 @@ def _render_message(ctx: RunContext, candidate: Candidate, gate: GateResult) -> 
 
 def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
     """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
-    before, after = pending.head, pending.plan.untick(pending.claimed_ids)
+    done = pending.head.done_ids
+    before, after = (plan.untick({item.id for item in plan.items} - done) for plan in (pending.head, pending.plan))
     texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
     amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
     return ((AMENDED, " ".join(amended)),) if amended else ()

@@ -1,4 +1,4 @@
-"""A plan as the view shows it: boxes in their three states. Pure."""
+"""A plan as the view shows it: boxes in their four states. Pure."""
 
 from relay.plan.model import Item, Plan
 from relay.session.events import PlanShown
@@ -30,4 +30,4 @@ def _render_item(item: Item, done: frozenset[str]) -> dict[str, object]:
 def _find_state(item: Item, done: frozenset[str]) -> str:
     if item.id in done:
         return "done"
-    return "claimed" if item.done else "open"
+    return "claimed" if item.done else "optional" if item.optional else "open"

@@ -258,6 +258,26 @@ def test_numbers_that_items_print_are_what_is_ticked(stage):
     assert "Relay-Items: 1.1 1.2\n" in body
 
 
+def test_a_phase_is_done_without_its_optional_items(stage):
+    """As Kiro writes them; what another tool had begun is open. The session is told which items are not required."""
+    text = "# Tasks\nVerify: `grep -q hello hello.txt`\n- [-] 1. Say hello — hello.txt\n- [ ]* 2. Test it — test.txt\n"
+    stage.write("PLAN.md", text)
+    stage.commit("plan")
+    script = WHOLE.replace("1.1", "1").replace(
+        "    turns:\n      - tools",
+        '    turns:\n      - expect: {first_message_contains: "2 (open, not required)"}\n        tools',
+    )
+
+    ended = stage.run(script)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.server.errors == []
+    assert stage.git("show", "HEAD:PLAN.md") == text.replace("[-]", "[x]")
+    assert "Relay-Amended" not in stage.git("show", "-s", "--format=%B")
+    shown = stage.relay("status").stdout
+    assert "1 of 1 phase done, 1 of 1 box ticked" in shown
+
+
 @pytest.mark.parametrize("put_away", [False, True])
 def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_ticked(stage, put_away):
     """It counted 1.1 as the second item of phase 1 and called it 1.2; the snapshot's boxes say what was meant."""

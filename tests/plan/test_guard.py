@@ -64,6 +64,8 @@ def test_ticks_and_notes_are_legal(old, new):
         ("[x] one", "[X] one", 9, "the box of item 1.1 was changed"),
         ("[ ] three", "[x] three", 18, "item 2.1 was ticked; only 1.2 may be ticked"),
         ("[ ] two", "[X] two", 10, "ticked with `X`"),
+        ("[ ] two", "[-] two", 10, "the box of item 1.2 holds `-` now; an open one is `[ ]`"),
+        ("[ ] two", "[ ]* two", 10, "found `- [ ]* two`"),
         ("[ ] two", "[ ] too", 10, "found `- [ ] too` where `- [ ] two` stood"),
         ("- [ ] two\n", "", 13, "`- [ ] two` is gone"),
         ("- [ ] three\n- [ ] four", "- [ ] four\n- [ ] three", 18, "found `- [ ] four`"),

@@ -31,6 +31,11 @@ def ids(plan: Plan) -> list[str]:
         ("> - [ ] a", False),
         ("> > 1. [x] a", True),
         ("- - [ ] a", False),
+        ("- [-] a", False),
+        ("* [~] a", False),
+        ("1. [?] a", False),
+        ("- [ ]* a", False),
+        ("- [X]\\* a", True),
         ("- [ ] a\x20\x20\t", False),
     ],
 )
@@ -38,7 +43,8 @@ def test_every_way_to_write_a_box_is_read(line, done):
     plan = parse_plan(f"# P\n\n{line}\n")
     (item,) = plan.phases[0].items
     assert (item.text, item.done, item.line) == ("a", done, 3)
-    assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]"}
+    assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]", "[-]", "[~]", "[?]"}
+    assert item.optional == ("*" in line[3:])
 
 
 @pytest.mark.parametrize(
@@ -55,8 +61,13 @@ def test_every_way_to_write_a_box_is_read(line, done):
         "- []",
         "- [ ]",
         "- [ ]no",
+        "- [ ]*no*",
+        "- [ ]** no",
+        "- [ ]*",
+        "- [-]no",
+        "- [/] no",
+        "- [\u2713] no",
         "-[ ] no",
-        "- [-] no",
         "- [  ] no",
         "- text [ ] no",
         "- [x](no)",
@@ -71,6 +82,16 @@ def test_every_way_to_write_a_box_is_read(line, done):
 )
 def test_what_only_looks_like_a_box_is_no_item(block):
     assert texts(f"# P\n- [ ] yes\n\n{block}\n\n# Q\n- [ ] also") == ["yes", "also"]
+
+
+def test_a_phase_is_done_without_what_is_optional():
+    plan = parse_plan("# P\n- [x] a\n- [ ]* b\n- [-]* c\n# Q\n- [-] d\n- [ ]* e\n")
+    one, two = plan.phases
+    assert (one.done, two.done, plan.next_phase()) == (True, False, two)
+    assert [item.text for item in two.open_items] == ["d"]
+    ticked = plan.tick(["1.2", "2.1"])
+    assert ticked.done
+    assert ticked.text == "# P\n- [x] a\n- [x]* b\n- [-]* c\n# Q\n- [x] d\n- [ ]* e\n"
 
 
 def test_importing_the_room_loads_neither_markdown_nor_yaml():

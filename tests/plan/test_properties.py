@@ -49,6 +49,9 @@ PIECES = [
         "After: none",
         "### Notes\n",
         "- [ ] a\n",
+        "- [-] b\n",
+        "- [ ]* ",
+        "- [~]* 1.2 c\n",
         "## Phase 3\n",
         "***",
         "\\",
@@ -124,6 +127,24 @@ def is_insertion(before: str, after: str) -> bool:
     return any(before[:at] == after[:at] and before[at:] == after[at + added :] for at in range(len(before) + 1))
 
 
+@given(plans(), st.randoms(use_true_random=False))
+def test_open_boxes_of_other_tools_are_open_boxes(written, chance):
+    """Kiro's `[-]`, `[~]` and `[ ]*` are read as `[ ]`, and the guard takes a tick of one for a tick."""
+    plan = parse_plan(written.text)
+    kiro = written.text
+    for item in reversed(plan.items):
+        if not item.done:
+            sign, star = chance.choice("-~? "), chance.choice(["", "*"])
+            kiro = f"{kiro[: item.mark]}{sign}]{star}{kiro[item.mark + 2 :]}"
+    other = parse_plan(kiro)
+    assert boxes(other) == boxes(plan)
+    for item in (item for item in other.items if not item.done):
+        ticked = other.tick([item.id])
+        assert transitions.check_transition(other, ticked, may_tick=[item.id]) == ()
+        assert transitions.check_transition(other, other.untick([item.id]), may_tick=()) == ()
+        assert transitions.check_transition(other, ticked, may_tick=()) != ()
+
+
 @given(plans())
 def test_what_was_written_is_what_is_read(written):
     plan = parse_plan(written.text)
@@ -147,7 +168,7 @@ def test_spans_tile_the_text_and_hold_their_items(text):
         for item in phase.items:
             assert phase.start < item.mark < phase.end
             assert text[item.mark - 1 : item.mark + 2] == f"[{text[item.mark]}]"
-            assert item.done == (text[item.mark] != " ")
+            assert item.done == (text[item.mark] in "xX")
             assert item.line == text[: item.mark].replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
     assert "".join((*pieces, text[done:])) == text
     assert text[: plan.phases[0].start].endswith(plan.preamble)
@@ -166,9 +187,10 @@ def test_any_text_is_read_or_refused_by_line(text):
         assert all(0 < violation.line <= lines and violation.message for violation in check_plan(plan))
 
 
-DISPUTED = re.compile(r"\[[ xX]\][ \t]*(?:[-+*>#<`~\[=\d]|\s|\Z|[\x00-\x20])")
+DISPUTED = re.compile(r"\[[ xX]\][ \t]*(?:[-+*>#<`~\[=\d]|\s|\Z|[\x00-\x20])|\[[\-~?]\]|\[[ xX]\]\\?\*")
 """A box before what would open another block. markdown-it takes the box off and reads on, so that `- [ ] - [x] a` is
-two tasks; GitHub's specification has the box *in* a paragraph, so that it is one, and micromark reads it so too."""
+two tasks; GitHub's specification has the box *in* a paragraph, so that it is one, and micromark reads it so too. Kiro's
+boxes (`[-]`, `[ ]*`) are none for it."""
 
 
 @given(NEAR_MARKDOWN)
