@@ -87,6 +87,7 @@ class GitResult:
     """What a git command left: exit status and both streams as bytes."""
 
     code: int
+    """-N when signal N killed it: what it printed is no answer then."""
     out: bytes
     err: bytes
 
@@ -94,6 +95,8 @@ class GitResult:
     def words(self) -> str:
         """The last line git wrote to stderr, fit for a message."""
         lines = [line for line in self.err.decode(errors="replace").splitlines() if line.strip()]
+        if self.code < 0:
+            return f"it was killed by signal {-self.code}, as the system does where memory runs out"
         return lines[-1].strip() if lines else f"exit status {self.code}"
 
 
@@ -127,6 +130,22 @@ class Git:
             raise GitError(f"git {args[0]} failed: {result.words}")
         return result.out
 
+    def ask(self, *args: str) -> bytes | None:
+        """Return the line that git printed, without its end; None when it says that there is no such thing.
+
+        It says so by exit status 1 and not a word. A git that was killed, has no memory or finds something broken
+        must not pass for one that found nothing.
+
+        Raises:
+            GitError: Git said neither the one nor the other.
+        """
+        result = self.probe(*args)
+        if result.code == 1 and not result.out and not result.err:
+            return None
+        if result.code or not result.out.endswith(b"\n"):
+            raise GitError(f"git {args[0]} failed: {result.words}")
+        return result.out[:-1]
+
     def probe(
         self,
         *args: str,
@@ -135,7 +154,10 @@ class Git:
         timeout_s: float | None = None,
         pass_fds: Sequence[int] = (),
     ) -> GitResult:
-        """Run git and return its result whatever the exit status is; `TIMED_OUT` when `timeout_s` passed."""
+        """Run git and return its result whatever the exit status is; `TIMED_OUT` when `timeout_s` passed.
+
+        For callers that look at what is there afterwards, or to whom every failure is one: no failure is an answer.
+        """
         try:
             # A session of its own: Ctrl-C in the terminal reaches relay only, and nothing can prompt on a tty.
             child = subprocess.Popen(

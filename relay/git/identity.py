@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relay.errors import RepoError
+from relay.git.command import Git, GitError
 from relay.git.repository import Repo
 
 RELAY_IDENTITY: Mapping[str, str] = {
@@ -17,6 +18,7 @@ RELAY_IDENTITY: Mapping[str, str] = {
 """Author of everything under ``refs/relay/``; never of a commit on a branch."""
 
 _IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
+_DOES_NOT_KNOW = 128
 _VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")
 
 
@@ -43,15 +45,25 @@ def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Ident
     """Return whom git would name as author, by configuration or by ``GIT_AUTHOR_*``; None when nothing says it.
 
     Git would make an address up from the host's name; that is not an identity.
+
+    Raises:
+        GitError: Git cannot say.
     """
     environ = os.environ if environ is None else environ
     given = {name: environ[name] for name in _VARIABLES if name in environ}
     git = repo.git.overruled((("user.useConfigOnly", "true"),))
-    result = git.probe("var", "GIT_AUTHOR_IDENT", env=given)
-    match = _IDENT.fullmatch(result.out.decode(errors="surrogateescape"))
-    if result.code or match is None or not match["name"] or not match["email"]:
+    match = _IDENT.fullmatch(_ask_identity(git, given))
+    if match is None or not match["name"] or not match["email"]:
         return None
     return Identity(name=match["name"], email=match["email"])
+
+
+def _ask_identity(git: Git, env: Mapping[str, str]) -> str:
+    """Return what git says; empty when it does not know who the user is."""
+    result = git.probe("var", "GIT_AUTHOR_IDENT", env=env)
+    if result.code not in {0, _DOES_NOT_KNOW}:
+        raise GitError(f"git var failed: {result.words}")
+    return "" if result.code else result.out.decode(errors="surrogateescape")
 
 
 def get_identity(repo: Repo) -> Identity:

@@ -106,12 +106,16 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
 
 
 def find_ref(repo: Repo, ref: str) -> str | None:
-    """Return the object id that `ref` (a full name) holds; None when it does not exist."""
+    """Return the object id that `ref` (a full name) holds; None when it does not exist.
+
+    Raises:
+        GitError: Git cannot say, or the ref holds something else.
+    """
     found = find_id(repo.common_dir, ref)
     if found is not None:
         return found or None
-    result = repo.git.probe("rev-parse", "-q", "--verify", "--end-of-options", ref)
-    return result.out.decode().strip() or None
+    said = repo.git.ask("rev-parse", "-q", "--verify", "--end-of-options", ref)
+    return None if said is None else said.decode()
 
 
 def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:

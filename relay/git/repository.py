@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relay.errors import RepoError
 from relay.files.tree import read_start
-from relay.git.command import Git, get_git
+from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.loose import read_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements
 
@@ -90,17 +90,24 @@ class Repo:
         """The branch that HEAD names, asked anew each time; None when HEAD is detached."""
         name = find_head_ref(self.git_dir)
         if name is None:
-            result = self.git.probe("symbolic-ref", "-q", "HEAD")
-            name = os.fsdecode(result.out.removesuffix(b"\n"))
+            name = os.fsdecode(self.git.ask("symbolic-ref", "-q", "HEAD") or b"")
         return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
 
     def head(self) -> str | None:
-        """Return the commit that HEAD names now; None on an unborn branch."""
+        """Return the commit that HEAD names now; None on an unborn branch.
+
+        Raises:
+            GitError: HEAD names a commit that cannot be read, or git cannot say: that is no unborn branch.
+        """
         ref = find_head_ref(self.git_dir)
         commit = find_id(self.common_dir, ref) if ref else None
         if commit and self._has_commit(commit):
             return commit
-        return self._ask_for_commit("HEAD")
+        found = self._ask_for_commit("HEAD")
+        # Of a branch whose file is torn git says nothing when asked for HEAD, and warns when asked for the branch.
+        if found is None and (named := self.git.ask("rev-parse", "-q", "--verify", ref or "HEAD")) is not None:
+            raise GitError(f"HEAD is at {named.decode()}, which is no commit that can be read", hint="git fsck")
+        return found
 
     def _has_commit(self, commit: str) -> bool:
         """Return whether an object has a file of its own and is a commit."""
@@ -118,8 +125,8 @@ class Repo:
         return self.head() if rev == "HEAD" else self._ask_for_commit(rev)
 
     def _ask_for_commit(self, rev: str) -> str | None:
-        result = self.git.probe("rev-parse", "-q", "--verify", "--end-of-options", f"{rev}^{{commit}}")
-        return result.out.decode().strip() or None
+        found = self.git.ask("rev-parse", "-q", "--verify", "--end-of-options", f"{rev}^{{commit}}")
+        return None if found is None else found.decode()
 
 
 def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
@@ -131,6 +138,7 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     Raises:
         RepoError: No work tree, a bare repository, another user's repository, a git directory that belongs to another
             work tree, one whose root is the home directory or ``/``, or a git that is missing, or too old to say so.
+        GitError: Git could not say which it is.
     """
     environ = os.environ if environ is None else environ
     here = Path(os.path.realpath(cwd))
@@ -144,7 +152,7 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     found = _DISCOVERY.match(result.out)
     if found is None or found["inside"] == b"false":
         read_version()  # what an old git does not know is no reason to speak of the directory
-        raise _explain(here, result.out, result.words)
+        raise _explain(here, result)
     if root is None or os.path.realpath(os.fsdecode(found["top"])) != str(root):
         raise RepoError(
             f"the repository's config says that its work tree is {os.fsdecode(found['top'])!r}, not here",
@@ -164,14 +172,20 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     )
 
 
-def _explain(here: Path, out: bytes, words: str) -> RepoError:
-    if out.startswith(b"true\n"):
+def _explain(here: Path, result: GitResult) -> RepoError:
+    if result.code < 0:
+        return GitError(f"git rev-parse failed: {result.words}")
+    if result.out.startswith(b"true\n"):
         return RepoError("this is a bare repository; relay works in a work tree", hint="git worktree add <directory>")
-    if out.startswith(b"false\n"):
+    if result.out.startswith(b"false\n"):
         return RepoError("this directory is inside the git directory", hint="change to the work tree")
-    if "dubious ownership" in words or "safe.directory" in words:
-        return RepoError(f"git does not trust this repository: {words}", hint="see git help config, safe.directory")
-    return RepoError(f"{here} is not inside a git repository", hint="git init")
+    if "dubious ownership" in result.words or "safe.directory" in result.words:
+        return RepoError(
+            f"git does not trust this repository: {result.words}", hint="see git help config, safe.directory"
+        )
+    if "not a git repository" in result.words:
+        return RepoError(f"{here} is not inside a git repository", hint="git init")
+    return GitError(f"git rev-parse failed: {result.words}")
 
 
 def _require_root(root: Path, environ: Mapping[str, str]) -> None:

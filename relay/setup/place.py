@@ -49,16 +49,19 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
 
     Raises:
         RepoError: There is no repository that relay works in, and one is needed.
+        GitError: Git could not say whether there is one.
         ConfigError: A setting is not allowed.
     """
+    from relay.git.command import GitError
     from relay.git.repository import open_repo
 
     cwd = Path.cwd()
     repo: Repo | None = None
     try:
         repo = open_repo(cwd, environ)
-    except RepoError:
-        if needs_repo:
+    except RepoError as error:
+        # A git that failed has not said that there is none.
+        if needs_repo or isinstance(error, GitError):
             raise
     root = repo.root if repo else cwd
     plan_file = cwd / plan if plan else root / _find_plan_name(environ, root)

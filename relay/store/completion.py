@@ -261,10 +261,13 @@ def _find_kept(
 
 def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitResult:
     """Write the user's index, waiting a moment for whoever holds its lock."""
+    lock = repo.git_dir / "index.lock"
     result = git.probe("update-index", *args, stdin=stdin)
+    if result.code and not lock.exists():  # killed, say: it changed nothing, since a rename is the last thing it does
+        result = git.probe("update-index", *args, stdin=stdin)
     # For a ref's lock git waits by itself; for the index's it fails at once.
     for _ in range(LOCK_ATTEMPTS):
-        if not result.code or not (repo.git_dir / "index.lock").exists():
+        if not result.code or not lock.exists():
             break
         time.sleep(LOCK_PAUSE_S)
         result = git.probe("update-index", *args, stdin=stdin)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from relay.git.command import GitError
 from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
@@ -70,14 +71,28 @@ def test_an_odd_head_is_left_to_git(tmp_path, head):
     assert find_head_ref(tmp_path) is None
 
 
-def test_a_commit_that_a_power_cut_emptied_is_no_head(box):
+def test_a_branch_without_its_commit_is_not_unborn(box):
     repo, commit = box.open(), box.text("rev-parse", "HEAD")
     file = box.root / ".git/objects" / commit[:2] / commit[2:]
     kept = file.read_bytes()
     file.chmod(0o644)
     file.write_bytes(b"")
-    assert repo.head() is None
+    with pytest.raises(GitError, match="is corrupt"):  # by a power cut
+        repo.head()
+    file.unlink()
+    with pytest.raises(GitError, match="which is no commit that can be read"):  # by a collection
+        repo.head()
     file.write_bytes(kept)
+
+
+def test_a_ref_without_content_is_not_absent(box):
+    repo, commit = box.open(), box.text("rev-parse", "HEAD")
+    file = box.root / ".git/refs/heads/main"
+    file.write_bytes(b"\0" * 41)
+    for ask in (repo.head, lambda: find_ref(repo, "refs/heads/main")):
+        with pytest.raises(GitError, match="broken ref"):
+            ask()
+    file.write_text(f"{commit}\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize("flags", [(), ("core.logAllRefUpdates", "always"), ("core.sharedRepository", "group")])
