@@ -13,6 +13,8 @@ from relay.files.replacement import replace_with_file
 from relay.files.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
 
+STEERING = "steering"
+"""The note of files that steer something; see `relay.store.steering`."""
 MAX_BYTES = 1 << 20
 """More than relay ever writes: a note of a thousand commits has 65,000."""
 

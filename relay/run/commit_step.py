@@ -11,7 +11,8 @@ from relay.gate.model import GateResult, Outcome, Verdict
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
-from relay.git.status import PathChange, find_ignored
+from relay.git.repository import Repo
+from relay.git.status import ChangeKind, PathChange, find_ignored
 from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
@@ -30,6 +31,7 @@ from relay.store.legs import close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.steering import describe, find_steering, find_strange, find_taken_over
 from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
 from relay.words import list_some, name_item, shorten
@@ -67,6 +69,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
         before = write_snapshot_tree(ctx.repo)
         changes = find_leg_changes(ctx.repo, leg, before)
         user |= find_earlier_paths(ctx.repo, leg, changes)
+        user |= find_taken_over(ctx.repo, [c.path for c in changes if c.kind is ChangeKind.ADDED])
         owned = select_owned(ctx.plan_path, leg, user, changes)
         gate, verdict = _run_gate(ctx, candidate)
         if not verdict.green:
@@ -86,6 +89,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     """Commit what the gate has just passed, if nothing else speaks against it."""
     refusal = _check_plan(candidate) or _check_left_out(ctx, candidate, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
+    refusal = refusal or _check_strange(ctx.repo)
     refusal = refusal or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
@@ -147,6 +151,18 @@ def _check_planted(protected: tuple[str, ...], added: Iterable[str], who: str) -
         return None
     words = f"{who} made files that only the user writes: {list_paths(planted)}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
+
+
+def _check_strange(repo: Repo) -> Refused | None:
+    """Refuse to commit beside what a session, the gate or a hook may have made to steer something later.
+
+    No session can repair it: what is there has been read-only for its commands since.
+    """
+    strange = find_strange(repo, find_steering(repo.root))
+    if not strange:
+        return None
+    words, ways = describe(strange)
+    return Refused(for_user=words, ways=("; ", ways))
 
 
 def _check_secrets(

@@ -1,6 +1,7 @@
 """Finds what needs protection inside the repository: nested git directories, rules files, files with secrets."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,15 +47,11 @@ def scan_repository(policy: Policy) -> Found:
     """
     protected: list[Path] = []
     secrets: list[Path] = []
-    pending = [os.fspath(policy.root)]
-    while pending:
-        for entry in _list(pending.pop()):
+    for _, entries in list_folders(policy):
+        for entry in entries:
             if entry.name == ".git" or entry.name in policy.protected_names:
                 protected += _find_real(entry, policy.root)
-            elif entry.is_dir(follow_symlinks=False):
-                if entry.name not in _GENERATED:
-                    pending.append(entry.path)
-            elif _is_secret(entry.name, policy.secret_names):
+            elif not entry.is_dir(follow_symlinks=False) and _is_secret(entry.name, policy.secret_names):
                 secrets += _find_real(entry, policy.root)
     if len(protected) + len(secrets) > _MOST:
         raise SandboxError(
@@ -63,6 +60,17 @@ def scan_repository(policy: Policy) -> Found:
             hint="move them out of the repository",
         )
     return Found(protected=tuple(sorted(set(protected))), secrets=tuple(sorted(set(secrets))))
+
+
+def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Yield each directory with what is in it; not git's, nor those of agents, nor trees that tools generate."""
+    pending = [os.fspath(policy.root)]
+    while pending:
+        folder = pending.pop()
+        entries = _list(folder)
+        yield folder, entries
+        closed = {".git", *policy.protected_names, *_GENERATED}
+        pending += [e.path for e in entries if e.name not in closed and e.is_dir(follow_symlinks=False)]
 
 
 def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.errors import PlanError, RepoError, within
+from relay.errors import ConfigError, PlanError, RepoError, within
 from relay.files.tree import read_start
 from relay.hints import Caller, Command
 from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
@@ -64,9 +64,24 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
         if needs_repo or isinstance(error, GitError):
             raise
     root = repo.root if repo else cwd
+    if repo:
+        _require_own_settings(repo)
     plan_file = cwd / plan if plan else root / _find_plan_name(environ, root)
     caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
     return Place(root=root, repo=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
+
+
+def _require_own_settings(repo: "Repo") -> None:
+    """Refuse settings that a session may have written: they would name the plan, its gate and its caps."""
+    from relay.git.notes import STEERING, read_note
+
+    if not read_note(repo, STEERING):  # relay has not been at work here: what reads the note needs more imports
+        return
+    from relay.store.steering import describe, find_settings_files, find_strange
+
+    if strange := find_strange(repo, find_settings_files(repo.root)):
+        words, ways = describe(strange)
+        raise ConfigError(words, hint=ways)
 
 
 def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:

@@ -1,7 +1,7 @@
 """A repository taken for a run: fit to be worked in, locked, and with what an earlier commit lacks made good."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from relay.errors import RepoError
 from relay.git.lock_journal import clear_stale_locks
@@ -10,6 +10,7 @@ from relay.setup.preconditions import require
 from relay.setup.request import RunRequest
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
+from relay.store.steering import begin_watch, end_watch
 
 
 @contextmanager
@@ -34,4 +35,10 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
         left = finish_pending(repo)
         if request.command == "run" and not request.allow_dirty:
             require(preconditions.check_clean(repo, path))
-        yield left
+        begin_watch(repo)
+        try:
+            yield left
+        finally:
+            # What cannot be noted now, on a full disk, is not known to the next run: it asks then.
+            with suppress(OSError, RepoError):
+                end_watch(repo)

@@ -1,0 +1,172 @@
+"""Files that steer relay, git or another agent later: whose they are.
+
+Rules, settings and git directories that stand there when a command starts are read-only for it. What did not exist no
+sandbox can protect: a session, a gate or a hook may have made what appears while one of them could run. Such a file is
+not obeyed, and nothing is committed beside it, until a person has staged or committed it: git's index is out of reach
+of every command. Which files stood there is noted before anything runs and looked at again when all is over; no clock
+decides, and neither does ``.gitignore``, which a session may write.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from relay.errors import RepoError
+from relay.files.tree import find_stat, read_start
+from relay.git.config_guard import guard
+from relay.git.names import list_paths
+from relay.git.nesting import is_armed, is_git_layout
+from relay.git.notes import STEERING, read_note, write_note
+from relay.git.repository import Repo
+from relay.hints import Hint, TypedPath
+from relay.sandbox.policy import PROTECTED_NAMES, Policy
+from relay.sandbox.scan import list_folders
+
+_SETTINGS = "relay.toml"
+_SHARED = "pyproject.toml"
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What is known of the files that stand there."""
+
+    strange: frozenset[str]
+    """Those that a command may have made."""
+    known: frozenset[str] | None
+    """All that stood there when the run began that has not ended; None when none is on."""
+
+
+def find_steering(root: Path, names: tuple[str, ...] = PROTECTED_NAMES) -> frozenset[str]:
+    """Return what stands in a work tree that steers something.
+
+    Paths; one of a git directory, or of a ``.git`` file, ends in ``/``. A file that relay shares with others is
+    ``<path>#<digest of relay's part>``.
+    """
+    found = set(find_settings_files(root))
+    for folder, entries in list_folders(Policy(root=root, env={}, protected_names=names)):
+        here = os.path.relpath(folder, root)
+        below = "" if here == "." else f"{here}/"
+        found |= {f"{below}{entry.name}" for entry in entries if entry.name in names}
+        git_dirs = [f"{below}.git/"] if below and any(entry.name == ".git" for entry in entries) else []
+        if below and is_git_layout(frozenset(entry.name for entry in entries)):
+            git_dirs.append(below)
+        found |= set(git_dirs)
+    return frozenset(found)
+
+
+def find_settings_files(root: Path) -> frozenset[str]:
+    """Return the same for relay's own settings alone."""
+    found = {_SETTINGS} if find_stat(root, _SETTINGS) else set()
+    if table := _read_table(root / _SHARED):
+        found.add(f"{_SHARED}#{hashlib.sha256(table.encode()).hexdigest()[:16]}")
+    return frozenset(found)
+
+
+def _read_table(file: Path) -> str:
+    """Return relay's table of a shared file, in one form for equal values; empty where it has none that can be read."""
+    try:
+        data = read_start(file, _MOST_BYTES) or b""
+        if b"relay" not in data:
+            return ""
+        import tomllib
+
+        tool = tomllib.loads(data.decode("utf-8-sig")).get("tool", {})
+        return json.dumps(tool["relay"], sort_keys=True, default=str)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""  # what is wrong with it the settings' own reader says
+
+
+def begin_watch(repo: Repo) -> None:
+    """Note what stands there before anything of a run starts; the caller holds the work tree's lock.
+
+    Raises:
+        RepoError: Something stands there that a command of an earlier run may have made.
+    """
+    present = find_steering(repo.root)
+    strange = find_strange(repo, present)
+    require_known(strange)
+    _save(repo, _Record(strange=frozenset(), known=present))
+
+
+def end_watch(repo: Repo) -> None:
+    """Note what appeared while a run was on: what a person makes from now on is a person's."""
+    _save(repo, _Record(strange=frozenset(find_strange(repo, find_steering(repo.root))), known=None))
+
+
+def require_known(strange: tuple[str, ...]) -> None:
+    """Stop where something of an unknown maker would be obeyed.
+
+    Raises:
+        RepoError: With its names, and how to say whose it is.
+    """
+    if strange:
+        words, ways = describe(strange)
+        raise RepoError(words, hint=ways)
+
+
+def describe(strange: tuple[str, ...]) -> tuple[str, Hint]:
+    """Return what is wrong with files of an unknown maker, and what the user can do."""
+    paths = [entry.partition("#")[0] for entry in strange]
+    words = f"{list_paths(paths)} appeared while a session, a check or a hook could run; only you make such a file"
+    files = tuple((" ", TypedPath(path=path)) for path in paths if not path.endswith("/"))[:3]
+    own: Hint = ("git add -f", files) if len(files) == len(strange) else f"rm .git/relay/{STEERING}"
+    return words, ("remove it; or, if it is yours, say so: ", own)
+
+
+def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
+    """Return those of the files that stand there which a command may have made, and no person has taken over."""
+    record = _read(repo)
+    if record is None:
+        return ()
+    candidates = present & record.strange
+    if record.known is not None:
+        candidates |= present - record.known
+    return tuple(sorted(_find_unstaged(repo, candidates)))
+
+
+def _find_unstaged(repo: Repo, candidates: Iterable[str]) -> Iterator[str]:
+    """Yield what the index does not hold as it is; of git directories, which it never holds, those that are armed."""
+    git_dirs = [path for path in candidates if path.endswith("/")]
+    yield from (path for path in git_dirs if is_armed(repo, repo.root / path.rstrip("/")))
+    files = {path: path.partition("#")[0] for path in candidates if path not in git_dirs}
+    unstaged = _list_unstaged(repo, files.values())
+    for path, name in files.items():
+        if any(other == name or other.startswith(f"{name}/") for other in unstaged):
+            yield path
+
+
+def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
+    """Return those files, at or below paths, that the index does not hold as they are, ignored ones too."""
+    wanted = sorted(paths)
+    if not wanted:
+        return frozenset()
+    out = guard(repo).git.run("ls-files", "-z", "--others", "--modified", "--", *wanted)
+    return frozenset(os.fsdecode(path).rstrip("/") for path in out.split(b"\0") if path)
+
+
+def find_taken_over(repo: Repo, paths: Iterable[str], names: tuple[str, ...] = PROTECTED_NAMES) -> frozenset[str]:
+    """Return those of a leg's new paths that only a person writes and that a person has staged: never relay's."""
+    wanted = [path for path in paths if path == _SETTINGS or any(part in names for part in path.split("/"))]
+    return frozenset(wanted) - _list_unstaged(repo, wanted)
+
+
+def _read(repo: Repo) -> _Record | None:
+    """Return the record; None where relay has not been at work yet, or something else stands in its place."""
+    text = read_note(repo, STEERING)
+    if not text:
+        return None
+    try:
+        note = json.loads(text)
+        known = note["known"]
+        return _Record(strange=frozenset(note["strange"]), known=None if known is None else frozenset(known))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _save(repo: Repo, record: _Record) -> None:
+    known = None if record.known is None else sorted(record.known)
+    write_note(repo, STEERING, json.dumps({"strange": sorted(record.strange), "known": known}))
