@@ -301,7 +301,8 @@ def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[st
         name, usage, cost = titles.get(commit.phase, "(the plan)"), commit.usage, commit.cost_usd
         counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens) if usage else ()
         shown = [f"{count:,}" for count in counts] or ["unknown"] * 3
-        rows.append((name, sessions, *shown, "unknown" if cost is None else f"{cost:.2f}"))
+        written = "unknown" if cost is None else f"{'~' if commit.estimated else ''}{cost:.2f}"
+        rows.append((name, sessions, *shown, written))
     return rows
 
 

@@ -44,11 +44,17 @@ def render_tokens(n: int | None) -> str:
     return f"{n / 1_000_000:.1f}M".replace(".0M", "M")
 
 
-def render_usd(amount: float | None) -> str:
-    """Write dollars; amounts below a cent keep four places so that they are not shown as nothing."""
+def render_usd(amount: float | None, *, estimated: bool = False) -> str:
+    """Write dollars; amounts below a cent keep four places so that they are not shown as nothing.
+
+    Args:
+        amount: None when unknown.
+        estimated: It is no more than that, because not all was reported: ``~$0.42``.
+    """
     if amount is None:
         return UNKNOWN
-    return f"${amount:.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"  # noqa: PLR2004  # one cent
+    written = f"${amount:.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"  # noqa: PLR2004  # one cent
+    return f"~{written}" if estimated else written
 
 
 def render_duration(seconds: float) -> str:

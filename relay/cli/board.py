@@ -45,6 +45,8 @@ class Board:
     """The leg's last lines of text, oldest first, each with whether it was thinking."""
     run_usd: float = 0.0
     """The known part of what this run has cost."""
+    estimated: bool = False
+    """Some of what the plan has cost was never reported and is counted at its most."""
     cost_gaps: int = 0
     """Responses whose cost is unknown."""
     responses: int = 0
@@ -66,7 +68,7 @@ class Board:
 
 
 def _on_run(board: Board, event: events.RunStarted, _now: float) -> None:
-    board.run = event
+    board.run, board.estimated = event, event.estimated
 
 
 def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
@@ -85,6 +87,7 @@ def _on_request(board: Board, event: events.RequestStarted, now: float) -> None:
 def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> None:
     board.response, board.activity = event, None
     board.responses += 1
+    board.estimated = board.estimated or event.estimated
     if event.cost_usd is None:
         board.cost_gaps += 1
     else:

@@ -222,7 +222,8 @@ def _draw_spend(board: Board, width: int) -> Text:
     if cap and spent is not None and width >= _NARROW_CELLS:
         style = "red" if spent > 0.8 * cap else "green"
         line.append_text(_draw_bar(spent / cap, None, style, _bar_cells(width))).append("  ")
-    words = render_usd(spent) if complete or spent is None else f"{render_usd(spent)} + unknown"
+    shown = render_usd(spent, estimated=board.estimated)
+    words = shown if complete or spent is None else f"{shown} + unknown"
     line.append(words, "bold").append(f" of {render_usd(cap)}" if cap is not None else ", no cap", "not bold")
     if board.run and board.run.spent_usd and spent is not None:
         line.append(f"  this run {render_usd(board.run_usd)}", "dim")

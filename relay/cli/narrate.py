@@ -105,9 +105,9 @@ def _tell_response(event: events.ResponseReceived) -> Iterable[Line]:
         share = event.fill_tokens * 100 // max(1, event.soft_tokens)
         band = render_band(find_band(event.fill_tokens, event.soft_tokens))
         fill = f"context {event.fill_tokens:,} of {event.soft_tokens:,} tokens ({share}%, {band})"
-    usage = "usage unknown, " if event.usage is None else ""
+    usage = "usage unknown, " if event.usage is None or event.estimated else ""
     stop = "" if event.stop_reason in _QUIET_STOPS else f", stopped by {event.stop_reason}"
-    figures = f"{usage}{_render_cost(event.cost_usd)}, {render_duration(event.duration_s)}"
+    figures = f"{usage}{_render_cost(event)}, {render_duration(event.duration_s)}"
     yield Line(text=f"turn {event.turn}: {fill}, {figures}{stop}", detail=True, tone=Tone.QUIET)
 
 
@@ -190,7 +190,7 @@ def _tell_leg_end(event: events.LegEnded) -> Iterable[Line]:
     detail = f" — {event.detail}" if event.detail else ""
     tokens = f"{event.usage.prompt_tokens:,} tokens in, {event.usage.output_tokens:,} out"
     yield Line(
-        text=f"{phase} leg ended: {event.result}{detail} ({tokens}, {_render_cost(event.cost_usd)})",
+        text=f"{phase} leg ended: {event.result}{detail} ({tokens}, {_render_cost(event)})",
         tone=Tone.PLAIN if event.result in {"done", "handoff"} else Tone.WARNING,
     )
 
@@ -203,13 +203,14 @@ def _tell_notice(event: events.Noticed) -> Iterable[Line]:
 def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
     tone = Tone.GOOD if event.exit_code == 0 else Tone.WARNING
     word = "done" if event.exit_code == 0 else "stopped"
-    yield Line(text=f"{word}: {event.reason} (spent {render_usd(event.spent_usd)})", tone=tone)
+    spent = render_usd(event.spent_usd, estimated=event.estimated)
+    yield Line(text=f"{word}: {event.reason} (spent {spent})", tone=tone)
     if event.next_command:
         yield Line(text=f"next: {event.next_command}", tone=Tone.STRONG)
 
 
-def _render_cost(cost_usd: float | None) -> str:
-    return "cost unknown" if cost_usd is None else render_usd(cost_usd)
+def _render_cost(event: events.ResponseReceived | events.LegEnded) -> str:
+    return "cost unknown" if event.cost_usd is None else render_usd(event.cost_usd, estimated=event.estimated)
 
 
 _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {

@@ -10,7 +10,11 @@ _OPTIONS = (
     click.option("--runner", metavar="NAME", help="Who runs the sessions: api."),
     click.option("--model", metavar="ID", help="The model; any that the endpoint knows."),
     click.option("--reset-at", metavar="LINE", help="Where a session hands off: 45%, 80k, 100000 or min(45%,100k)."),
-    click.option("--max-cost", metavar="USD", help="Stop before the plan has cost more than this; none is no cap."),
+    click.option(
+        "--max-cost",
+        metavar="USD",
+        help="Stop before the plan has cost more than this; 0 sends nothing, none: no cap.",
+    ),
     click.option("--network/--no-network", default=None, help="Let commands reach the network; off by default."),
     click.option(
         "--sandbox",

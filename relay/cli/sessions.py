@@ -69,7 +69,8 @@ def render_end(end: "RunEnd", caller: Caller) -> RunEnded:
         exit_code=end.exit_code,
         reason=caller.write(end.reason),
         next_command=caller.write(end.next_command or ""),
-        spent_usd=end.spent_usd,
+        spent_usd=end.spent.cost_usd,
+        estimated=end.spent.estimated,
     )
 
 

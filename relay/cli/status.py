@@ -52,7 +52,7 @@ def show_standing(standing: Standing, caller: Caller, *, why: bool) -> None:
     say(f"spent  {render_spent(standing.spent)}")
     _show_limit(standing)
     if standing.rewound != Spent():
-        say(f"       {render_usd(standing.rewound.cost_usd)} of it on work that was rewound")
+        say(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
     for words in standing.orphans:
         say(f"stray  {words}", style="yellow")
     if standing.obstacle:
@@ -117,7 +117,7 @@ def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     title = shorten(f"{phase.id}  {phase.title}", _TITLE_CHARS)
     facts = [f"{states.count('done')}/{len(states) - states.count('optional')}"]
     if known.commits or known.claimed or known.spent.tokens:
-        facts.append(render_usd(known.spent.cost_usd))
+        facts.append(_render_usd(known.spent))
     facts.extend(commit[:8] for commit in known.commits[-1:])
     mark = "▸" if is_next else " "
     style = "bold" if is_next else "dim" if state == "done" else ""
@@ -127,14 +127,18 @@ def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
             say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
 
 
+def _render_usd(spent: Spent) -> str:
+    return render_usd(spent.cost_usd, estimated=spent.estimated)
+
+
 def render_spent(spent: Spent) -> str:
     """Write money and tokens; an unknown cost is said, with the tokens that are known."""
     usage = spent.usage
     tokens = f"{render_tokens(usage.prompt_tokens)} tokens in, {render_tokens(usage.output_tokens)} out"
     if not usage.prompt_tokens:
-        return render_usd(spent.cost_usd)
+        return _render_usd(spent)
     share = usage.cache_read_tokens * 100 // usage.prompt_tokens
-    return f"{render_usd(spent.cost_usd)}  ({tokens}, {share}% of the input from the cache)"
+    return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
 def render_json(standing: Standing, caller: Caller) -> str:
@@ -173,5 +177,5 @@ def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:
 
 
 def _render_spent(spent: Spent) -> dict[str, object]:
-    """``usd`` is null when some of the cost is unknown; the tokens are then a lower bound."""
-    return {"usd": spent.cost_usd, **asdict(spent.usage)}
+    """``usd`` is null when some of the cost is unknown, and the most that it can be where it is estimated."""
+    return {"usd": spent.cost_usd, "estimated": spent.estimated, **asdict(spent.usage)}

@@ -15,12 +15,12 @@ _Read = Callable[[Any], Any]
 
 
 def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> _Read:
-    """Read a number in a range; ``none`` and 0 mean None where that is allowed."""
+    """Read a number in a range; ``none`` means None where that is allowed."""
     kind: Any = int if whole else (int, float)
     allowed = f"{'a whole' if whole else 'a'} number from {low:g} to {high:,.0f}{' or none' if optional else ''}"
 
     def read(value: Any) -> float | None:
-        if optional and (value is None or value == "none" or (value == 0 and not isinstance(value, bool))):
+        if optional and (value is None or value == "none"):
             return None
         if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             raise ValueError(allowed)
@@ -164,7 +164,7 @@ KEYS: Mapping[str, Key] = {
     "models": Key(read=_read_models),
     "max_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
     "max_phase_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
-    "max_tokens_total": Key(read=_number(1, 1e12, whole=True, optional=True), cap=True),
+    "max_tokens_total": Key(read=_number(0, 1e12, whole=True, optional=True), cap=True),
     "max_legs": Key(read=_number(1, 1_000, whole=True)),
     "max_repairs": Key(read=_number(0, 100, whole=True)),
     "max_output_tokens": Key(read=_number(1, 1e6, whole=True, optional=True)),

@@ -43,7 +43,7 @@ class Settings:
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     max_cost_usd: float | None = 20.0
-    """Cap of a run; None when switched off with ``none`` or 0."""
+    """Cap of a plan; 0 lets nothing be sent, None (``none``) is no cap."""
     max_phase_cost_usd: float | None = None
     max_tokens_total: int | None = None
     max_legs: int = 6

@@ -181,18 +181,15 @@ class Budget:
     run_usd: float | None = 0.0
     """Spent so far; None when some of it is unknown."""
     phase_usd: float | None = 0.0
-    tokens: int | None = 0
+    tokens: int = 0
 
-    def charge(self, usd: float | None, tokens: int | None) -> Self:
-        """Add one response; None makes the sum unknown.
-
-        For a request whose usage never came, charge its worst case if the run is to go on under a cap.
-        """
+    def charge(self, usd: float | None, tokens: int) -> Self:
+        """Add one response; None makes the sum of money unknown."""
         return replace(
             self,
             run_usd=_add(self.run_usd, usd),
             phase_usd=_add(self.phase_usd, usd),
-            tokens=None if self.tokens is None or tokens is None else self.tokens + tokens,
+            tokens=self.tokens + tokens,
         )
 
     def open_phase(self, spent_usd: float | None = 0.0) -> Self:
@@ -206,29 +203,29 @@ class Budget:
             worst_usd: The most it can cost; None when the model's price is unknown.
             worst_tokens: The most tokens it can use, prompt and output.
         """
-        if self.token_cap is not None:
-            if self.tokens is None:
-                return f"how many tokens were used is unknown, so the cap of {self.token_cap:,} cannot be kept"
-            if self.tokens + worst_tokens > self.token_cap:
-                return (
-                    f"the next request may use {worst_tokens:,} tokens; {self.tokens:,} of the cap of "
-                    f"{self.token_cap:,} are used"
-                )
+        if self.token_cap is not None and self.tokens + worst_tokens > self.token_cap:
+            return (
+                f"the next request may use {worst_tokens:,} tokens; {self.tokens:,} of the cap of "
+                f"{self.token_cap:,} are used"
+            )
         return self._check_usd("run", self.run_cap_usd, self.run_usd, worst_usd) or self._check_usd(
             "phase", self.phase_cap_usd, self.phase_usd, worst_usd
         )
 
     def _check_usd(self, what: str, cap: float | None, spent: float | None, worst: float | None) -> str | None:
         """Check one money cap; unknown money is let through only where a token cap bounds it."""
+        name = "--max-cost" if what == "run" else "max_phase_cost_usd"
         if cap is None:
             return None
         if spent is None or worst is None:
             if self.token_cap is not None:
                 return None
-            unknown = "the model's price" if worst is None else f"what the {what} has cost so far"
+            unknown, way = (f"what the {what} has cost so far", "")
+            if worst is None:
+                unknown, way = "the model's price", "its price (prices), "
             return (
                 f"{unknown} is unknown, so the {what}'s cap of {cap:.2f} USD cannot be kept; "
-                "set its price (prices), a token cap (max_tokens_total), or no cap"
+                f"set {way}a cap in tokens (max_tokens_total), or no cap ({name} none)"
             )
         if spent + worst > cap:
             return (

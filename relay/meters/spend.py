@@ -23,7 +23,6 @@ class Meter:
         self._price = price
         self._unrecorded = Spent()
         self._session = Spent()
-        self._worst_tokens = 0
         self.total = before
 
     @property
@@ -39,16 +38,13 @@ class Meter:
     def observe(self, event: Event) -> None:
         """Count a response; ignore every other event."""
         if isinstance(event, ResponseReceived):
-            usage = event.usage or Usage()
-            known = event.usage is not None
-            spent = Spent(usage=usage, cost_usd=event.cost_usd if known else None)
+            spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             self._session += spent
-            # What was not reported is no less than nothing and no more than what was allowed: the cap takes the most.
-            self._charge(spent, spent.tokens if known else self._worst_tokens)
+            self._charge(spent)
 
     def restore(self, spent: Spent) -> None:
         """Count what an earlier process used for the open phase without having committed it."""
-        self._charge(spent, spent.tokens)
+        self._charge(spent)
 
     def open_phase(self, before: Spent) -> None:
         """Start the phase's own cap.
@@ -68,11 +64,10 @@ class Meter:
 
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
         """Say why a request of at most this size must not be sent; None when every cap holds."""
-        self._worst_tokens = prompt_tokens + output_tokens
         worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
-        return self._budget.check(worst, self._worst_tokens)
+        return self._budget.check(worst, prompt_tokens + output_tokens)
 
-    def _charge(self, spent: Spent, tokens: int) -> None:
-        self._budget = self._budget.charge(spent.cost_usd, tokens)
+    def _charge(self, spent: Spent) -> None:
+        self._budget = self._budget.charge(spent.cost_usd, spent.tokens)
         self._unrecorded += spent
         self.total += spent

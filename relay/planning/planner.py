@@ -211,7 +211,7 @@ def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = Ex
         exit_code=code,
         reason=reason,
         next_command=make_command(refused.task),
-        spent_usd=ctx.meter.total.cost_usd,
+        spent=ctx.meter.total,
     )
 
 
@@ -248,5 +248,5 @@ def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
         exit_code=ExitCode.DONE,
         reason=f"{ctx.plan_path} is written, {phases}, {items} items; read it, change what you like",
         next_command=RUN,
-        spent_usd=ctx.meter.total.cost_usd,
+        spent=ctx.meter.total,
     )

@@ -13,6 +13,7 @@ from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.ticks import check_ticks_kept
 from relay.planning.sizes import PhaseSize, suggest_parts
+from relay.tools.output import ToolAnswer
 
 MAX_SUBMISSIONS = 6
 """Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""
@@ -61,7 +62,7 @@ class Submissions:
     judge: Judge
     tries: int = 0
     last: str = ""
-    """The newest one that was judged or came too late; empty before the first."""
+    """The newest one; empty before the first."""
     judgement: Judgement | None = None
     """Of the newest one that was judged; None before the first."""
 
@@ -73,20 +74,19 @@ class Submissions:
     @property
     def is_open(self) -> bool:
         """Whether the session may still submit something."""
-        return self.accepted is None and self.tries <= MAX_SUBMISSIONS
+        return self.accepted is None and self.tries < MAX_SUBMISSIONS
 
-    def submit(self, markdown: str) -> str | None:
-        """Judge a submission; None accepts it, else what the session is told."""
+    def submit(self, markdown: str) -> ToolAnswer:
+        """Judge a submission; one that is accepted ends the session, and so does the last that is not."""
         self.tries += 1
         self.last = markdown
-        if self.tries > MAX_SUBMISSIONS:
-            return "relay takes no further submission in this session."
         self.judgement = self.judge(markdown, self.tries <= SIZE_TRIES)
         if isinstance(self.judgement, Accepted):
-            return None
+            return ToolAnswer(text="The plan is accepted.", ends_session=True)
         left = MAX_SUBMISSIONS - self.tries
         listed = "\n".join(f"- {fault}" for fault in self.judgement.faults)
-        return f"The plan is not accepted ({left} tries left). Correct this and submit the whole text again:\n{listed}"
+        words = f"The plan is not accepted ({left} tries left). Correct this and submit the whole text again:\n{listed}"
+        return ToolAnswer(text=words, is_error=True, ends_session=not left)
 
 
 def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> Judgement:

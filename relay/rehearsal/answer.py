@@ -65,7 +65,9 @@ class PlayedAnswer:
     output_tokens: int
     thinking_tokens: int = 0
     report: str = ""
-    """``zero`` or ``missing`` when usage is to be reported so."""
+    """``zero``, ``missing``, ``uncached`` or ``falling`` when usage is to be reported so."""
+    answering_model: str = ""
+    """The model that the answer names; empty for `model`."""
     dropped: tuple[Mapping[str, str], ...] = ()
     """Thinking blocks of the request that were dropped, as ``input_transformations`` reports them."""
     padding: Mapping[str, int] = field(default_factory=dict)
@@ -82,7 +84,8 @@ class PlayedAnswer:
     def render_start(self) -> dict[str, Any]:
         """Write the message of ``message_start``: no content yet, input usage complete."""
         ending = {"stop_reason": None, "stop_sequence": None, "stop_details": None}
-        return self._render(content=[], ending=ending, usage=self._render_usage(min(1, self.output_tokens)))
+        usage = self._render_usage(min(1, self.output_tokens), falls=False)
+        return self._render(content=[], ending=ending, usage=usage)
 
     def render_end(self) -> dict[str, Any]:
         """Write ``message_delta``."""
@@ -92,9 +95,9 @@ class PlayedAnswer:
             event["usage"] = {k: v for k, v in usage.items() if k not in {"cache_creation", "service_tier"}}
         return event
 
-    def render_usage(self) -> Mapping[str, Any] | None:
-        """Write the usage object of the finished message; None when it is not reported."""
-        return self._render_usage(self.output_tokens, final=True)
+    def render_bill(self) -> Mapping[str, Any]:
+        """Write the usage that the message has, whatever is reported of it."""
+        return self._render_full(self.output_tokens, final=True)
 
     @property
     def _ending(self) -> dict[str, Any]:
@@ -106,14 +109,25 @@ class PlayedAnswer:
         return ending | ({"input_transformations": list(self.dropped)} if self.dropped else {})
 
     def _render(self, *, content: list[Any], ending: dict[str, Any], usage: Any) -> dict[str, Any]:
-        head = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
+        head = {"id": self.id, "type": "message", "role": "assistant", "model": self.answering_model or self.model}
         message = {**head, "content": content, **ending}
         return message if usage is None else message | {"usage": usage}
 
-    def _render_usage(self, output: int, *, final: bool = False) -> dict[str, Any] | None:
-        if self.report == "missing":
-            return None
-        use = CacheUse(input_tokens=0) if self.report else self.use
+    def _render_usage(self, output: int, *, final: bool = False, falls: bool = True) -> dict[str, Any] | None:
+        """Write what is reported; None for nothing."""
+        usage = self._render_full(output, final=final)
+        match self.report:
+            case "missing":
+                return None
+            case "uncached":
+                return {name: usage[name] for name in ("input_tokens", "output_tokens")}
+            case "zero" | "falling" if falls or self.report == "zero":
+                return {name: 0 for name, value in usage.items() if isinstance(value, int)}
+            case _:
+                return usage
+
+    def _render_full(self, output: int, *, final: bool) -> dict[str, Any]:
+        use = self.use
         usage: dict[str, Any] = {
             "input_tokens": use.input_tokens,
             "cache_creation_input_tokens": use.write_5m_tokens + use.write_1h_tokens,
@@ -122,10 +136,10 @@ class PlayedAnswer:
                 "ephemeral_5m_input_tokens": use.write_5m_tokens,
                 "ephemeral_1h_input_tokens": use.write_1h_tokens,
             },
-            "output_tokens": 0 if self.report else output,
+            "output_tokens": output,
             "service_tier": "standard",
         }
-        if final and self.thinking_tokens and not self.report:
+        if final and self.thinking_tokens:
             usage["output_tokens_details"] = {"thinking_tokens": self.thinking_tokens}
         return usage
 
@@ -181,6 +195,7 @@ def build_answer(show: Performance) -> PlayedAnswer:
         output_tokens=output,
         thinking_tokens=sum(b.tokens for b in blocks if b.body.get("type") == "thinking"),
         report=show.fault.options.get("report", "zero") if show.fault and kind is FaultName.USAGE else "",
+        answering_model=show.fault.options.get("model", "") if show.fault and kind is FaultName.OTHER_MODEL else "",
         dropped=show.dropped,
         padding=padding,
     )

@@ -8,7 +8,7 @@ a ``pause_turn``, because no tool loop means them. Consecutive user messages are
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from relay.rehearsal.cache import Ttl
@@ -38,6 +38,26 @@ def check_version(version: str | None) -> ApiError | None:
     if version is None:
         return refuse("anthropic-version: header is required")
     return None if version in _VERSIONS else refuse(f'anthropic-version: "{version}" is not a valid version')
+
+
+REFUSABLE = ("display", "thinking", "cache_control", "marks", "system_messages")
+"""What `check_refused` knows."""
+
+
+def check_refused(body: Body, refuses: Collection[str]) -> ApiError | None:
+    """Check for what this one endpoint does not take, as gateways say it that know an older API."""
+    thinking = body.get("thinking")
+    roles = enumerate(message.get("role") for message in list_blocks(body.get("messages")))
+    found = {
+        "thinking": "thinking" if thinking else "",
+        "display": "thinking.adaptive.display" if isinstance(thinking, Mapping) and "display" in thinking else "",
+        "cache_control": "cache_control" if "cache_control" in body else "",
+        "marks": next(
+            (f"{where}.cache_control" for where, block in _list_blocks(body) if "cache_control" in block), ""
+        ),
+        "system_messages": next((f"messages.{n}.role" for n, role in roles if role == "system"), ""),
+    }
+    return next((refuse(f"{found[name]}: Extra inputs are not permitted") for name in refuses if found[name]), None)
 
 
 def check_request(

@@ -7,7 +7,7 @@ from typing import Any
 
 from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
 from relay.rehearsal.catalog import find_card, list_models, render_model_info
-from relay.rehearsal.checks import check_request, check_version
+from relay.rehearsal.checks import check_refused, check_request, check_version
 from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deliver
 from relay.rehearsal.faults import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
 from relay.rehearsal.sse import render_events
@@ -42,6 +42,13 @@ class Exchange:
     request: Request = field(init=False)
     cue: Cue | None = None
     fault: FaultSpec | None = None
+    bill: Mapping[str, Any] | None = None
+    """The usage of the work that was done; None when there was none."""
+
+    @property
+    def cue_fault(self) -> FaultName | None:
+        """What goes wrong with this request; None for nothing."""
+        return self.fault.kind if self.fault else None
 
     @property
     def request_id(self) -> str:
@@ -144,12 +151,14 @@ class Exchange:
             return ApiError(status=404, message=f"model: {model}")
         version = self.request.headers["anthropic-version"]
         paused = self.state.stage.has_paused(body)
-        problem = check_request(body, card, version=version, paused=paused, counting=counting)
+        problem = check_refused(body, self.state.script.refuses)
+        problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
         return problem or _fit_window(self.state.read_prompt(body, card))
 
     async def _perform(self, prompt: Prompt, cue: Cue) -> None:
         fault, body = cue.fault, self.request.body
-        if fault is not None and fault.kind in BEFORE:
+        works = fault is not None and bool(fault.options.get("after_work"))
+        if fault is not None and fault.kind in BEFORE and not works:
             await self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
             return
         plan = self.state.plan_cache(prompt, body)
@@ -174,16 +183,21 @@ class Exchange:
             await self.connection.wait(fault.options.get("seconds"))
             fault = None
         self.state.begin(plan, answer, cue)
+        if fault is not None and works:
+            self.bill = answer.render_bill()
+            await self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
+            return
         await self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
 
     async def _send_answer(self, answer: PlayedAnswer, fault: FaultSpec | None) -> None:
-        streams = bool(self.request.body.get("stream"))
+        streams = bool(self.request.body.get("stream")) and self.cue_fault is not FaultName.NO_STREAM
         if fault is not None and not streams and fault.kind is FaultName.ERROR_EVENT:
             kind = fault.options.get("type", find_error_type(529))
             status = {"overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
             await self._refuse(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
             return
-        self._record(200, usage=answer.render_usage(), stop_reason=answer.stop_reason)
+        self.bill = answer.render_bill()
+        self._record(200, stop_reason=answer.stop_reason)
         if streams:
             pieces, kind = render_events(answer), "text/event-stream; charset=utf-8"
         else:
@@ -271,7 +285,7 @@ class Exchange:
             "anthropic-ratelimit-requests-remaining": "3999",
         }
 
-    def _record(self, status: int, *, usage: Mapping[str, Any] | None = None, stop_reason: str = "") -> None:
+    def _record(self, status: int, *, stop_reason: str = "") -> None:
         request = self.request
         headers = {name: "***" if name in _SECRETS else value for name, value in request.headers.items()}
         self.state.requests.append(
@@ -282,7 +296,7 @@ class Exchange:
                 headers=headers,
                 body=request.body if self.state.keeps_bodies else None,
                 status=status,
-                usage=usage,
+                usage=self.bill,
                 stop_reason=stop_reason,
                 session=self.cue.session.name if self.cue else "",
                 step=self.cue.step + 1 if self.cue else 0,

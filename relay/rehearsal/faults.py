@@ -55,7 +55,11 @@ class FaultName(StrEnum):
     WINDOW_EXCEEDED = "window_exceeded"
     """``model_context_window_exceeded``: cut like `MAX_TOKENS`."""
     USAGE = "usage"
-    """Usage that is all zero, or missing."""
+    """Usage that is all zero, missing, only of what was not in the cache, or all zero at the end only."""
+    NO_STREAM = "no_stream"
+    """The finished message as JSON, although a stream was asked for."""
+    OTHER_MODEL = "other_model"
+    """Another model answers than the one that was asked."""
 
 
 BEFORE = frozenset(
@@ -73,7 +77,7 @@ IN_STREAM = frozenset({FaultName.CUT, FaultName.ERROR_EVENT, FaultName.STALL, Fa
 """Faults that spoil the delivery of the answer."""
 
 _KEYS: Mapping[FaultName, tuple[str, ...]] = {
-    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body"),
+    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body", "after_work"),
     FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
     FaultName.SPEND_LIMIT: ("message",),
     FaultName.OVERLOADED: ("message", "retry_after"),
@@ -88,18 +92,20 @@ _KEYS: Mapping[FaultName, tuple[str, ...]] = {
     FaultName.UNKNOWN_STOP: ("reason",),
     FaultName.UNKNOWN_BLOCK: ("type",),
     FaultName.USAGE: ("report",),
+    FaultName.OTHER_MODEL: ("model",),
 }
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "how": ("rst", "fin", "end"),
     "body": ("json", "html", "empty"),
     "limit": ("requests", "tokens", "input-tokens", "output-tokens"),
-    "report": ("zero", "missing"),
+    "report": ("zero", "missing", "uncached", "falling"),
 }
 _COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
 _SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
 _HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HTTP_ERRORS = range(400, 600)
+_HTTP_ERRORS = range(300, 600)
+_FLAGS = frozenset({"before_headers", "after_work"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +137,7 @@ def _parse_fault(reader: NodeReader, node: yaml.Node) -> FaultSpec:
     reader.mapping(node, f"fault {kind}", ("kind", "times", *own))
     options = {name: _parse_option(reader, fields[name], name) for name in own if name in fields}
     if options.get("status", 400) not in _HTTP_ERRORS:
-        raise reader.error(fields["status"], f"status should be 400–599, found {options['status']}")
+        raise reader.error(fields["status"], f"status should be 300–599, found {options['status']}")
     if kind is FaultName.DROP and options.get("how") == "end":
         raise reader.error(fields["how"], "a drop is rst or fin: nothing was sent that could end cleanly")
     times = pick(fields, "times", lambda n, what: _parse_times(reader, n, what), 1)
@@ -149,7 +155,7 @@ def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
         return reader.integer(node, name)
     if name in _SECONDS:
         return reader.seconds(node, name)
-    if name == "before_headers":
+    if name in _FLAGS:
         return reader.flag(node, name)
     if name == "retry_after":
         return _parse_header(reader, node)

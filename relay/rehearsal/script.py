@@ -13,6 +13,9 @@ A script is YAML. Everything but ``sessions`` is optional::
     faults:                     # faults of the other endpoints
       - {on: models, fault: {kind: overloaded, times: 2}}       # on: models or count_tokens
 
+    refuses: [display]          # fields that this endpoint answers with a 400, as some gateways do: display,
+                                # thinking, cache_control (of the request), marks (of its blocks), system_messages
+
     sessions:                   # played in this order as new conversations begin
       - name: planner
         when: {system_contains: "planner"}      # optional: chosen by content instead of by order
@@ -57,7 +60,7 @@ conversation.
 **Faults** play ``times`` times (default 1; ``always``) before the turn's answer comes; a list plays in order.
 ``kind`` and its own keys:
 
-    status           status (500), type, message, error_code, retry_after, headers, body: json|html|empty
+    status           status (500), type, message, error_code, retry_after, headers, body: json|html|empty, after_work
     rate_limit       retry_after (none), resets_in_s (60), limit: requests|tokens|input-tokens|output-tokens
     spend_limit      message
     overloaded       message, retry_after
@@ -75,7 +78,12 @@ conversation.
     unknown_block    type
     empty            -                                      end_turn without content
     pause_turn       -
-    usage            report: zero|missing
+    usage            report: zero|missing|uncached|falling
+    no_stream        -                                      the finished message as JSON
+    other_model      model                                  the one that the answer names
+
+With ``after_work: true`` the answer was made, and is billed. What is billed is always what was used, whatever is
+reported of it.
 
 An answer longer than the request's ``max_tokens``, or than what is left of the window, is cut and stops with
 ``max_tokens`` or ``model_context_window_exceeded`` by itself (not where ``output_tokens`` is given).
@@ -90,6 +98,7 @@ import yaml
 from relay.errors import ConfigError
 from relay.files.yaml_events import get_line
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
+from relay.rehearsal.checks import REFUSABLE
 from relay.rehearsal.conditions import Conditions, parse_conditions
 from relay.rehearsal.faults import BEFORE, FaultName, parse_faults
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, pick
@@ -106,7 +115,7 @@ from relay.rehearsal.turns import (
     TurnUsage,
 )
 
-_TOP = ("model", "models", "thinking", "pace", "faults", "sessions")
+_TOP = ("model", "models", "thinking", "pace", "faults", "refuses", "sessions")
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")
 _SESSION = ("name", "when", "repeat", "aside", "then", "turns")
 _CONTENT = ("thinking", "text", "tools", "blocks")
@@ -175,6 +184,7 @@ def parse_script(text: str, *, source: str = "script.yaml", base: Path | None = 
         cards=_parse_cards(reader, fields),
         sessions=tuple(_parse_session(reader, node, number) for number, node in enumerate(sessions, 1)),
         endpoint_faults=_parse_endpoint_faults(reader, fields["faults"]) if "faults" in fields else (),
+        refuses=tuple(reader.choice(node, "refuses", REFUSABLE) for node in pick(fields, "refuses", reader.items, ())),
         thinks_always=mode == "always",
         first_byte_s=pick(pace, "first_s", reader.seconds, 0.0),
         event_s=pick(pace, "event_s", reader.seconds, 0.0),

@@ -30,7 +30,7 @@ class Recorded:
     status: int
     """0 when the connection was dropped before a response."""
     usage: Mapping[str, Any] | None = None
-    """The usage object of the finished reply, as it was reported; None when there was none."""
+    """What the reply has used and is billed for, whatever was reported of it; None when there was no work."""
     stop_reason: str = ""
     session: str = ""
     """Name of the session that answered; empty for none."""

@@ -105,6 +105,8 @@ class Script:
     """Models that may be asked for; the script's own first."""
     sessions: tuple[ScriptSession, ...] = ()
     endpoint_faults: tuple[EndpointFault, ...] = ()
+    refuses: tuple[str, ...] = ()
+    """What of a request this endpoint does not take; see `relay.rehearsal.checks.check_refused`."""
     thinks_always: bool = True
     """Whether models with preserved thinking think in every turn, as they do in reality."""
     first_byte_s: float = 0.0

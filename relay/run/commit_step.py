@@ -237,8 +237,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, gate: GateResult) -> 
             (LEG, str(candidate.number)),
             (trailers.GATE, _render_gate(gate)),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
-            (trailers.USAGE, trailers.render_usage(spent.usage)),
-            (trailers.COST, trailers.render_cost(spent.cost_usd)),
+            *trailers.render_spent(spent),
         ),
     )
 

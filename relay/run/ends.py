@@ -63,11 +63,11 @@ def finish_run(plan: Plan, point: ResumePoint, spent: Spent) -> RunEnd:
     code, reason, then = ExitCode.USER, point.why, Command(words=("check",))
     if point.phase_id:
         code, reason, then = ExitCode.DONE, "the phase was done already", RUN
-    return RunEnd(exit_code=code, reason=reason, next_command=then, spent_usd=spent.cost_usd)
+    return RunEnd(exit_code=code, reason=reason, next_command=then, spent=spent)
 
 
 def end_done(plan: Plan, spent: Spent) -> RunEnd:
     """Return how a run ends whose plan is done."""
     phases = len(plan.phases)
     words = f"all {phases} phases are done" if phases > 1 else "the only phase is done"
-    return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent_usd=spent.cost_usd)
+    return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)

@@ -132,4 +132,4 @@ def _end_interrupted(ctx: RunContext) -> RunEnd:
 
 
 def _stop(ctx: RunContext, code: ExitCode, reason: Hint, then: Command) -> RunEnd:
-    return RunEnd(exit_code=code, reason=reason, next_command=then, spent_usd=ctx.meter.total.cost_usd)
+    return RunEnd(exit_code=code, reason=reason, next_command=then, spent=ctx.meter.total)

@@ -88,8 +88,7 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.STATUS, status),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
-            (trailers.USAGE, trailers.render_usage(spent.usage)),
-            (trailers.COST, trailers.render_cost(spent.cost_usd)),
+            *trailers.render_spent(spent),
         ),
     )
     request = CommitRequest(

@@ -28,6 +28,8 @@ class RunStarted:
     """None when no cap is set."""
     spent_usd: float | None
     """What the plan has cost before this run; None when unknown."""
+    estimated: bool = False
+    """`spent_usd` is the most that it can have been: some of it was never reported."""
     rehearsed: bool
     """Whether the endpoint said that it is a rehearsal server."""
     context: str = "reset"
@@ -68,12 +70,12 @@ class RequestStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseReceived:
-    """A complete response arrived; recorded before its content is looked at."""
+    """A request was answered, wholly or in part, or may have been; recorded before any content is looked at."""
 
     turn: int
     model: str
     usage: Usage | None
-    """None when the endpoint reported none: unknown, not zero."""
+    """None when it is unknown, not zero; only in older logs."""
     cost_usd: float | None
     """None when the price of the model is unknown."""
     fill_tokens: int | None
@@ -82,6 +84,8 @@ class ResponseReceived:
     window_tokens: int
     stop_reason: str
     duration_s: float
+    estimated: bool = False
+    """The endpoint reported nothing that can be true: usage and cost are the most that they can have been."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +206,8 @@ class LegEnded:
     detail: str
     usage: Usage
     cost_usd: float | None
+    estimated: bool = False
+    """Usage and cost are the most that they can have been: not all of it was reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +228,8 @@ class RunEnded:
     next_command: str
     """What to type next; empty when nothing is left."""
     spent_usd: float | None
+    estimated: bool = False
+    """`spent_usd` is the most that it can have been."""
 
 
 Event = (

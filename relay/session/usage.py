@@ -46,15 +46,17 @@ class Spent:
     """What some work used and cost."""
 
     usage: Usage = field(default_factory=Usage)
-    """What was reported; a lower bound when `cost_usd` is None because a response reported nothing."""
+    """What was reported, and the most that it can have been where nothing was."""
     cost_usd: float | None = 0.0
-    """None when some of it is unknown: no price for the model, or no usage reported."""
+    """None when some of it is unknown: no price for the model."""
+    estimated: bool = False
+    """Some of it was never reported and is counted at the most that it can have been."""
 
     def __add__(self, other: Self) -> Self:
         """Add up; unknown stays unknown."""
         known = self.cost_usd is not None and other.cost_usd is not None
         cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
-        return type(self)(usage=self.usage + other.usage, cost_usd=cost)
+        return type(self)(usage=self.usage + other.usage, cost_usd=cost, estimated=self.estimated or other.estimated)
 
     @property
     def tokens(self) -> int:

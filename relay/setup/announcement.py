@@ -21,6 +21,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         sandbox=ctx.workspace.sandbox.mechanism,
         cap_usd=ctx.settings.max_cost_usd,
         spent_usd=ctx.meter.total.cost_usd,
+        estimated=ctx.meter.total.estimated,
         rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,

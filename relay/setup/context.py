@@ -13,6 +13,7 @@ from relay.hints import Command, Hint
 from relay.interrupts import Interrupts
 from relay.meters.spend import Meter
 from relay.session.events import Observe
+from relay.session.usage import Spent
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
 from relay.tools.workspace import Workspace
@@ -72,4 +73,5 @@ class RunEnd:
     """One line: what was done, or why it stopped and what the user can do about it."""
     next_command: Command | None
     """What to type next; None when nothing is left."""
-    spent_usd: float | None
+    spent: Spent
+    """On the plan, this run included."""

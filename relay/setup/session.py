@@ -105,6 +105,7 @@ class Sessions:
                 detail=result.detail,
                 usage=spent.usage,
                 cost_usd=spent.cost_usd,
+                estimated=spent.estimated,
             )
         )
         return result

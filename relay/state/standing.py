@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from relay.hints import Command, Hint
 from relay.plan.model import Plan
-from relay.session.usage import Spent, Usage
+from relay.session.usage import Spent
 from relay.state.kept_refs import Kept
 from relay.state.plan_edit import describe_refusal
 from relay.state.situation import PlanSource, Situation, ask
@@ -130,7 +130,7 @@ def _count_commit(commit: "RelayCommit") -> Spent:
     keys = {key for key, _ in commit.found}
     if not keys & {COST, USAGE}:
         return Spent()
-    return Spent(usage=commit.usage or Usage(), cost_usd=commit.cost_usd)
+    return commit.spent
 
 
 def _count_leg(leg: "OpenLeg") -> Spent:

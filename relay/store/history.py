@@ -35,6 +35,8 @@ class RelayCommit:
     """None when unknown."""
     cost_usd: float | None
     """None when unknown."""
+    estimated: bool
+    """Usage and cost are the most that they can have been: not all of it was reported."""
     time: int
     """Committer date in seconds since the epoch."""
     found: tuple[tuple[str, str], ...]
@@ -43,7 +45,7 @@ class RelayCommit:
     @property
     def spent(self) -> Spent:
         """What the sessions behind it used and cost; the cost is unknown where the trailers do not say it."""
-        return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd)
+        return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd, estimated=self.estimated)
 
 
 def read_relay_commits(
@@ -139,6 +141,7 @@ def _parse_commit(text: CommitText) -> RelayCommit:
         sandbox=text.get(trailers.SANDBOX),
         usage=trailers.parse_usage(text.get(trailers.USAGE)),
         cost_usd=trailers.parse_cost(text.get(trailers.COST)),
+        estimated=trailers.parse_spent("", text.get(trailers.COST)).estimated,
         time=text.time,
         found=text.found,
     )

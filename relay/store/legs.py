@@ -24,7 +24,7 @@ from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.git.status import PathChange
 from relay.hints import WHY
-from relay.session.usage import Spent, Usage
+from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import BASE, BOOT, OPENED, PLACE, REPLACED, SKIPPED, WIP
@@ -215,10 +215,7 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
     return replace(
         leg,
         last_wip=snapshot,
-        spend=Spent(
-            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
-            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
-        ),
+        spend=trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST)),
         items=tuple(text.get(trailers.ITEMS).split()),
         baton=text.message.body,
         wip_trailers=text.found,
@@ -324,8 +321,7 @@ def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnap
         (trailers.PHASE, leg.phase_id),
         (trailers.SESSION, leg.session_id),
         (trailers.ITEMS, " ".join(record.items)),
-        (trailers.USAGE, trailers.render_usage(record.spend.usage)),
-        (trailers.COST, trailers.render_cost(record.spend.cost_usd)),
+        *trailers.render_spent(record.spend),
         *_render_skipped(found.skipped),
         *((REPLACED, render_path(path)) for path in found.replaced),
         *record.trailers,

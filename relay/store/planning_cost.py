@@ -12,7 +12,7 @@ from relay.git.message import CommitText, Message, read_text
 from relay.git.modes import FILE
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
-from relay.session.usage import Spent, Usage
+from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.legs import get_branch, next_ref
 
@@ -76,8 +76,7 @@ def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, 
     kept = (
         (trailers.PLAN, render_path(record.plan_path)),
         (trailers.SESSION, record.session_id),
-        (trailers.USAGE, trailers.render_usage(record.spend.usage)),
-        (trailers.COST, trailers.render_cost(record.spend.cost_usd)),
+        *trailers.render_spent(record.spend),
         *record.trailers,
     )
     return objects.write_commit(repo, tree, parents, Message(subject="relay: plan", trailers=kept))
@@ -90,9 +89,6 @@ def _parse(text: CommitText) -> PlanningRecord:
     return PlanningRecord(
         plan_path=parse_path(text.get(trailers.PLAN)),
         session_id=text.get(trailers.SESSION),
-        spend=Spent(
-            usage=trailers.parse_usage(text.get(trailers.USAGE)) or Usage(),
-            cost_usd=trailers.parse_cost(text.get(trailers.COST)),
-        ),
+        spend=trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST)),
         trailers=tuple(pair for pair in text.found if pair[0] not in _OWN),
     )

@@ -3,7 +3,7 @@
 import math
 import re
 
-from relay.session.usage import Usage
+from relay.session.usage import Spent, Usage
 
 PREFIX = "Relay-"
 """Of every key; nobody but relay writes a trailer that begins so."""
@@ -54,7 +54,8 @@ WAIT_UNTIL = "Relay-Wait-Until"
 UNKNOWN = "unknown"
 
 _USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")
-_COST = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
+_ESTIMATED = "~"
+_COST = re.compile(r"(~?)([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
 
 
 def render_usage(usage: Usage | None) -> str:
@@ -102,7 +103,19 @@ def render_cost(cost_usd: float | None) -> str:
 def parse_cost(text: str) -> float | None:
     """Undo `render_cost`; None when the value is missing, unknown or not relay's."""
     match = _COST.fullmatch(text)
-    return float(match[1]) if match else None
+    return float(match[2]) if match else None
+
+
+def render_spent(spent: Spent) -> tuple[tuple[str, str], ...]:
+    """Return the trailers of what some work used and cost; ``~`` marks a cost that is at most so high."""
+    cost = render_cost(spent.cost_usd)
+    mark = _ESTIMATED if spent.estimated and cost != UNKNOWN else ""
+    return (USAGE, render_usage(spent.usage)), (COST, f"{mark}{cost}")
+
+
+def parse_spent(usage: str, cost: str) -> Spent:
+    """Undo `render_spent`; a value that is missing or not relay's is unknown."""
+    return Spent(usage=parse_usage(usage) or Usage(), cost_usd=parse_cost(cost), estimated=cost.startswith(_ESTIMATED))
 
 
 def parse_count(text: str, default: int) -> int:

@@ -62,18 +62,18 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambd
     return Toolbox(specs=specs.RUNNER_SPECS, run=run, stop=background.stop, is_busy=lambda: background.is_running)
 
 
-def build_planner_tools(workspace: Workspace, submit: Callable[[str], str | None]) -> Toolbox:
+def build_planner_tools(workspace: Workspace, submit: Callable[[str], ToolAnswer]) -> Toolbox:
     """Return the tools of a planning session; `workspace.sandbox` must be read-only.
 
     Args:
         workspace: Where to look.
-        submit: Takes the plan's Markdown; returns what is wrong with it, or None when it is accepted, which ends the
-            session. It also counts the tries and says when they are used up.
+        submit: Takes the plan's Markdown; says what is wrong with it, or ends the session: it is accepted, or was the
+            last try.
     """
     handlers = {
         **_build_lookups(workspace, None),
         "bash": lambda call: run_bash(workspace, None, call.input, call.id),
-        "submit_plan": _take_input(partial(_run_submit, submit)),
+        "submit_plan": _take_input(lambda given: submit(given["markdown"])),
     }
     run = partial(_run, workspace, specs.PLANNER_SPECS, handlers, None)
     return Toolbox(specs=specs.PLANNER_SPECS, run=run, stop=lambda: None, is_busy=lambda: False)
@@ -89,13 +89,6 @@ def _build_lookups(workspace: Workspace, notes: LegNotes | None) -> dict[str, _H
 
 def _take_input(handle: Callable[[Mapping[str, Any]], ToolAnswer]) -> _Handler:
     return lambda call: handle(call.input)
-
-
-def _run_submit(submit: Callable[[str], str | None], given: Mapping[str, Any]) -> ToolAnswer:
-    faults = submit(given["markdown"])
-    if faults is not None:
-        return ToolAnswer(text=faults, is_error=True)
-    return ToolAnswer(text="The plan is accepted.", ends_session=True)
 
 
 def _run(

@@ -63,6 +63,33 @@ def test_a_cap_below_one_answer_sends_nothing(stage):
     assert len(stage.commits()) == 1
 
 
+@pytest.mark.parametrize("cap", ["max_cost_usd", "max_phase_cost_usd", "max_tokens_total"])
+def test_a_cap_of_nothing_lets_nothing_be_sent(stage, cap):
+    """Who types 0 means 0; what means no cap is ``none``."""
+    ended = stage.run(make_script(HELLO), **{cap: 0})
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert [r.path for r in stage.server.requests if r.method == "POST"] == []
+
+
+@pytest.mark.parametrize("report", ["missing", "zero"])
+def test_what_one_answer_did_not_say_locks_nothing(stage, report):
+    """It counts as the most that it can have cost, is marked as that, and the next run goes on under the same cap."""
+    unsaid = {**HELLO[0], "fault": {"kind": "usage", "report": report}}
+    first = stage.run(make_script([unsaid, *HELLO[1:]]), all_=False, max_cost_usd=2)
+    assert (first.exit_code, first.estimated) == (ExitCode.DONE, True)
+    assert 32_000 * 20e-6 < first.spent_usd < 1
+    assert "Relay-Cost: ~0." in stage.git("log", "-1", "--format=%B")
+
+    second = stage.run(make_script(WORLD), max_cost_usd=2)
+
+    assert (second.exit_code, second.estimated) == (ExitCode.DONE, True)
+    assert stage.seen(RunStarted)[0].estimated
+    assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(first.spent_usd, abs=1e-6)
+    assert second.spent_usd < first.spent_usd + 0.1
+    assert "~$0." in stage.relay("status").stdout
+
+
 def test_twenty_dollars_are_the_default(stage):
     """Without a word from the user there is a cap."""
     stage.run(make_script(HELLO), all_=False)
@@ -158,7 +185,7 @@ def test_tokens_that_nobody_reported_count_as_the_most_they_can_be(stage):
 
     assert "of the cap of 50,000 are used" in ended.reason
     assert 2 <= len(stage.seen(ResponseReceived)) <= 50_000 // 8_000
-    assert {r.usage for r in stage.seen(ResponseReceived)} == {None}
+    assert all(r.estimated and r.cost_usd is None for r in stage.seen(ResponseReceived))
 
 
 def test_a_retry_is_a_request_too(stage):

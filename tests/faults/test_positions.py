@@ -15,8 +15,10 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
+from relay.meters.prices import PRICES, cost_usd
 from relay.planning.planner import PlanTask
 from relay.rehearsal.faults import FaultName
+from relay.runners.messages.answers import parse_usage
 from relay.session.events import LegEnded, Noticed, ResponseReceived, RetryScheduled, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
@@ -33,6 +35,7 @@ Verify: `grep -qx once log.txt`
 - [ ] Write it once — log.txt
 """
 NEW_PLAN = PLAN.replace("Log", "New log")
+(PRICE,) = (price for price in PRICES if price.model == "claude-opus-5-5")
 
 
 class Position(StrEnum):
@@ -173,22 +176,52 @@ CASES: Mapping[str, Case] = {
         end=SessionEnd.API_FAILED,
     ),
     "unknown block": Case(fault={"kind": "unknown_block"}, then=Then.NOTHING, words=""),
-    # Money cannot be counted: with a cap that must hold, that is the end; without one it is shown as unknown.
-    # A plan that was submitted is there: nothing more is asked.
-    "usage missing": Case(
-        fault={"kind": "usage", "report": "missing"},
-        then=Then.STOP,
-        words="is unknown",
-        end=SessionEnd.BUDGET,
-        in_planning=Then.NOTHING,
-    ),
-    "usage zero, no cap": Case(
-        fault={"kind": "usage", "report": "zero"},
-        then=Then.NOTHING,
-        words="",
-        flags={"max_cost_usd": "none"},
-    ),
+    # Money that is not counted for us: the most that the answer can have cost is, and the run goes on.
+    "usage missing": Case(fault={"kind": "usage", "report": "missing"}, then=Then.NOTHING, words=""),
+    "usage zero": Case(fault={"kind": "usage", "report": "zero"}, then=Then.NOTHING, words=""),
+    # An answer in another form, or from somebody else, is an answer.
+    "no stream": Case(fault={"kind": "no_stream"}, then=Then.NOTHING, words=""),
+    "other model": Case(fault={"kind": "other_model", "model": "claude-fable-5-2"}, then=Then.NOTHING, words=""),
     # Variants.
+    "no stream for ever": Case(
+        fault={"kind": "no_stream", "times": "always"}, then=Then.NOTHING, words="", everywhere=False
+    ),
+    "usage at the beginning only": Case(
+        fault={"kind": "usage", "report": "falling"}, then=Then.NOTHING, words="", everywhere=False
+    ),
+    "garbage for ever": Case(
+        fault={"kind": "garbage", "times": "always"},
+        then=Then.STOP,
+        words="3 times in a row",
+        end=SessionEnd.API_FAILED,
+        retries=2,
+        counted=True,
+        everywhere=False,
+    ),
+    "unknown delta for ever": Case(
+        fault={
+            "kind": "garbage",
+            "data": '{"type": "content_block_delta", "index": 0, "delta": {"type": "novel_delta"}}',
+            "times": "always",
+        },
+        then=Then.STOP,
+        words="unknown delta type 'novel_delta'; 3 times in a row",
+        end=SessionEnd.API_FAILED,
+        retries=2,
+        counted=True,
+        everywhere=False,
+    ),
+    "status 504 after work": Case(
+        fault=_status(504, body="html", after_work=True), then=Then.AGAIN, words="HTTP 504: <html>", everywhere=False
+    ),
+    "status 504 after work for ever": Case(
+        fault=_status(504, body="html", after_work=True, times="always"),
+        then=Then.STOP,
+        words="3 times in a row",
+        end=SessionEnd.API_FAILED,
+        retries=2,
+        everywhere=False,
+    ),
     "overloaded three times": Case(
         fault={"kind": "overloaded", "times": 3}, then=Then.AGAIN, words="HTTP 529", retries=3, everywhere=False
     ),
@@ -464,7 +497,7 @@ def check_retries(stage, case: Case) -> None:
     retries = stage.seen(RetryScheduled)
     assert stage.waits == [retry.wait_s for retry in retries]
     if case.then in {Then.AGAIN, Then.STOP, Then.USER}:
-        expected = case.retries if case.then is Then.AGAIN or case.retries < 0 else 0
+        expected = case.retries if case.then is Then.AGAIN or case.retries not in {0, 1} else 0
         if expected < 0:
             assert len(retries) > 2
         elif case.idle_timeout_s is None:
@@ -474,6 +507,18 @@ def check_retries(stage, case: Case) -> None:
     for retry in retries:
         low, high = case.wait_s
         assert low <= retry.wait_s <= high
+
+
+def check_money(stage, case: Case, ended) -> None:
+    """What the endpoint bills is never more than what is counted, and counted exactly where it says what it bills."""
+    unsaid = case.fault.get("report") == "falling" or case.fault["kind"] in {FaultName.CUT, FaultName.STALL}
+    if case.counted or unsaid or case.fault["kind"] == FaultName.OTHER_MODEL:
+        return  # of an answer that broke off, what came is counted
+    billed = sum(cost_usd(parse_usage(r.usage) or Usage(), PRICE) for r in stage.server.requests if r.usage)
+    if ended.estimated:
+        assert ended.spent_usd >= billed
+    else:
+        assert ended.spent_usd == pytest.approx(billed)
 
 
 @pytest.mark.parametrize(("name", "position"), PLACES)
@@ -491,6 +536,7 @@ def test_each_fault_at_each_position(stage, name, position):
         ended = stage.run(script, **case.flags)
 
     assert stage.server.errors == []
+    check_money(stage, case, ended)
     check_retries(stage, case)
     check_histories(stage)
     require_repository(stage)
@@ -516,7 +562,7 @@ def check_done(stage, case: Case, position: Position, ended) -> None:
     (commit,) = stage.commits()
     assert commit.items == ("1.1",)
     assert commit.usage == sum_usage(stage)
-    assert (commit.cost_usd is None) == (case.fault["kind"] == FaultName.USAGE)
+    assert commit.estimated == any(event.estimated for event in stage.seen(ResponseReceived))
     assert stage.git("show", "HEAD:log.txt") == "once\ntwice\n"
     assert stage.git("status", "--porcelain") == ""
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
@@ -546,8 +592,7 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
         return
     lines = (stage.root / "log.txt").read_text().split() if (stage.root / "log.txt").exists() else []
     done = {Position.FIRST: [], Position.MID: ["once"]}.get(position, ["once", "twice"])
-    ran = case.fault["kind"] == FaultName.USAGE  # a complete answer: its tool runs before the next request is refused
-    assert lines == (["once", "twice"][: len(done) + 1] if ran else done)
+    assert lines == done
     leg = read_leg(open_repo(stage.root))
     assert leg is not None
     assert leg.spend.usage == sum_usage(stage)

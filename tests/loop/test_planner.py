@@ -101,6 +101,15 @@ def test_the_way_on_from_a_plan_that_was_not_taken_is_the_same_command(stage):
     assert shlex.split(ended.next_command) == ["relay", "plan", "--force", feature]
 
 
+def test_the_last_plan_that_is_not_taken_ends_the_session(stage):
+    """Nothing that it could say from there on would be a plan: not one more request is paid for."""
+    ended = stage.plan(submit(*[f"no plan {n}" for n in range(50)]), PlanTask(feature="x", force=True))
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert ended.reason.startswith("no plan was accepted: ")
+    assert len([r for r in stage.server.requests if r.path == "/v1/messages"]) == MAX_SUBMISSIONS
+
+
 @given(
     st.text(min_size=1).filter(lambda text: text.strip()),
     st.sampled_from(["feature", "revise", "split"]),

@@ -148,7 +148,7 @@ WRONG = {
     "unknown fault": (TURN + "fault: overload\n", "3: fault 'overload' is not known (did you mean 'overloaded'?)"),
     "no kind": (TURN + "fault: {times: 2}\n", "3: fault has no kind"),
     "foreign option": (TURN + "fault: {kind: empty, status: 5}\n", "3: fault empty has no key 'status'"),
-    "bad status": (TURN + "fault: {kind: status, status: 200, times: always}\n", "status should be 400–599"),
+    "bad status": (TURN + "fault: {kind: status, status: 200, times: always}\n", "status should be 300–599"),
     "bad times": (TURN + "text: a\n        fault: {kind: cut, times: 0}\n", "4: times should be a whole number"),
     "bad how": (TURN + "fault: {kind: cut, how: hard}\n", "how 'hard' is not known; one of: rst, fin, end"),
     "clean drop": (TURN + "text: a\n        fault: {kind: drop, how: end}\n", "4: a drop is rst or fin"),

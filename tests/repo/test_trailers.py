@@ -1,6 +1,7 @@
 """Commit text: what relay writes is read back, whatever is in it."""
 
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from relay.git.message import Message, make_line, parse_message, read_text, read_trailers
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.objects import write_commit
-from relay.session.usage import Usage
-from relay.store.trailers import parse_cost, parse_usage, render_cost, render_usage
+from relay.session.usage import Spent, Usage
+from relay.store.trailers import parse_cost, parse_spent, parse_usage, render_cost, render_spent, render_usage
 
 KEYS = st.sampled_from(["Relay-Plan", "Relay-Phase", "Relay-Items", "Relay-Gate", "X-Other"])
 COUNTS = st.integers(min_value=0, max_value=10**12)
@@ -153,3 +154,15 @@ def test_a_path_of_any_bytes_fits_in_a_trailer(raw):
 def test_branch_names_stay_apart_in_refs(one, other):
     assert "/" not in render_ref_part(one)
     assert (render_ref_part(one) == render_ref_part(other)) == (one == other)
+
+
+@pytest.mark.parametrize("estimated", [True, False])
+@pytest.mark.parametrize("cost", [None, 0.0, 0.42])
+def test_what_was_spent_survives_as_trailers(cost, estimated):
+    """A cost that is no more than that stays one; what is unknown has no bound."""
+    spent = Spent(usage=Usage(input_tokens=3, output_tokens=4), cost_usd=cost, estimated=estimated)
+
+    (_, usage), (_, written) = render_spent(spent)
+
+    assert parse_spent(usage, written) == replace(spent, estimated=estimated and cost is not None)
+    assert written.startswith("~") == (estimated and cost is not None)

@@ -30,6 +30,7 @@ def build(events):
     return builder.build()
 
 
+COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 TOOL = {"type": "tool_use", "id": "t1", "name": "write", "input": {}}
 
 
@@ -79,6 +80,28 @@ def test_an_unknown_block_passes_through_untouched():
     assert (block,) == build(stream((block,), stop_reason="end_turn")).content
 
 
+def test_a_call_of_the_endpoints_own_goes_back_as_an_object():
+    """Its input comes in pieces like that of any call, and the API takes no text in its place."""
+    call = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"query": "re', 'lay"}')]
+
+    assert build(stream((call, *pieces))).content == ({**call, "input": {"query": "relay"}},)
+    with pytest.raises(StreamBrokenError, match="the input of a block is no JSON"):
+        build(stream((call, pieces[0])))
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(COUNTS), st.none() | st.integers(0, 99)), min_size=1, max_size=4))
+def test_counts_of_usage_never_fall(reports):
+    """They are totals so far: what is less later, zero, null or left out says nothing."""
+    builder = AnswerBuilder()
+    builder.feed({"type": "message_start", "message": {"usage": reports[0]}})
+    for usage in reports[1:]:
+        builder.feed({"type": "message_delta", "usage": {**usage, "cache_creation": {"x": usage.get("input_tokens")}}})
+
+    most = {name: max(report.get(name) or 0 for report in reports) for name in COUNTS}
+    assert builder.usage == parse_usage(most)
+
+
 def test_an_unknown_delta_breaks_the_stream():
     """A block that cannot be rebuilt faithfully must not be sent back."""
     with pytest.raises(StreamBrokenError, match="unknown delta type 'ray_delta'"):
@@ -97,3 +120,5 @@ def test_cache_writes_are_split_by_lifetime():
 
     assert Usage(input_tokens=1, cache_write_5m_tokens=5, cache_write_1h_tokens=4) == parse_usage(usage)
     assert Usage(input_tokens=1, cache_write_5m_tokens=9) == parse_usage(usage | {"cache_creation": None})
+    split = {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4}
+    assert Usage(cache_write_5m_tokens=3, cache_write_1h_tokens=4) == parse_usage({"cache_creation": split})

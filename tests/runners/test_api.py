@@ -24,6 +24,7 @@ from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.endpoint import get_key_name
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.watchdog import LEAST_ANSWER_S
+from relay.session.usage import Usage
 
 REQUEST: dict[str, Any] = {
     "model": "claude-opus-5-5",
@@ -202,6 +203,9 @@ def _name(event) -> str:
         render(EVENTS[0], EVENTS[0], *EVENTS[1:]),
         render(*EVENTS[2:]),
         render(*EVENTS[:10], EVENTS[11]),
+        b'{"choices": [], "usage": {"total_tokens": 7}}',
+        b'{"content": [], "usage": ',
+        b'{"error": "nothing of that"}',
     ],
 )
 def test_what_is_no_answer_is_a_fault(interrupts, raw):
@@ -210,6 +214,73 @@ def test_what_is_no_answer_is_a_fault(interrupts, raw):
 
     assert isinstance(fault, Fault)
     assert fault.kind is FaultKind.INFRA
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "novel_delta"}},
+        {"type": "content_block_stop", "index": 7},
+        "[" * 200_000,
+        "[1]",
+    ],
+    ids=["a delta of tomorrow", "no such block", "no JSON", "a list"],
+)
+def test_what_a_spoiled_answer_has_used_is_read_to_the_end(interrupts, odd):
+    """It is billed whole; the same again is likely, so it is not asked for many times."""
+    spoiled = f"data: {odd if isinstance(odd, str) else json.dumps(odd)}\n\n".encode()
+    fault = ask(open_api(interrupts, lambda _: stream([render(*EVENTS[:8]), spoiled, render(*EVENTS[8:])])))
+
+    assert isinstance(fault, Fault)
+    assert fault.usage is not None
+    assert (fault.usage.output_tokens, fault.lasting) == (40, True)
+
+
+@pytest.mark.parametrize("head", [b"", b"\xef\xbb\xbf \r\n"])
+def test_a_finished_message_is_an_answer(interrupts, head):
+    """An endpoint that does not stream has answered all the same, and is paid."""
+    message = {
+        "model": "m", "stop_reason": "tool_use", "usage": {"input_tokens": 10, "output_tokens": 40},
+        "content": [{"type": "text", "text": "Hm."},
+                    {"type": "tool_use", "id": "t", "name": "write", "input": {"path": "a"}}],
+    }  # fmt: skip
+    shown: list[Any] = []
+    body = head + json.dumps(message).encode()
+
+    answer = open_api(interrupts, lambda _: stream([body[:5], body[5:]])).send(REQUEST, on_block=shown.append)
+
+    assert isinstance(answer, Answer)
+    assert (answer.content, answer.calls[0].input) == (tuple(message["content"]), {"path": "a"})
+    assert answer.usage == Usage(input_tokens=10, output_tokens=40)
+    assert [block["type"] for block in shown] == ["text", "tool_use"]
+
+
+@pytest.mark.parametrize(
+    ("handler", "billed"),
+    [
+        (lambda _: stream([b"<html>log in</html>"]), False),
+        (lambda _: stream([b""]), True),
+        (lambda _: stream(_play([httpx2.ReadError("reset")])), True),
+        (lambda _: httpx2.Response(504, text="late"), True),
+        (lambda _: httpx2.Response(502, text="nobody"), False),
+        (lambda _: httpx2.Response(529), False),
+    ],
+    ids=["a page", "nothing", "a reset", "504", "502", "529"],
+)
+def test_who_may_have_worked_may_bill(interrupts, handler, billed):
+    """A request that was taken in and not refused costs what it may have cost; nobody's answer costs nothing."""
+    fault = ask(open_api(interrupts, handler))
+
+    assert isinstance(fault, Fault)
+    assert (fault.usage, fault.may_be_billed) == (None, billed)
+
+
+def test_who_cannot_be_reached_bills_nothing(interrupts):
+    """The request never got there."""
+    fault = ask(open_api(interrupts, ANTHROPIC_BASE_URL="http://127.0.0.1:9"))
+
+    assert isinstance(fault, Fault)
+    assert not fault.may_be_billed
 
 
 @pytest.mark.parametrize(
@@ -258,7 +329,7 @@ DELTA = render(EVENTS[3])
 @pytest.mark.parametrize(
     ("step_s", "piece", "words", "after_s"),
     [
-        pytest.param(1.0, lambda _: PING, "no progress for 90 s", 91, id="only pings"),
+        pytest.param(1.0, lambda _: PING, "only pings for 900 s", 901, id="only pings"),
         pytest.param(1.0, lambda _: b"x", "no progress for 90 s", 91, id="one byte each second"),
         pytest.param(1.0, lambda _: b": hi\n\n", "no progress for 90 s", 91, id="comments"),
         pytest.param(60.0, lambda _: DELTA, "no end after 1,600 s", 1_620, id="an event each minute"),

@@ -93,3 +93,17 @@ def test_nothing_is_tried_for_ever(max_wait_s, asked):
 def test_a_reset_names_the_setting():
     """So that the user can have relay wait for it."""
     assert "(max_wait_s)" in describe_reset(NOON + 7_200, now=NOON, max_wait_s=60)
+
+
+def test_what_is_likely_to_be_the_same_again_is_sent_a_few_times_only():
+    """Each try may be billed; something else in between begins the count anew."""
+    lasting = Fault(kind=FaultKind.INFRA, message="not a well-formed answer", lasting=True)
+    policy = RetryPolicy(max_wait_s=1_000)
+    for found in (lasting, lasting, fault(), lasting, lasting):
+        assert isinstance(judge(policy, found), Wait)
+
+    ended = judge(policy, lasting)
+
+    assert isinstance(ended, SessionOutcome)
+    assert (ended.end, ended.retry_at) == (SessionEnd.API_FAILED, None)
+    assert "not a well-formed answer; 3 times in a row" in ended.detail

@@ -94,7 +94,7 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
     [
         ("max_cost_usd", "5", 5.0),
         ("max_cost_usd", "none", None),
-        ("max_cost_usd", "0", None),
+        ("max_cost_usd", "0", 0.0),
         ("max_tokens_total", "1000000", 1_000_000),
         ("effort", "high", "high"),
         ("effort", "none", None),
@@ -215,7 +215,7 @@ def test_a_repository_may_be_stricter_than_its_user(user: Path) -> None:
     assert (settings.sandbox, settings.network, settings.env, settings.max_cost_usd) == ("auto", False, (), 3.0)
 
 
-@pytest.mark.parametrize("value", [20.01, 1_000, 0, None, "none"])
+@pytest.mark.parametrize("value", [20.01, 1_000, None, "none"])
 def test_a_repository_cannot_raise_or_drop_the_cap(value: object, user: Path) -> None:
     assert "not raise it above yours, 20" in refuse(plan={"max_cost_usd": value})
     (user / "config.toml").write_text("max_cost_usd = 20\nmax_phase_cost_usd = 2\nmax_tokens_total = 900\n")

@@ -14,6 +14,7 @@ from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.notes import LegNotes
+from relay.tools.output import ToolAnswer
 from relay.tools.toolbox import Toolbox, build_planner_tools, build_runner_tools
 from relay.tools.workspace import Workspace
 
@@ -63,7 +64,7 @@ class Bench:
         tools = build_runner_tools(workspace, self.notes)
         return Bench(self.root, self.outside, workspace, self.notes, tools)
 
-    def plan(self, submit: Callable[[str], str | None], **changes: Any) -> "Bench":
+    def plan(self, submit: Callable[[str], ToolAnswer], **changes: Any) -> "Bench":
         """The same repository with a planner's tools."""
         workspace = replace(self.workspace, **changes)
         return Bench(self.root, self.outside, workspace, self.notes, build_planner_tools(workspace, submit))

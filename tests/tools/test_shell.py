@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from relay.sandbox.policy import Level
+from relay.tools.output import ToolAnswer
 
 
 def test_the_exit_code_comes_first(bench):
@@ -59,7 +60,10 @@ def test_commands_that_cannot_run_are_refused(bench, command):
 
 
 def test_the_planner_can_look_but_not_write(bench, open_box):
-    answers = {"x": "line 3: no phase", "# x": None}
+    answers = {
+        "x": ToolAnswer(text="line 3: no phase", is_error=True),
+        "# x": ToolAnswer(text="The plan is accepted.", ends_session=True),
+    }
     planner = bench.plan(answers.__getitem__, sandbox=open_box(bench.root, Level.READ_ONLY))
     assert planner.ok("read", path="src/a.py").startswith("def a")
     assert planner.ok("search", pattern="def")

@@ -60,10 +60,15 @@ class _OpenBlock:
     pieces: dict[str, list[str]] = field(default_factory=dict)
 
     def close(self) -> dict[str, Any]:
-        """Put the pieces together; a tool's input stays JSON text, to be parsed when the answer is whole."""
+        """Put the pieces together; a tool's input stays JSON text, to be parsed when the answer is whole.
+
+        Raises:
+            StreamBrokenError: What the endpoint calls itself has an input that is no JSON: it cannot be sent back.
+        """
         for name, pieces in self.pieces.items():
             if name == "partial_json":
-                self.body["input"] = "".join(pieces) or "{}"
+                text = "".join(pieces) or "{}"
+                self.body["input"] = text if self.body["type"] == "tool_use" else _parse_own_input(text)
             else:
                 self.body[name] = _join(self.body.get(name), pieces)
         return self.body
@@ -145,8 +150,7 @@ class AnswerBuilder:
         if self._message is None:
             raise StreamBrokenError("the answer ends before it began")
         self._message |= _find(event, "delta") or {}
-        # Counts are totals so far: later ones replace earlier ones. Null says nothing.
-        self._usage |= {name: value for name, value in (_find(event, "usage") or {}).items() if value is not None}
+        self._usage = _merge_usage(self._usage, _find(event, "usage") or {})
 
     def _open_block(self, index: int, block: dict[str, Any]) -> None:
         if index in self._open or index in self._blocks:
@@ -176,6 +180,18 @@ class AnswerBuilder:
             raise StreamBrokenError(f"unknown delta type {kind!r}")
 
 
+def _merge_usage(first: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a usage with the larger of each count: counts are totals so far, so what falls or is null says nothing."""
+    merged = dict(first)
+    for name, value in later.items():
+        before = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            merged[name] = _merge_usage(before, value)
+        elif not (isinstance(before, int) and not (isinstance(value, int) and value > before)) and value is not None:
+            merged[name] = value
+    return merged
+
+
 def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
     value = source.get(name)
     # In Python true is an int; as an index it would be 1.
@@ -188,6 +204,13 @@ def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
 
 def _find(source: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     return None if source.get(name) is None else _get(source, name, dict)
+
+
+def _parse_own_input(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StreamBrokenError(f"the input of a block is no JSON ({error})") from None
 
 
 def _join(start: Any, pieces: list[str]) -> str:
@@ -263,8 +286,10 @@ def parse_usage(usage: Mapping[str, Any]) -> Usage | None:
         value = source.get(key) if isinstance(source, Mapping) else None
         return value if isinstance(value, int) and value > 0 else 0
 
-    written = count(usage, "cache_creation_input_tokens")
-    long = min(written, count(usage.get("cache_creation"), "ephemeral_1h_input_tokens"))
+    parts = usage.get("cache_creation")
+    long, short = (count(parts, f"ephemeral_{life}_input_tokens") for life in ("1h", "5m"))
+    # The sum may be missing, and so may the parts.
+    written = max(count(usage, "cache_creation_input_tokens"), long + short)
     found = Usage(
         input_tokens=count(usage, "input_tokens"),
         cache_read_tokens=count(usage, "cache_read_input_tokens"),

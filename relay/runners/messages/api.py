@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import RunnerError
@@ -18,15 +19,17 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.endpoint import StatusError, open_client, quote_model, require_success
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
+from relay.runners.messages.reading import PageError, read_answer
 from relay.runners.messages.retry_after import find_retry_after
-from relay.runners.messages.sse import parse_events
-from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, Watchdog, open_within
+from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
 
 if TYPE_CHECKING:
     import httpx2
 
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
+_GATEWAY_TIMEOUTS = frozenset({504, 524})
+"""Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
 
 
@@ -36,7 +39,7 @@ class MessagesApi:
     Args:
         environ: Where the key and the base URL come from; nothing else of it is read.
         interrupts: Lets a blocking read end at once.
-        idle_timeout_s: Longest time without progress in a stream; pings are not progress.
+        idle_timeout_s: Longest time without an event in a stream.
         transport: How requests travel; None for the network.
         clock: Steady seconds for the watchdogs.
     """
@@ -104,10 +107,15 @@ class MessagesApi:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
         except StatusError as error:
             return _fault_from_status(error)
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OpeningTimeoutError) as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.WriteError, httpx2.InvalidURL) as error:
+            return Fault(kind=FaultKind.INFRA, message=_name_cause(error))
+        except (httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
             return _fault(FaultKind.INFRA, _name_cause(error), builder)
         except (StreamBrokenError, ValueError, RecursionError) as error:
-            return _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
+            fault = _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
+            return replace(
+                fault, lasting=not isinstance(error, StalledError), may_be_billed=not isinstance(error, PageError)
+            )
 
     def prepare(self) -> None:
         """Load the HTTP client and read the certificates; the first request tells what fails here."""
@@ -141,14 +149,8 @@ class MessagesApi:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))
             chunks = response.iter_bytes()
-            for name, data in _iter_json(watchdog.watch(chunks), watchdog):
-                if name == "error":
-                    return _fault_from_event(data, builder)
-                if block := builder.feed(data):
-                    on_block(block)
-                # Not waited for the end of the stream: an endpoint may hold it open, and the answer is whole.
-                if builder.complete:
-                    break
+            if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
+                return _fault_from_event(error, builder)
             # The answer counts whatever happens here: it is paid for.
             with suppress(Interrupted, OpeningTimeoutError, httpx2.HTTPError, httpx2.StreamError), open_within(END_S):
                 deque(chunks, maxlen=0)
@@ -167,19 +169,9 @@ class MessagesApi:
             return self._client
 
 
-def _iter_json(chunks: Iterator[bytes], watchdog: Watchdog) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield event name and parsed data; everything but a ping is progress."""
-    for event in parse_events(chunks):
-        if event.name != "ping":
-            watchdog.note_progress()
-        data = json.loads(event.data)
-        if not isinstance(data, dict):
-            raise StreamBrokenError("event data is not an object")
-        yield event.name, data
-
-
 def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
-    return Fault(kind=kind, message=message, usage=builder.usage)
+    """Return what ended a request that was sent: whoever got it may have worked for it."""
+    return Fault(kind=kind, message=message, usage=builder.usage, may_be_billed=True)
 
 
 def _fault_from_event(data: Mapping[str, Any], builder: AnswerBuilder) -> Fault:
@@ -187,9 +179,12 @@ def _fault_from_event(data: Mapping[str, Any], builder: AnswerBuilder) -> Fault:
     error: Mapping[str, Any] = found if isinstance(found, dict) else {}
     text, name = str(error.get("message") or ""), _find_text(error, "type")
     kind = classify_error(status=200, error_type=name, error_code=_find_code(error), text=text)
-    if kind is FaultKind.REQUEST:
-        kind = FaultKind.INFRA  # a request that had begun to be answered was well-formed
-    return _fault(kind, f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}", builder)
+    # A request that had begun to be answered was well-formed.
+    lasting = kind is FaultKind.REQUEST
+    fault = _fault(
+        FaultKind.INFRA if lasting else kind, f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}", builder
+    )
+    return replace(fault, lasting=lasting)
 
 
 def _fault_from_status(error: StatusError) -> Fault:
@@ -201,7 +196,14 @@ def _fault_from_status(error: StatusError) -> Fault:
     )
     if kind in _TRANSIENT and error.headers.get("x-should-retry") == "false":
         kind = FaultKind.REQUEST  # the endpoint knows that it is not transient
-    return Fault(kind=kind, message=_describe(error), retry_after_s=find_retry_after(error.headers))
+    late = error.status_code in _GATEWAY_TIMEOUTS
+    return Fault(
+        kind=kind,
+        message=_describe(error),
+        retry_after_s=find_retry_after(error.headers),
+        may_be_billed=late,
+        lasting=late,
+    )
 
 
 def _read_model(model: str, body: Any, *, rehearsed: bool) -> ModelInfo:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from relay.meters.gauge import Gauge, open_gauge
-from relay.meters.prices import cost_usd, find_limits
+from relay.meters.prices import cost_usd, find_limits, worst_cost_usd
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
 from relay.runners.messages.connection import ApiConnection
+from relay.runners.messages.faults import Fault
 from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
 from relay.session.events import RequestStarted, ResponseReceived, TextShown
@@ -66,8 +67,7 @@ class ContextWindow:
                 self._account(result, duration_s)
                 self._watch_cache(result, request, started)
                 return make_sendable(result, self.history.call_ids)
-            if result.usage is not None:
-                self._emit(self.spec.model, result.usage, "cut", duration_s)
+            self._charge(result, duration_s)
             outcome = self._connection.wait_after(result, policy, duration_s=duration_s, note=self.spec.note_wait)
             outcome = outcome or self.check_budget()
             if outcome is not None:
@@ -98,12 +98,24 @@ class ContextWindow:
             request["output_config"] = {"effort": self.spec.effort}
         return request
 
+    def _charge(self, fault: Fault, duration_s: float) -> None:
+        """Account for a request that gave no answer: what it reported, or the most that it can have cost."""
+        if fault.usage is not None:
+            self._emit(self.spec.model, fault.usage, "cut", duration_s)
+        elif fault.may_be_billed:
+            self._emit(self.spec.model, self._worst_usage(), "lost", duration_s, estimated=True)
+
+    def _worst_usage(self) -> Usage:
+        """Return the most that the request that was just sent can have used."""
+        return Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.max_output_tokens)
+
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before anything of it is used."""
+        usage = answer.usage or self._worst_usage()
         self.gauge = self.gauge.measure(answer.usage)
         if answer.usage is None:
             self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
-        self._emit(answer.model, answer.usage, answer.stop_reason, duration_s)
+        self._emit(answer.model, usage, answer.stop_reason, duration_s, estimated=answer.usage is None)
 
     def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
         self.history.note_cached()
@@ -111,22 +123,30 @@ class ContextWindow:
         if broken is not None:
             self._connection.observe(broken)
 
-    def _emit(self, model: str, usage: Usage | None, stop_reason: str, duration_s: float) -> None:
-        price = self.spec.price
+    def _emit(self, model: str, usage: Usage, stop_reason: str, duration_s: float, *, estimated: bool = False) -> None:
         self._connection.observe(
             ResponseReceived(
                 turn=self.turn,
                 model=model,
                 usage=usage,
-                cost_usd=None if usage is None or price is None else cost_usd(usage, price),
+                cost_usd=self._price(usage, estimated=estimated),
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,
                 window_tokens=self.gauge.window_tokens,
                 stop_reason=stop_reason,
                 duration_s=duration_s,
+                estimated=estimated,
             )
         )
+
+    def _price(self, usage: Usage, *, estimated: bool) -> float | None:
+        """Return what a response cost, at most where its usage is an estimate; None when the price is unknown."""
+        if self.spec.price is None:
+            return None
+        if estimated:
+            return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, self.spec.price)
+        return cost_usd(usage, self.spec.price)
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")

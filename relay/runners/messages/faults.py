@@ -42,6 +42,10 @@ class Fault:
     """What the endpoint asked for; None when it named no time."""
     usage: Usage | None = None
     """What an answer that broke off had reported; it is billed all the same."""
+    may_be_billed: bool = False
+    """The endpoint may have worked on the request; without `usage` the most that it can cost is charged."""
+    lasting: bool = False
+    """It will most likely be the same again: sent again a few times only."""
 
 
 _OVERFLOW = re.compile(

@@ -6,6 +6,8 @@ from relay.runners.messages.faults import Fault, FaultKind, find_wait_s
 from relay.session.values import SessionEnd, SessionOutcome
 from relay.words import count, render_moment, render_span
 
+MAX_SAME = 3
+"""Tries in a row with a fault that will most likely be the same again: each may be billed."""
 _NO_RETRY = {
     FaultKind.OVERFLOW: SessionEnd.OVERFLOW,
     FaultKind.REQUEST: SessionEnd.API_FAILED,
@@ -37,6 +39,7 @@ class RetryPolicy:
     max_wait_s: float
     attempts: int = 0
     used_s: float = 0.0
+    _lasting: int = 0
 
     def judge(self, fault: Fault, *, duration_s: float, jitter: float, now: float) -> Wait | SessionOutcome:
         """Say how long to wait before the next try, or how the session ends because there is none.
@@ -51,6 +54,10 @@ class RetryPolicy:
         self.used_s += duration_s
         if fault.kind in _NO_RETRY:
             return SessionOutcome(end=_NO_RETRY[fault.kind], detail=fault.message)
+        self._lasting = self._lasting + 1 if fault.lasting else 0
+        if self._lasting >= MAX_SAME:
+            words = f"{fault.message}; {self._lasting} times in a row, so sending it again will not help"
+            return SessionOutcome(end=SessionEnd.API_FAILED, detail=words)
         wait_s = find_wait_s(fault, attempt=self.attempts, jitter=jitter)
         until = None if fault.retry_after_s is None else now + fault.retry_after_s
         self.used_s += wait_s

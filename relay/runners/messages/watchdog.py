@@ -17,8 +17,14 @@ LEAST_ANSWER_S = 900.0
 END_S = 0.5
 """How long the end of a response is waited for behind its last event, when the answer is complete: only one that was
 read to its end leaves a connection for the next request."""
+PATIENCE = 10
+"""How many times the idle limit an answer may take that is only pings: 15 minutes by default, as `LEAST_ANSWER_S`."""
 SLOWEST_TOKENS_PER_S = 20.0
 """An answer with a large output limit may take longer, at this pace; slower is as good as a stall."""
+
+
+class StalledError(StreamBrokenError):
+    """A stream was given up because of time, not because of what it said."""
 
 
 class OpeningTimeoutError(Exception):
@@ -30,7 +36,7 @@ class Watchdog:
 
     Args:
         clock: Steady seconds.
-        idle_s: Longest time without progress.
+        idle_s: Longest time without an event.
         output_tokens: The output limit of the request.
     """
 
@@ -38,25 +44,39 @@ class Watchdog:
         self._clock = clock
         self._idle_s = idle_s
         self._whole_s = max(LEAST_ANSWER_S, output_tokens / SLOWEST_TOKENS_PER_S)
-        self._started = self._progress = clock()
+        self._started = self._alive = self._progress = clock()
+        self._begun = False
 
-    def note_progress(self) -> None:
-        """Note an event that brought the answer forward."""
-        self._progress = self._clock()
+    def note_event(self, *, progress: bool) -> None:
+        """Note an event.
+
+        Args:
+            progress: It brought the answer forward. Any other, a ping, is a sign of life once the answer has begun:
+                thinking that is not shown is nothing but pings for minutes.
+        """
+        now = self._clock()
+        self._begun = self._begun or progress
+        if self._begun:
+            self._alive = now
+        if progress:
+            self._progress = now
 
     def watch(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Pass bytes on as long as they are worth waiting for.
 
         Raises:
-            StreamBrokenError: Nothing but pings or parts of an event for too long, or no end in sight.
+            StalledError: No event, or only pings, for too long, or no end in sight.
         """
-        self.note_progress()
+        self._alive = self._progress = self._clock()
         for chunk in chunks:
             now = self._clock()
-            if now - self._progress > self._idle_s:
-                raise StreamBrokenError(f"no progress for {self._idle_s:g} s, only pings or pieces of an event")
+            if now - self._alive > self._idle_s:
+                words = "only pings or pieces of an event" if not self._begun else "only pieces of an event"
+                raise StalledError(f"no progress for {self._idle_s:g} s, {words}")
+            if now - self._progress > PATIENCE * self._idle_s:
+                raise StalledError(f"only pings for {PATIENCE * self._idle_s:g} s")
             if now - self._started > self._whole_s:
-                raise StreamBrokenError(f"no end after {self._whole_s:,.0f} s")
+                raise StalledError(f"no end after {self._whole_s:,.0f} s")
             yield chunk
 
 
