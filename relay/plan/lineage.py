@@ -1,0 +1,159 @@
+"""Which phase and which item of a changed plan is which of the plan before: by what they say, never by number. Pure.
+
+An id is a place: it moves when a phase is put in above. What a phase says is what a person takes it for, so that
+commits, claims and an open leg go with the heading and the items.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+from relay.plan.model import Item, Phase, Plan
+from relay.plan.spans import parse_number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """What the parts of a plan are called after a change; a part that is gone is missing."""
+
+    phases: Mapping[str, str]
+    """Id before → id after. Phases that were joined have the same one; of one that was split it is the larger part."""
+    items: Mapping[str, str]
+    """The same for items; one that was reworded is another one."""
+
+
+def find_lineage(before: Plan, after: Plan) -> Lineage:
+    """Find the parts of `before` in `after`."""
+    pairs = dict(_Matching(before.phases, after.phases).run())
+    phases = {before.phases[old].id: after.phases[new].id for old, new in pairs.items()}
+    items: dict[str, str] = {}
+    for old, new in pairs.items():
+        items |= _pair_items(before.phases[old].items, after.phases[new].items)
+    once = _find_once(before.items), _find_once(after.items)
+    moved = (text for text in once[0].keys() & once[1].keys() if once[0][text] not in items)
+    items |= {once[0][text]: once[1][text] for text in moved}
+    return Lineage(phases=phases, items=items)
+
+
+def _pair_items(old: tuple[Item, ...], new: tuple[Item, ...]) -> dict[str, str]:
+    """Pair items of the same words, the first with the first."""
+    places: dict[str, deque[str]] = {}
+    for item in new:
+        places.setdefault(item.text, deque()).append(item.id)
+    return {item.id: places[item.text].popleft() for item in old if places.get(item.text)}
+
+
+def _find_once(items: tuple[Item, ...]) -> dict[str, str]:
+    """Return the texts that occur once, with the ids."""
+    counts = Counter(item.text for item in items)
+    return {item.text: item.id for item in items if counts[item.text] == 1}
+
+
+def _find_name(phase: Phase) -> str:
+    """Return a phase's title; empty for one that is called by its number alone."""
+    return "" if parse_number(phase.title).number else phase.title
+
+
+def _find_texts(phase: Phase) -> tuple[str, ...]:
+    return tuple(item.text for item in phase.items)
+
+
+def _find_whole(phase: Phase) -> Hashable:
+    return _find_name(phase), _find_texts(phase)
+
+
+def _find_state(phase: Phase) -> Hashable:
+    return _find_whole(phase), tuple(item.done for item in phase.items)
+
+
+class _Matching:
+    """Pairs phases, the surest way first; indexes into the two sequences. Linear in the number of items."""
+
+    def __init__(self, old: tuple[Phase, ...], new: tuple[Phase, ...]) -> None:
+        self._old, self._new = old, new
+        self._left = dict.fromkeys(range(len(old)))
+        self._free = dict.fromkeys(range(len(new)))
+
+    def run(self) -> Iterator[tuple[int, int]]:
+        """Yield the pairs, each phase of the old sequence at most once."""
+        yield from self._pair_ends()
+        yield from self._pair_equal(_find_state)
+        yield from self._pair_equal(_find_whole)
+        yield from self._pair_by_items()
+        yield from self._pair_by_name()
+        yield from self._pair_by_number()
+
+    def _take(self, old: int, new: int) -> tuple[int, int]:
+        del self._left[old]
+        self._free.pop(new, None)
+        return old, new
+
+    def _pair_ends(self) -> Iterator[tuple[int, int]]:
+        """Pair what is alike from the top down and from the bottom up: phases that say the same keep their order."""
+        old, new = (list(map(_find_state, phases)) for phases in (self._old, self._new))
+        most = min(len(old), len(new))
+        head = next((at for at in range(most) if old[at] != new[at]), most)
+        yield from (self._take(at, at) for at in range(head))
+        foot = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
+        yield from (self._take(len(old) - at, len(new) - at) for at in range(foot, 0, -1))
+
+    def _pair_equal(self, find_key: Callable[[Phase], Hashable]) -> Iterator[tuple[int, int]]:
+        places: dict[Hashable, deque[int]] = {}
+        for at in self._free:
+            places.setdefault(find_key(self._new[at]), deque()).append(at)
+        for at in tuple(self._left):
+            if found := places.get(find_key(self._old[at])):
+                yield self._take(at, found.popleft())
+
+    def _pair_by_items(self) -> Iterator[tuple[int, int]]:
+        """Pair phases by items that stand in one phase only, before and after.
+
+        One will do where the title is the same; else it takes half of a phase's items, and more where another phase
+        has its title.
+        """
+        homes = self._find_homes()
+        free = {_find_name(self._new[at]) for at in self._free}
+        for at in tuple(self._left):
+            texts = set(_find_texts(self._old[at]))
+            votes = Counter(homes[text] for text in texts if text in homes)
+            if not votes:
+                continue
+            name = _find_name(self._old[at])
+            named = {place: bool(name) and name == _find_name(self._new[place]) for place in votes}
+            best = max(votes, key=lambda place: (named[place], place in self._free, votes[place], -place))
+            if named[best] or votes[best] * 2 >= len(texts) + (bool(name) and name in free):
+                yield self._take(at, best)
+
+    def _find_homes(self) -> dict[str, int]:
+        """Return the texts that one phase alone has, before and after, with the place of the one after."""
+        counts = [
+            Counter(text for phase in side for text in set(_find_texts(phase))) for side in (self._old, self._new)
+        ]
+        return {
+            text: at
+            for at, phase in enumerate(self._new)
+            for text in _find_texts(phase)
+            if counts[0][text] == counts[1][text] == 1
+        }
+
+    def _pair_by_name(self) -> Iterator[tuple[int, int]]:
+        """Pair phases by a title that no other of those left has."""
+        names = [_find_name(self._old[at]) for at in self._left], [_find_name(self._new[at]) for at in self._free]
+        counts = [Counter(side) for side in names]
+        places = {_find_name(self._new[at]): at for at in self._free}
+        for at in tuple(self._left):
+            name = _find_name(self._old[at])
+            if name and counts[0][name] == counts[1][name] == 1:
+                yield self._take(at, places[name])
+
+    def _pair_by_number(self) -> Iterator[tuple[int, int]]:
+        """Pair phases that were written anew where they stood, and are about the same files."""
+        places = {self._new[at].id: at for at in self._free}
+        for at in tuple(self._left):
+            new = places.get(self._old[at].id)
+            if new is not None and _find_paths(self._old[at]) & _find_paths(self._new[new]):
+                yield self._take(at, new)
+
+
+def _find_paths(phase: Phase) -> set[str]:
+    return {path for item in phase.items for path in item.paths}
