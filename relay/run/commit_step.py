@@ -20,6 +20,7 @@ from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.gates import make_hooks, run_phase_gate
 from relay.run.omissions import Delivery, find_left_out, render_left_out
 from relay.run.pending_plan import PendingPlan
+from relay.run.plan_commit import tick_edited_plan
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.secrets.patterns import redact
@@ -291,7 +292,8 @@ def _last_line(text: str) -> str:
 
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
-    # After the commit point: a crash before this line leaves a leg whose commit is on the branch, and a run closes it.
+    # After the commit point: a crash before the leg is closed leaves its commit on the branch, and a run does the rest.
+    tick_edited_plan(ctx, outcome.commit or "", candidate.pending.claimed_ids)
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
     subject = redact(_choose_subject(candidate), environ_values=ctx.secret_values)

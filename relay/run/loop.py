@@ -47,7 +47,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         handover = _begin(ctx, plan, phase, leg, point)
         if handover is None:
             continue  # a stop was asked for
-        ctx.meter.open_phase(read_phase_spent(ctx.files, phase.id))
+        ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
         result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
         if end := _decide(ctx, selection, result, handover):
             return end

@@ -6,18 +6,19 @@ from relay.git.message import Message
 from relay.git.modes import FILE
 from relay.git.names import list_paths, render_path
 from relay.hints import Command, TypedPath
-from relay.plan.encoding import encode_text, require_utf8
+from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.run.gates import make_hooks
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
-from relay.state.plan_edit import EditKind, describe_refusal, find_edit
+from relay.state.plan_edit import EditKind, describe_refusal, find_edit, put_ticks
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import get_branch
 from relay.store.planning_cost import drop_plan_usage, read_plan_usage
+from relay.store.texts import find_text
 
 
 def ensure_plan_committed(ctx: RunContext) -> Plan:
@@ -33,8 +34,6 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
     match edit.kind:
         case EditKind.NONE:
             pass
-        case EditKind.STALE:
-            replace_file(ctx.repo.root, ctx.plan_path, encode_text(edit.plan.text), FILE)
         case EditKind.NEW:
             subject = f"relay: plan — {shown.title}" if shown.title else "relay: plan"
             _commit(ctx, shown, disk=disk, status="planned", subject=subject[:72])
@@ -43,6 +42,29 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         case EditKind.REFUSED:
             raise refuse(ctx.plan_path, edit.violations)
     return edit.plan
+
+
+def tick_edited_plan(ctx: RunContext, commit: str, items: tuple[str, ...]) -> None:
+    """Put the ticks of a commit into the plan's file where the user edited that while the session worked.
+
+    Done before the leg is closed: from then on a box that is open in the file was opened by the user.
+
+    Args:
+        ctx: The collaborators.
+        commit: HEAD, whose plan is in the file already unless it was edited.
+        items: Ids of the items that the commit ticked.
+    """
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    committed = find_text(ctx.repo, commit, ctx.plan_path)
+    if disk is None or committed is None or decode_text(disk) == committed:
+        return
+    try:
+        shown = _parse(ctx.plan_path, disk)
+    except PlanError:
+        return  # the next look at the file says it
+    ticked = put_ticks(parse_plan(committed), shown, items)
+    if ticked.text != shown.text:
+        replace_file(ctx.repo.root, ctx.plan_path, encode_text(ticked.text), FILE)
 
 
 def read_plan(ctx: RunContext) -> Plan:

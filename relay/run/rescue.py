@@ -13,9 +13,10 @@ from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.run.pending_plan import PendingPlan
-from relay.run.start import MAX_LEFTOVERS, find_plan, read_ledger
+from relay.run.start import MAX_LEFTOVERS, read_ledger
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
+from relay.state.lineage import find_claims, find_leg_phase, find_ticks_of_leg
 from relay.store.legs import (
     OpenLeg,
     WipRecord,
@@ -42,19 +43,10 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
         files = dict(record.replace or {})
         if saved := files.get(ctx.plan_path):
             plan = parse_plan(decode_text(saved))
-            files[ctx.plan_path] = encode_text(plan.untick(_find_claims(ctx.files, leg, plan)).text)
+            files[ctx.plan_path] = encode_text(plan.untick(find_ticks_of_leg(ctx.repo, leg, plan)).text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
         record = replace(record, items=(), replace=files, trailers=(*record.trailers, *marks))
     return save_wip(ctx.repo, leg, record)
-
-
-def _find_claims(files: PlanFiles, leg: OpenLeg, saved: Plan) -> frozenset[str]:
-    """Return what the plan of a leg's snapshot has ticked and its start had not.
-
-    The boxes say it, not the ids that the snapshot lists: an earlier relay called items otherwise.
-    """
-    start = find_plan(files, leg.base_head)
-    return saved.done_ids - start.done_ids if start else saved.done_ids
 
 
 def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
@@ -110,8 +102,8 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     """Put an open leg on the commit that HEAD is at now, with the work, the claims and the baton it had.
 
     What the leg's sessions changed and HEAD does not have stays theirs; everything else in the work tree becomes the
-    new start. Claims are taken over where the plan still has the item in the same words, and unless work of the leg's
-    was `discarded`, as `save_found` says.
+    new start. Claims are taken over where the phase, wherever it stands by now, still has the item in the same words,
+    and unless work of the leg's was `discarded`, as `save_found` says.
     """
     leg = save_found(ctx, leg, discarded=discarded)
     head, last = ctx.repo.head(), leg.last_wip
@@ -122,12 +114,10 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     reset = (*find_owned_paths(ctx.repo, ctx.plan_path, leg, last), *own)
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    old = find_plan(ctx.files, last.commit) or plan
-    claimed = _find_claims(ctx.files, leg, old)
-    texts = {item.id: item.text for item in old.items if item.id in claimed}
-    kept = tuple(item.id for item in plan.items if texts.get(item.id) == item.text and not item.done)
+    kept = find_claims(ctx.repo, leg, ctx.plan_path, plan)
     pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=read_ledger(ctx.files, last.commit))
     files = pending.render_files(ctx.plan_path, ctx.ledger_path)
     marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
     record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
-    return save_wip(ctx.repo, replace(leg, base_head=head, base_tree=base), record)
+    carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(ctx.repo, leg, plan))
+    return save_wip(ctx.repo, carried, record)

@@ -23,10 +23,14 @@ from relay.git.signing import Draft, write_user_commit
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.hints import STATUS, Command
 from relay.plan.encoding import encode_text
+from relay.plan.lineage import find_lineage
+from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.state.lineage import find_phases
+from relay.state.plan_edit import parse_at
 from relay.store import trailers
-from relay.store.completion import REWOUND, finish_pending, note_pending, withdraw_pending
-from relay.store.history import RelayCommit, read_relay_commits
+from relay.store.completion import finish_pending, note_pending, withdraw_pending
+from relay.store.history import RelayCommit, read_plan_commits
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
 from relay.words import list_some
@@ -83,13 +87,15 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
 
 def _read_since_rewind(repo: Repo, plan_path: str, phase_id: str) -> list[RelayCommit]:
     """Return the phase's commits that no revert has undone, newest first."""
-    commits = read_relay_commits(repo, plan_path)
+    commits = read_plan_commits(repo, plan_path)
+    text = find_text(repo, "HEAD", plan_path)
+    phases = find_phases(repo, plan_path, parse_at(text, plan_path), commits) if text else {}
     undone: set[str] = set()
     own: list[RelayCommit] = []
     for commit in commits:
-        if commit.status == REWOUND:
+        if commit.status == trailers.REWOUND:
             undone |= _read_undone(repo, commit)
-        elif commit.phase == phase_id and commit.commit not in undone:
+        elif phases.get(commit.commit) == phase_id and commit.commit not in undone:
             own.append(commit)
     return own
 
@@ -133,7 +139,7 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
 
 def keep_tip(repo: Repo, rewind: Rewind) -> str:
     """Keep the branch's tip under ``refs/relay/rewound`` and return the ref."""
-    ref = next_ref(repo, REWOUND, rewind.branch)
+    ref = next_ref(repo, trailers.REWOUND, rewind.branch)
     if not refs.move_ref(repo, ref, rewind.head, None):
         raise RepoError(f"{ref} was made by somebody else meanwhile", hint="run this again")
     return ref
@@ -202,7 +208,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
         trailers=(
             (trailers.PLAN, render_path(rewind.plan_path)),
             (trailers.PHASE, rewind.phase_id),
-            (trailers.STATUS, REWOUND),
+            (trailers.STATUS, trailers.REWOUND),
             (REWOUND_TO, rewind.target),
             (trailers.COST, trailers.render_cost(0.0)),
         ),
@@ -231,14 +237,16 @@ def _write_tree(repo: Repo, rewind: Rewind) -> str:
     entries = objects.read_entries(repo, rewind.head, (rewind.plan_path,))
     mode = entries[rewind.plan_path][0] if rewind.plan_path in entries else FILE
     plan = parse_plan(find_text(repo, rewind.head, rewind.plan_path) or "")
-    opened = plan.untick(plan.done_ids - _find_done(repo, rewind.target, rewind.plan_path))
+    opened = plan.untick(plan.done_ids - _find_done(repo, rewind, plan))
     blob = objects.hash_bytes(repo.git, encode_text(opened.text))
     return objects.write_paths_tree(repo, [(rewind.plan_path, mode, blob)], start=rewind.target)
 
 
-def _find_done(repo: Repo, commit: str, plan_path: str) -> frozenset[str]:
-    """Return the items that were ticked in a commit; none where there was no plan yet."""
+def _find_done(repo: Repo, rewind: Rewind, plan: Plan) -> frozenset[str]:
+    """Return the items of the plan that were ticked before the phase; none where there was no plan yet."""
     try:
-        return parse_plan(find_text(repo, commit, plan_path) or "").done_ids
+        before = parse_plan(find_text(repo, rewind.target, rewind.plan_path) or "")
     except PlanError:
         return frozenset()
+    heirs = find_lineage(before, plan).items
+    return frozenset(heirs[item] for item in before.done_ids if item in heirs)

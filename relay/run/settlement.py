@@ -12,7 +12,7 @@ from relay.git.objects import diff_trees
 from relay.hints import RUN, Command
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
-from relay.run.plan_commit import ensure_plan_committed, read_plan, refuse
+from relay.run.plan_commit import ensure_plan_committed, read_plan, refuse, tick_edited_plan
 from relay.run.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
@@ -91,8 +91,10 @@ def _take_up(ctx: RunContext, plan: Plan, leg: OpenLeg, facts: LegFacts, point: 
 def _finish(ctx: RunContext, leg: OpenLeg, commit: RelayCommit) -> None:
     """Do what follows a commit that an earlier process made and did not live to finish."""
     replaced = {leg.plan_path: None, find_ledger_path(leg.plan_path): None}
-    for words in finish_commit(ctx.repo, commit.commit, replaced) if is_current(ctx.repo, commit) else ():
-        ctx.observe(Noticed(text=words, warning=True))
+    if is_current(ctx.repo, commit):
+        for words in finish_commit(ctx.repo, commit.commit, replaced):
+            ctx.observe(Noticed(text=words, warning=True))
+        tick_edited_plan(ctx, commit.commit, commit.items)
     close_leg(ctx.repo, leg)
     ctx.meter.record()
 

@@ -28,6 +28,7 @@ from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
+from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale
 from relay.store.history import read_plan_commits
@@ -77,7 +78,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     change such a file and have it committed. What had changes of the user's before stays the user's, and is kept.
     """
     head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
-    number, baton = _read_earlier_sessions(ctx.files, phase.id)
+    number, baton = _read_earlier_sessions(ctx.files, plan, phase.id)
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     kept = (
@@ -203,22 +204,25 @@ def read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
         return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")
 
 
-def _read_earlier_sessions(files: PlanFiles, phase_id: str) -> tuple[int, str]:
+def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str]:
     """Return the number of the next session of a phase and the baton in its last hand-off commit."""
-    commits = (c for c in read_plan_commits(files.repo, files.plan_path) if c.status != "amended")
-    last = next(commits, None)
-    if last is None or (last.phase, last.status) != (phase_id, "handoff"):
+    commits = read_plan_commits(files.repo, files.plan_path)
+    last = next((commit for commit in commits if commit.status != "amended"), None)
+    if last is None or last.status != "handoff":
+        return 1, ""
+    if find_phases(files.repo, files.plan_path, plan, commits).get(last.commit) != phase_id:
         return 1, ""
     number = parse_count(dict(last.found).get(LEG, ""), 1)
     _, _, baton = last.body.partition(f"{BATON_TITLE}\n")
     return number + 1, baton
 
 
-def read_phase_spent(files: PlanFiles, phase_id: str) -> Spent:
+def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
     """Return what the hand-off commits of an unfinished phase record."""
     commits = read_plan_commits(files.repo, files.plan_path)
-    unfinished = takewhile(lambda commit: commit.status != "done", commits)
-    return sum((commit.spent for commit in unfinished if commit.phase == phase_id), start=Spent())
+    unfinished = tuple(takewhile(lambda commit: commit.status != "done", commits))
+    phases = find_phases(files.repo, files.plan_path, plan, unfinished)
+    return sum((commit.spent for commit in unfinished if phases.get(commit.commit) == phase_id), start=Spent())
 
 
 def _render_marks(number: int, no_progress: int) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,7 @@
 """Reading from git what decides where a run stands: the facts that `relay.state.resume` turns into a deed."""
 
+from dataclasses import replace
+
 from relay.files.tree import find_stat
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
@@ -11,6 +13,7 @@ from relay.plan.encoding import encode_text
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
 from relay.state.kept_refs import Kept
+from relay.state.lineage import find_leg_phase
 from relay.state.plan_edit import PlanEdit
 from relay.state.resume import Facts, LegFacts
 from relay.store.completion import find_pending_revert
@@ -19,10 +22,7 @@ from relay.store.legs import OpenLeg, find_boot_id, find_leg_changes, find_place
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.staging import hash_cleaned
 from relay.store.texts import find_text
-from relay.store.trailers import PLAN
-
-LEG_STATUSES = frozenset({"done", "handoff"})
-"""Values of ``Relay-Status`` that a leg's own commit has."""
+from relay.store.trailers import LEG_STATUSES, PLAN
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
@@ -48,11 +48,14 @@ def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
         plan_path: Relative to the root.
     """
     own = (plan_path, find_ledger_path(plan_path))
-    leg = _read_leg_facts(repo, kept.leg, own, is_committed=kept.leg_commit is not None) if kept.leg else None
+    leg = None
+    if kept.leg is not None:
+        phase_id = find_leg_phase(repo, kept.leg, edit.plan)
+        leg = replace(_read_leg_facts(repo, kept.leg, own), phase_id=phase_id, committed=kept.leg_commit is not None)
     return Facts(plan=edit.plan, head=repo.head(), boot_id=find_boot_id(), leg=leg, is_edited=edit.is_committed)
 
 
-def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...], *, is_committed: bool) -> LegFacts:
+def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
     """Compare the work tree with how the leg began and with its newest snapshot, but for the files relay drafts."""
     snapshot = write_snapshot_tree(repo)
     now = snapshot.tree
@@ -61,6 +64,7 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...], *, is_commit
     return LegFacts(
         session_id=leg.session_id,
         phase_id=leg.phase_id,
+        began_as=leg.phase_id,
         base_head=leg.base_head,
         boot_id=leg.boot_id,
         elsewhere=leg.place not in {"", find_place_id(repo)},
@@ -68,7 +72,6 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...], *, is_commit
         handed_over=bool(leg.baton),
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
-        committed=is_committed,
         discarded=_find_discarded(repo, leg, snapshot, own),
     )
 

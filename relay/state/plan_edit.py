@@ -1,9 +1,10 @@
 """The plan's file compared with the plan at HEAD: which plan a run goes by, and what it commits of the file first.
 
-The user may change everything that is still open. What relay ticked stays: whoever wants to take a tick back commits
-that himself, and relay then reads it from HEAD like any other state.
+The user may change everything that is still open, and where it stands. What relay ticked stays: whoever wants to take a
+tick back commits that himself, and relay then reads it from HEAD like any other state.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -23,12 +24,10 @@ class EditKind(StrEnum):
 
     NONE = "none"
     """HEAD has it as it is: nothing."""
-    STALE = "stale"
-    """It lacks nothing but ticks that relay made since it was opened: they are put into it."""
     NEW = "new"
     """HEAD has no plan there, or one that this one takes the place of: it is committed."""
     AMENDED = "amended"
-    """The user changed what is open: it is committed, with the ticks that relay made since."""
+    """The user changed what is open: it is committed."""
     REFUSED = "refused"
     """What relay ticked was changed: the user has to undo or to commit that himself."""
 
@@ -40,6 +39,8 @@ class PlanEdit:
     kind: EditKind
     plan: Plan
     """As a run goes by it."""
+    before: Plan | None = None
+    """As HEAD has it, where the file says something else."""
     violations: tuple[Violation, ...] = ()
     """Of a refused edit."""
 
@@ -49,13 +50,14 @@ class PlanEdit:
         return self.kind in {EditKind.NEW, EditKind.AMENDED}
 
 
-def find_edit(repo: "Repo", plan_path: str, shown: Plan) -> PlanEdit:
+def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[str] = ()) -> PlanEdit:
     """Compare the plan's file with HEAD's; nothing is changed.
 
     Args:
         repo: The repository.
         plan_path: Relative to the root; an absolute one is of no commit.
         shown: The file as it is.
+        ticked: Ids of items whose ticks are still to be put into the file: the commit that made them is not finished.
 
     Raises:
         PlanError: What HEAD has is no plan.
@@ -65,17 +67,24 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan) -> PlanEdit:
         return PlanEdit(kind=EditKind.NEW, plan=shown)
     if committed == shown.text or _is_unchanged(repo, plan_path):
         return PlanEdit(kind=EditKind.NONE, plan=shown)
-    before = parse_at(committed, plan_path)
-    merged = _restore_ticks(before, shown)
-    if merged.text == committed:
-        return PlanEdit(kind=EditKind.STALE, plan=merged)
     from relay.plan.ticks import check_ticks_kept
 
-    if not (violations := check_ticks_kept(before, merged)):
-        return PlanEdit(kind=EditKind.AMENDED, plan=merged)
-    if _replaces(repo, plan_path, before, shown):
-        return PlanEdit(kind=EditKind.NEW, plan=shown)
-    return PlanEdit(kind=EditKind.REFUSED, plan=shown, violations=violations)
+    before = parse_at(committed, plan_path)
+    shown = put_ticks(before, shown, ticked)
+    if not (violations := check_ticks_kept(before, shown)):
+        return PlanEdit(kind=EditKind.AMENDED, plan=shown, before=before)
+    kind = EditKind.NEW if _replaces(repo, plan_path, before, shown) else EditKind.REFUSED
+    return PlanEdit(kind=kind, plan=shown, before=before, violations=() if kind is EditKind.NEW else violations)
+
+
+def put_ticks(committed: Plan, shown: Plan, ticked: Collection[str]) -> Plan:
+    """Return a plan that was edited meanwhile with ticks that a commit made; `ticked` are its ids."""
+    if not ticked:
+        return shown
+    from relay.plan.lineage import find_lineage
+
+    heirs = find_lineage(committed, shown).items
+    return shown.tick([heirs[item] for item in ticked if item in heirs])
 
 
 def parse_at(text: str, plan_path: str) -> Plan:
@@ -102,15 +111,16 @@ def _is_unchanged(repo: "Repo", plan_path: str) -> bool:
     return plan_path not in read_status(repo, (plan_path,)).changed
 
 
-def _restore_ticks(committed: Plan, shown: Plan) -> Plan:
-    """Return the user's plan with the ticks that relay made since it was opened."""
-    texts = {item.id: item.text for item in shown.items if not item.done}
-    return shown.tick([item.id for item in committed.items if item.done and texts.get(item.id) == item.text])
+def _is_another(committed: Plan, shown: Plan) -> bool:
+    """Say whether a plan is another one, for the most part: one whose boxes were opened again is the same plan."""
+    known = {item.text for item in committed.items}
+    same = [item for item in shown.items if item.text in known]
+    return not any(item.done for item in same) and len(same) * 2 < max(len(committed.items), len(shown.items))
 
 
 def _replaces(repo: "Repo", plan_path: str, committed: Plan, shown: Plan) -> bool:
     """Say whether the file holds another plan: the old one is done, or relay itself wrote this one."""
-    if committed.done:
+    if committed.done and _is_another(committed, shown):
         return True
     from relay.store.planning_cost import read_written_plan
 

@@ -35,6 +35,7 @@ class LegFacts:
 
     session_id: str
     phase_id: str
+    """As the plan calls it now, wherever it was moved to; empty when it is gone."""
     base_head: str | None
     """HEAD when the leg began; None on an unborn branch."""
     boot_id: str
@@ -49,6 +50,8 @@ class LegFacts:
     """The work tree is as the newest snapshot has it."""
     committed: bool = False
     """The commit of its session is on the branch, whatever was committed on top of it."""
+    began_as: str = ""
+    """What the phase was called when the leg began, where that may be something else."""
     discarded: tuple[str, ...] = ()
     """Files of its newest snapshot that the user undid: the work tree has them as before the leg, or not at all."""
 
@@ -136,15 +139,22 @@ def _after_head_moved(facts: Facts, leg: LegFacts) -> ResumePoint:
     if facts.head != leg.base_head:
         ends = f"{(leg.base_head or 'unborn')[:10]} → {(facts.head or 'unborn')[:10]}"
         moved = f"the branch has moved since it began ({ends})"
-    why = f"Phase {leg.phase_id} is open, and {moved}.{_describe_claims(leg) if leg.discarded else ''}"
+    why = f"Phase {_name_phase(leg)} is open, and {moved}.{_describe_claims(leg) if leg.discarded else ''}"
     phase = facts.plan.find_phase(leg.phase_id)
     waits = find_blocked_by(facts.plan, phase) if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:
         return _go_on(leg, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
     if waits:
-        why = f"{why} It comes after {', '.join(waits)}, which is not done any more."
+        why = f"{why} It comes after {', '.join(waits)}, which is not done."
     then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "
     return _begin(facts, ResumeCase.MOVED_ON, why, then)
+
+
+def _name_phase(leg: LegFacts) -> str:
+    """Name a phase that may have another number, or none, since its leg began."""
+    if leg.began_as in {"", leg.phase_id}:
+        return leg.phase_id
+    return f"{leg.began_as}, {f'now {leg.phase_id}' if leg.phase_id else 'which is not in the plan any more'},"
 
 
 def _go_on(leg: LegFacts, case: ResumeCase, why: str, then: str) -> ResumePoint:

@@ -55,8 +55,8 @@ class Situation:
     @property
     def goes_on(self) -> bool:
         """Whether a run puts its next session on the open leg."""
-        point, leg = self.point, self.kept.leg
-        return bool(point and leg and not self.kept.leg_commit and point.phase_id == leg.phase_id)
+        point, leg = self.point, self.facts
+        return bool(point and leg and not self.kept.leg_commit and leg.phase_id and point.phase_id == leg.phase_id)
 
 
 def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situation:
@@ -117,7 +117,8 @@ def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
 
         if (text := find_projected(repo, source.plan_name, kept.unfinished, shown)) is not None:
             return PlanEdit(kind=EditKind.NONE, plan=parse_at(text, source.plan_name))
-    return find_edit(repo, source.plan_name, shown)
+    ticked = kept.leg_commit.items if kept.leg_commit is not None and kept.leg_commit is kept.unfinished else ()
+    return find_edit(repo, source.plan_name, shown, ticked=ticked)
 
 
 def _find_obstacle(repo: "Repo") -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from relay.hints import Command, Hint
 from relay.plan.model import Plan
 from relay.session.usage import Spent
-from relay.state.kept_refs import Kept
 from relay.state.plan_edit import describe_refusal
 from relay.state.situation import PlanSource, Situation, ask
 
@@ -89,27 +88,35 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
         plan_name=source.plan_name,
         branch=branch,
         situation=situation,
-        phases=tuple(_stand(phase.id, commits, kept) for phase in situation.plan.phases),
+        phases=tuple(_stand_phases(source, repo, situation, commits, leg)),
         spent=sum(spends, start=Spent()),
         rewound=sum(map(_count_commit, rewound), start=Spent()),
         orphans=describe_orphans(repo, branch),
     )
 
 
-def _stand(phase_id: str, commits: "tuple[RelayCommit, ...]", kept: Kept) -> PhaseStanding:
-    leg = None if kept.leg_commit else kept.leg
-    own = [commit for commit in commits if commit.phase == phase_id]
-    spends = [_count_commit(commit) for commit in own]
-    is_open = leg is not None and leg.phase_id == phase_id
-    if leg is not None and is_open:
-        spends.append(_count_leg(leg))
-    return PhaseStanding(
-        phase_id=phase_id,
-        spent=sum(spends, start=Spent()),
-        commits=tuple(commit.commit for commit in reversed(own)),
-        claimed=leg.items if leg is not None and is_open else (),
-        is_open=is_open,
-    )
+def _stand_phases(
+    source: PlanSource, repo: "Repo", situation: Situation, commits: "tuple[RelayCommit, ...]", leg: "OpenLeg | None"
+) -> Iterator[PhaseStanding]:
+    """Say of each phase what was done and spent for it, whatever its number was then."""
+    from relay.state.lineage import find_claims, find_leg_phase, find_phases
+
+    plan, plan_path = situation.plan, source.plan_name
+    phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
+    open_id = find_leg_phase(repo, leg, plan) if leg else ""
+    for phase in plan.phases:
+        own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
+        spends = [_count_commit(commit) for commit in own]
+        is_open = phase.id == open_id
+        if leg is not None and is_open:
+            spends.append(_count_leg(leg))
+        yield PhaseStanding(
+            phase_id=phase.id,
+            spent=sum(spends, start=Spent()),
+            commits=tuple(commit.commit for commit in reversed(own)),
+            claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
+            is_open=is_open,
+        )
 
 
 def _count_rest(source: PlanSource, repo: "Repo", leg: "OpenLeg | None") -> Iterator[Spent]:

@@ -19,13 +19,11 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
 from relay.store.staging import hash_cleaned
-from relay.store.trailers import PLAN, STATUS
+from relay.store.trailers import PLAN, REWOUND, STATUS
 
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
 """An editor that asks git for its status holds the index for a moment."""
-REWOUND = "rewound"
-"""``Relay-Status`` of a revert commit."""
 _FLAGGED_AT_ONCE = 100
 """Paths on one command line."""
 _PENDING = "pending"

@@ -20,8 +20,9 @@ from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, rewind_by_commit
 from relay.setup.account import read_spent
 from relay.setup.place import get_place
-from relay.store.completion import REWOUND, finish_pending
+from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
+from relay.store.trailers import REWOUND
 from tests.scripted import ScriptedRunner
 
 REAL = shutil.which("git")

@@ -97,9 +97,26 @@ def do_phase_1(stage):
     assert not stage.run(HELLO, all_=False).exit_code
 
 
-def undo_the_tick_in_an_editor(stage):
+def take_the_tick_back(stage):
     do_phase_1(stage)
     stage.write("PLAN.md", PLAN)
+
+
+def take_a_tick_of_a_finished_plan_back(stage):
+    finish_everything(stage)
+    stage.write("PLAN.md", PLAN.replace("[ ] Say hello", "[x] Say hello"))
+
+
+def insert_above(stage):
+    edit(stage, "## Phase 1 — Hello", "## Phase 1 — Zeta\n- [ ] Say z — z.txt\n\n## Phase 2 — Hello\nAfter: none")
+    edit(stage, "## Phase 2 — World", "## Phase 3 — World")
+
+
+def replace_the_phase(stage):
+    stage.git("add", "hello.txt", "notes")
+    stage.git("commit", "-q", "-m", "what there was")
+    edit(stage, "## Phase 1 — Hello", "## Phase 1 — Zeta")
+    edit(stage, "- [ ] Say hello — hello.txt", "- [ ] Say z — z.txt")
 
 
 def finish_everything(stage):
@@ -126,7 +143,10 @@ STATES = {
     "nothing open": leave,
     "a plan that is not committed": uncommit_the_plan,
     "an edit of the plan": edit_phase_2,
-    "ticks that an editor took back": undo_the_tick_in_an_editor,
+    "a tick that was taken back": take_the_tick_back,
+    "a tick that was taken back in a finished plan": take_a_tick_of_a_finished_plan_back,
+    "cut off and a phase above": insert_above,
+    "cut off and another phase in its place": replace_the_phase,
     "a tick by hand": tick_by_hand,
     "all done": finish_everything,
     "untouched": open_untouched,
@@ -145,12 +165,13 @@ CASES = {
     "nothing open": ResumeCase.NOTHING_OPEN,
     "a plan that is not committed": ResumeCase.NOTHING_OPEN,
     "an edit of the plan": ResumeCase.NOTHING_OPEN,
-    "ticks that an editor took back": ResumeCase.NOTHING_OPEN,
     "all done": ResumeCase.NOTHING_OPEN,
     "untouched": ResumeCase.UNTOUCHED,
     "untouched and an edit": ResumeCase.MOVED_ON,
     "cut off": ResumeCase.MID_LEG,
     "cut off and an edit of the plan": ResumeCase.MOVED_ON,
+    "cut off and a phase above": ResumeCase.MOVED_ON,
+    "cut off and another phase in its place": ResumeCase.MOVED_ON,
     "cut off and a power loss": ResumeCase.POWER_LOSS,
     "cut off and a commit": ResumeCase.MOVED_ON,
     "cut off and finished by hand": ResumeCase.MOVED_ON,

@@ -101,18 +101,23 @@ def test_the_user_went_back_behind_what_the_phase_comes_after():
     found = point(LEG, head="b" * 40, plan=OPEN.replace("[x]", "[ ]"))
 
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "1")
-    assert "It comes after 1, which is not done any more. Phase 1 is next." in found.why
+    assert "It comes after 1, which is not done. Phase 1 is next." in found.why
     assert found.then.startswith("keeps the old work under refs/relay/")
 
 
 def test_the_plan_was_edited_under_an_open_leg():
-    """The commit of the edit moves the branch: said before it is made; a phase that is gone with it is given up."""
+    """The commit of the edit moves the branch: said before it is made; where the phase went to is gone on with."""
     found = point(LEG, is_edited=True)
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
     assert found.why == "Phase 2 is open, and the plan was edited since it began."
 
-    gone = point(LEG, is_edited=True, plan=OPEN.replace("Phase 2", "Phase 3"))
-    assert (gone.case, gone.phase_id) == (ResumeCase.MOVED_ON, "3")
+    moved = point(replace(LEG, phase_id="3", began_as="2"), is_edited=True, plan=OPEN.replace("Phase 2", "Phase 3"))
+    assert moved.why == "Phase 2, now 3, is open, and the plan was edited since it began."
+    assert moved.then.startswith("goes on with phase 3: keeps its work")
+
+    gone = point(replace(LEG, phase_id="", began_as="2"), is_edited=True)
+    assert (gone.case, gone.phase_id) == (ResumeCase.MOVED_ON, "2")
+    assert gone.why.startswith("Phase 2, which is not in the plan any more, is open, and the plan was edited")
     assert gone.then.startswith("keeps the old work under refs/relay/")
 
 

@@ -1,0 +1,213 @@
+"""A phase that stands somewhere else by now keeps its commits, its money, its open leg and its handoff note."""
+
+import json
+
+import pytest
+
+from relay.errors import ExitCode, PlanError, RepoError
+from relay.git.repository import open_repo
+from relay.interrupts import Urgency
+from relay.run.rewind import get_rewind, rewind_by_commit
+from relay.session.events import Committed, LegStarted
+from relay.store.legs import read_leg
+from tests.resume.conftest import HELLO, LUNCH
+
+PLAN = """\
+# Greetings
+
+## Alpha
+Verify: `grep -q hello hello.txt`
+- [ ] Say it — hello.txt
+
+## Beta
+Verify: `grep -q world world.txt`
+- [ ] Say it — world.txt
+- [ ] Say it twice — world.txt
+"""
+ZETA = "## Zeta\nAfter: none\nVerify: `true`\n- [ ] Say it — z.txt\n\n"
+HALF = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
+      - tools: [{name: tick, input: {item: "2.1", evidence: "grep"}}]
+      - tools: [{name: %s}]
+"""
+BLOCK = "block, input: {reason: lunch}"
+HAND_OFF = 'hand_off, input: {next_step: "say it again", learned: [], dead_ends: []}'
+REST = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: ["Carry out phase 3", "%s"]}
+        tools: [{name: edit, input: {path: world.txt, old: "world", new: "world, world"}}]
+      - tools: [{name: tick, input: {item: "3.2", evidence: "grep"}}]
+      - text: "Commit: Say it twice"
+"""
+DO_ZETA = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: "Carry out phase 1"}
+        tools: [{name: write, input: {path: z.txt, content: "z\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "there"}}]
+      - text: "Commit: Say z"
+"""
+
+
+@pytest.fixture
+def greeting(stage):
+    """Phase 1 of a plan without numbers is done."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+    stage.calm()
+    return stage
+
+
+def edit(stage, old, new):
+    text = (stage.root / "PLAN.md").read_text()
+    assert old in text
+    stage.write("PLAN.md", text.replace(old, new))
+
+
+def ask(stage):
+    shown = stage.relay("status", "--json")
+    assert shown.returncode == 0, shown.stderr
+    return json.loads(shown.stdout)
+
+
+def names(stage, rev="HEAD"):
+    return stage.git("show", "--name-only", "--format=", rev).split()
+
+
+@pytest.mark.parametrize("who", ["relay", "the user"])
+def test_what_was_done_and_spent_goes_with_the_phase(greeting, who):
+    """Seen before the edit is committed and after, by relay or by hand; `rewind` finds the same commit."""
+    head, before = greeting.git("rev-parse", "HEAD").strip(), ask(greeting)["phases"][0]
+    edit(greeting, "## Alpha", f"{ZETA}## Alpha")
+
+    for commit in (False, True):
+        if commit and who == "relay":
+            greeting.run(LUNCH)
+        elif commit:
+            greeting.commit("a phase more")
+        zeta, alpha, beta = ask(greeting)["phases"]
+        assert (zeta["commits"], alpha["commits"], beta["commits"]) == ([], [head], [])
+        assert (alpha["spent"], zeta["done"], alpha["done"]) == (before["spent"], False, True)
+
+    repo = open_repo(greeting.root)
+    assert [text.commit for text in get_rewind(repo, "PLAN.md", "2").undone][-1] == head
+    for phase in "13":
+        with pytest.raises(RepoError, match=f"no commit of phase {phase}"):
+            get_rewind(repo, "PLAN.md", phase)
+
+
+def test_a_revert_opens_the_boxes_of_its_phase_alone(greeting):
+    """What was ticked before keeps its tick under another number."""
+    assert greeting.run((HALF % BLOCK).replace("      - tools: [{name: block", SECOND_TICK), all_=False).exit_code == 0
+    edit(greeting, "## Alpha", f"{ZETA}## Alpha")
+    greeting.run(LUNCH)
+
+    rewind_by_commit(open_repo(greeting.root), get_rewind(open_repo(greeting.root), "PLAN.md", "3"))
+
+    lines = [line for line in (greeting.root / "PLAN.md").read_text().splitlines() if line.startswith("- [")]
+    assert lines == ["- [ ] Say it — z.txt", "- [x] Say it — hello.txt", "- [ ] Say it — world.txt", lines[3]]
+    assert lines[3] == "- [ ] Say it twice — world.txt"
+
+
+SECOND_TICK = """      - tools: [{name: tick, input: {item: "2.2", evidence: "grep"}}]
+      - text: "Commit: Say world"
+  - turns:
+      - tools: [{name: block"""
+
+
+def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
+    """With its files and its claim; the new phase gets nothing of it."""
+    assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
+    edit(greeting, "## Alpha", f"{ZETA}## Alpha")
+    said = ask(greeting)
+    states = [[item["state"] for item in phase["items"]] for phase in said["phases"]]
+    assert (said["next"]["phase"], states) == ("3", [["open"], ["done"], ["claimed", "open"]])
+
+    ended = greeting.run(REST % "ticked by an earlier session", all_=False)
+
+    assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
+    assert greeting.seen(LegStarted)[0].reason == said["next"]["why"]
+    assert [event.items for event in greeting.seen(Committed)] == [(), ("3.1", "3.2")]
+    assert names(greeting) == ["PLAN.md", "world.txt"]
+
+
+def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(greeting):
+    """The new phase is not begun over the other's files; what they are of is said."""
+    assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
+    edit(greeting, "## Beta", ZETA.replace("After: none\n", "") + "## Beta")
+
+    with pytest.raises(
+        RepoError, match=r"Phase 2, now 3, is open.*It comes after 2.*uncommitted work is in world\.txt"
+    ):
+        greeting.run(DO_ZETA)
+
+    leg = read_leg(open_repo(greeting.root))
+    assert leg is not None
+    assert leg.phase_id == "2"
+
+
+def test_a_handoff_note_goes_to_its_phase(greeting):
+    """Of the commits on the branch too: the session of the new phase 2 starts without the note of the old one."""
+    seen = []
+
+    def stop():
+        seen.append(1)
+        if len(seen) == 3:
+            greeting.interrupts.request(Urgency.FINISH_TURN)
+
+    greeting.on_tool = stop
+    assert greeting.run(HALF % HAND_OFF).exit_code == ExitCode.INTERRUPTED
+    greeting.calm()
+    assert greeting.commits()[0].status == "handoff"
+    edit(greeting, "## Beta", f"{ZETA}## Beta\nAfter: 1")
+
+    assert greeting.run(LUNCH, phase="2", all_=False).exit_code == ExitCode.STOPPED
+    assert "say it again" not in str(greeting.server.requests)
+    greeting.git("update-ref", "-d", "refs/relay/leg/main")
+    assert greeting.run(LUNCH, phase="3", all_=False).exit_code == ExitCode.STOPPED
+    assert "say it again" in str(greeting.server.requests)
+
+
+def test_another_phase_in_the_place_of_the_open_one_gets_nothing_of_it(greeting):
+    """Neither its title nor an item nor a file is the same: the work has to be cleared away first."""
+    assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
+    text = (greeting.root / "PLAN.md").read_text()
+    greeting.write("PLAN.md", text[: text.index("## Beta")] + ZETA)
+
+    with pytest.raises(RepoError, match="Phase 2, which is not in the plan any more, is open"):
+        greeting.run(DO_ZETA)
+
+
+def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
+    """By hand it counts: the phase is done again. Nothing is written over."""
+    edit(greeting, "[x] Say it", "[ ] Say it")
+    edited = (greeting.root / "PLAN.md").read_text()
+    assert "item 1.1 `Say it — hello.txt` was ticked by relay and is ticked no more" in ask(greeting)["obstacle"]
+
+    with pytest.raises(PlanError, match="ticked no more"):
+        greeting.run(LUNCH)
+
+    assert (greeting.root / "PLAN.md").read_text() == edited
+    greeting.commit("again")
+    assert ask(greeting)["next"]["phase"] == "1"
+    greeting.run(LUNCH)
+    assert [leg.phase_id for leg in greeting.seen(LegStarted)] == ["1"]
+
+
+def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed):
+    """A run that was killed right behind its commit leaves the edit without the tick: the next one puts it in."""
+    assert landed.exit_code == ExitCode.DONE
+    edit(stage, "Say it twice", "Say it three times")
+    assert (stage.root / "PLAN.md").read_text().count("[x]") == 0
+    said = ask(stage)
+    assert (said["next"]["phase"], said["obstacle"], said["phases"][0]["done"]) == ("2", None, True)
+
+    stage.run(LUNCH)
+
+    assert [leg.phase_id for leg in stage.seen(LegStarted)] == ["2"]
+    assert "[x] Say hello" in (stage.root / "PLAN.md").read_text()
+    assert "Say it three times" in stage.git("show", "HEAD:PLAN.md")
