@@ -92,6 +92,7 @@ def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Se
         settings=own,
         price=None,
         meter=meter,
+        check_budget=meter.check,
         pace=Pace(),
         observe=observe,
     )

@@ -116,7 +116,7 @@ def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     state = "open" if "open" in states else "claimed" if "claimed" in states else "done"
     title = shorten(f"{phase.id}  {phase.title}", _TITLE_CHARS)
     facts = [f"{states.count('done')}/{len(states) - states.count('optional')}"]
-    if known.commits or known.claimed or known.spent.tokens:
+    if known.commits or known.claimed or known.spent != Spent():
         facts.append(_render_usd(known.spent))
     facts.extend(commit[:8] for commit in known.commits[-1:])
     mark = "▸" if is_next else " "

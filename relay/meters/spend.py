@@ -23,6 +23,7 @@ class Meter:
         self._price = price
         self._unrecorded = Spent()
         self._session = Spent()
+        self._worst = Spent()
         self.total = before
 
     @property
@@ -34,6 +35,11 @@ class Meter:
     def session(self) -> Spent:
         """What the session that is open, or was last, used."""
         return self._session
+
+    @property
+    def session_at_most(self) -> Spent:
+        """The same with the request that was let through last, at the most that it can cost."""
+        return self._session + self._worst
 
     def observe(self, event: Event) -> None:
         """Count a response; ignore every other event."""
@@ -65,6 +71,8 @@ class Meter:
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
         """Say why a request of at most this size must not be sent; None when every cap holds."""
         worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
+        worst_usage = Usage(input_tokens=prompt_tokens, output_tokens=output_tokens)
+        self._worst = Spent(usage=worst_usage, cost_usd=worst, estimated=True)
         return self._budget.check(worst, prompt_tokens + output_tokens)
 
     def _charge(self, spent: Spent) -> None:

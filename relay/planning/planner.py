@@ -5,7 +5,7 @@ and writes the file itself. Before and after, the repository is fingerprinted: a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -32,10 +32,11 @@ from relay.runners.base import Session
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
-from relay.setup.context import PlanFiles, RunContext, RunEnd
+from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import compare, take_fingerprint
-from relay.store.planning_cost import PlanningRecord, read_plan_usage, save_plan_usage, save_rejected_plan
+from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
+from relay.store.tally import drop_spent
 from relay.store.texts import find_text
 from relay.tools.discretion import refuse_secrets
 from relay.tools.toolbox import build_planner_tools
@@ -74,12 +75,12 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     before = read_existing(ctx.repo.root, ctx.plan_path, task)
     message, judge = _prepare(ctx, task, before)
     submissions = Submissions(judge=judge)
-    leave_out = (STATE_DIR,)
+    leave_out, session_id = (STATE_DIR,), ctx.new_id()
+    begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
-    session_id = ctx.new_id()
     ended = run_planning_session(ctx, session_id, message, submissions)
     changed = compare(found, take_fingerprint(ctx.repo, leave_out=leave_out))
-    refused = _Refused(session_id=session_id, task=task, last=submissions.last)
+    refused = _Refused(begun=begun, task=task, last=submissions.last)
     if changed:
         return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))
     if submissions.accepted is None:
@@ -88,7 +89,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         return _reject(ctx, refused, f"no plan was accepted: {_describe_refusal(submissions, ended)}", code)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
-    _keep_cost(ctx.files, session_id, submissions.accepted.text, ctx.meter.session)
+    _keep_cost(ctx, begun, submissions.accepted.text)
     return _finish(ctx, submissions.accepted)
 
 
@@ -194,7 +195,8 @@ def make_command(task: PlanTask) -> Command:
 class _Refused:
     """A session whose plan is not taken."""
 
-    session_id: str
+    begun: PlanningRecord
+    """As it was kept when the session began."""
     task: PlanTask
     last: str
     """What it submitted last; empty when it submitted nothing."""
@@ -202,9 +204,9 @@ class _Refused:
 
 def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = ExitCode.STOPPED) -> RunEnd:
     """Keep the plan and what it cost out of the way, and say why it was not taken."""
-    record = PlanningRecord(plan_path=ctx.plan_path, session_id=refused.session_id, spend=ctx.meter.session)
+    record = replace(refused.begun, spend=ctx.meter.session, is_open=False)
     where = save_rejected_plan(ctx.repo, record, encode_text(refused.last))
-    _keep_cost(ctx.files, refused.session_id, None, ctx.meter.session)
+    _keep_cost(ctx, refused.begun, "")
     if refused.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
     return RunEnd(
@@ -225,13 +227,10 @@ def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
     ctx.observe(Noticed(text=f"the uncommitted plan that was there is kept: git show {where}:{ctx.plan_path}"))
 
 
-def _keep_cost(files: PlanFiles, session_id: str, text: str | None, spent: Spent) -> None:
-    """Keep what planning has cost until a commit's trailers carry it."""
-    earlier = read_plan_usage(files.repo)
-    if earlier is not None and earlier.plan_path == files.plan_path:
-        spent += earlier.spend
-    record = PlanningRecord(plan_path=files.plan_path, session_id=session_id, spend=spent)
-    save_plan_usage(files.repo, record, encode_text(text or ""))
+def _keep_cost(ctx: RunContext, begun: PlanningRecord, text: str) -> None:
+    """Keep what planning has cost until a commit's trailers carry it: this session, and what was spent before it."""
+    save_plan_usage(ctx.repo, replace(begun, spend=begun.spend + ctx.meter.session, is_open=False), encode_text(text))
+    drop_spent(ctx.repo, begun.session_id)
 
 
 def _finish(ctx: RunContext, plan: Plan) -> RunEnd:

@@ -27,8 +27,6 @@ from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.tools.notes import LegNotes
 
-MAX_UNSAVED_CALLS = 10
-"""Calls in a row that only look, before what they have cost is stored all the same."""
 _NOTED = frozenset({"tick", "amend", "record", "hand_off"})
 """Tools that change the pending plan and so deserve a snapshot."""
 
@@ -51,7 +49,6 @@ class Keeper:
         self._is_busy = is_busy
         self._begun = handover.pending
         self._recorded = 0
-        self._unsaved_calls = 0
         self._was_busy = self._has_looked = False
         self._foreign: set[str] = set()
         """Files that somebody else changed and no tool has written since."""
@@ -94,7 +91,6 @@ class Keeper:
 
     def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Keep what a call has changed and noted; return its result, with what relay has put back."""
-        self._unsaved_calls += 1
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         self._foreign.difference_update(result.changed_paths or ())
@@ -118,7 +114,7 @@ class Keeper:
             trailers: What else the snapshot says.
         """
         self.leg = save_wip(self._ctx.repo, self.leg, self._make_record(paths, baton, trailers))
-        self._unsaved_calls, self._was_busy = 0, self._is_busy()
+        self._was_busy = self._is_busy()
 
     def _make_record(
         self, paths: tuple[str, ...] | None = None, baton: str = "", trailers: tuple[tuple[str, str], ...] = ()
@@ -185,12 +181,12 @@ class Keeper:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Snapshot what a call changed; where nothing changes, now and then what looking around has cost."""
+        """Snapshot what a call changed; what looking around has cost is noted elsewhere (`relay.store.tally`)."""
         paths = result.changed_paths
         noted = call.name in _NOTED and not result.is_error
         if noted:
             self.show_plan()
-        if noted or paths is None or paths or self._unsaved_calls >= MAX_UNSAVED_CALLS:
+        if noted or paths is None or paths:
             self.save(paths=None if self._is_busy() else paths)
 
     def _take_records(self) -> None:

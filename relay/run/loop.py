@@ -73,7 +73,7 @@ def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point
     if leg is None:
         return begin_phase(ctx, plan, phase, reason=point.why)
     if not leg.baton and point.case is ResumeCase.MID_LEG:
-        ctx.observe(Noticed(text="a request that was cut off is not in the figures: its usage never came"))
+        ctx.observe(Noticed(text="a request that was cut off counts with the most that it can have cost"))
     return continue_phase(ctx, plan, leg, reason=point.why)
 
 

@@ -1,14 +1,18 @@
-"""What the current plan has cost so far, and the meter that goes on from there."""
+"""What the current plan has cost so far, the meter that goes on from there, and the book that a kill leaves."""
+
+import contextlib
 
 from relay.config import Settings
 from relay.git.repository import Repo
 from relay.meters.prices import Budget, Price
 from relay.meters.spend import Meter
+from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Spent
 from relay.state.facts import find_leg_commit
 from relay.store.history import read_plan_commits, read_rewound_commits
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
+from relay.store.tally import note_spent
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:
@@ -31,3 +35,45 @@ def read_spent(repo: Repo, plan_path: str) -> Spent:
     total = sum((commit.spent for commit in (*own, *read_rewound_commits(repo, plan_path, own))), start=Spent())
     planning = read_plan_usage(repo)
     return total + planning.spend if planning and planning.plan_path == plan_path else total
+
+
+class Book:
+    """Writes down what the open session has cost, before each request and behind each answer. Mutable.
+
+    Args:
+        repo: Where.
+        meter: Counts it; told of an event before the book is.
+    """
+
+    def __init__(self, repo: Repo, meter: Meter) -> None:
+        self._repo = repo
+        self._meter = meter
+        self._session_id = ""
+
+    def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
+        """Say why a request of at most this size must not be sent; where none is said, its worst case is noted.
+
+        So a request whose answer never comes, because relay is killed or the machine stops, has cost that.
+        """
+        if words := self._meter.check(prompt_tokens, output_tokens):
+            return words
+        try:
+            self._note(self._meter.session_at_most, synced=True)
+        except OSError as error:
+            return f"what the next request may cost cannot be written down: {error.strerror}"
+        return None
+
+    def observe(self, event: Event) -> None:
+        """Note what is known now; where that cannot be written, more is noted already."""
+        match event:
+            case LegStarted():
+                self._session_id = event.session_id
+            case ResponseReceived() | RetryScheduled() | LegEnded():
+                with contextlib.suppress(OSError):
+                    self._note(self._meter.session, synced=False)
+            case _:
+                pass
+
+    def _note(self, spent: Spent, *, synced: bool) -> None:
+        if self._session_id:
+            note_spent(self._repo, self._session_id, spent, synced=synced)

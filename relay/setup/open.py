@@ -18,7 +18,7 @@ from relay.runners.registry import RUNNERS, get_kind
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Observe
 from relay.setup import preconditions
-from relay.setup.account import make_meter
+from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce
 from relay.setup.context import RunContext
 from relay.setup.observers import open_observers
@@ -61,8 +61,8 @@ def open_run(
         # Opened here, because what it needs loads while the sandbox proves itself and git is asked.
         runner = stack.enter_context(kind.open(given))
         workspace = stack.enter_context(open_workspace(request, interrupts))
-        sessions = _make_sessions(request, runner, observe)
-        observers.counters += [sessions.meter.observe, sessions.pace.observe]
+        sessions, book = _make_sessions(request, runner, observe)
+        observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
@@ -88,19 +88,23 @@ def _load_rules(request: RunRequest) -> Rules:
     return rules
 
 
-def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> Sessions:
-    """Return what runs this run's sessions, on the plan's account; the runner is asked for the model."""
+def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> tuple[Sessions, Book]:
+    """Return what runs this run's sessions, on the plan's account, and its book; the runner is asked for the model."""
     settings = request.settings
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    return Sessions(
+    meter = make_meter(request.repo, request.plan_path, settings, price)
+    book = Book(request.repo, meter)
+    sessions = Sessions(
         runner=runner,
         model=runner.get_model(settings.model),
         settings=settings,
         price=price,
-        meter=make_meter(request.repo, request.plan_path, settings, price),
+        meter=meter,
+        check_budget=book.check,
         pace=Pace(),
         observe=observe,
     )
+    return sessions, book
 
 
 def new_id() -> str:

@@ -71,6 +71,8 @@ class Sessions:
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
     meter: Meter
+    check_budget: Callable[[int, int], str | None]
+    """As `relay.runners.base.SessionSpec` has it."""
     pace: Pace
     """How slow this run's commands and answers are."""
     observe: Observe
@@ -120,7 +122,7 @@ class Sessions:
             run_tool=task.run_tool,
             reset_at=settings.reset_at_for(settings.model),
             render_soft_notice=task.render_soft_notice,
-            check_budget=self.meter.check,
+            check_budget=self.check_budget,
             note_wait=task.note_wait,
             price=self.price,
             max_output_tokens=settings.max_output_tokens,

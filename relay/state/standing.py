@@ -109,7 +109,7 @@ def _stand_phases(
         spends = [_count_commit(commit) for commit in own]
         is_open = phase.id == open_id
         if leg is not None and is_open:
-            spends.append(_count_leg(leg))
+            spends.append(leg.spend)
         yield PhaseStanding(
             phase_id=phase.id,
             spent=sum(spends, start=Spent()),
@@ -124,7 +124,7 @@ def _count_rest(source: PlanSource, repo: "Repo", leg: "OpenLeg | None") -> Iter
     from relay.store.planning_cost import read_plan_usage
 
     if leg is not None:
-        yield _count_leg(leg)
+        yield leg.spend
     planning = read_plan_usage(repo)
     if planning is not None and planning.plan_path == source.plan_name:
         yield planning.spend
@@ -138,8 +138,3 @@ def _count_commit(commit: "RelayCommit") -> Spent:
     if not keys & {COST, USAGE}:
         return Spent()
     return commit.spent
-
-
-def _count_leg(leg: "OpenLeg") -> Spent:
-    """Take what the open leg's snapshots say; without one, nothing that was sent has been answered."""
-    return leg.spend if leg.last_wip is not None else Spent()

@@ -27,6 +27,7 @@ from relay.hints import WHY
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.tally import drop_spent, find_spent
 from relay.store.trailers import BASE, BOOT, OPENED, PLACE, REPLACED, SKIPPED, WIP
 
 _UNBORN = "none"
@@ -68,7 +69,7 @@ class OpenLeg:
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
     spend: Spent = field(default_factory=Spent)
-    """As of the newest snapshot."""
+    """By all its sessions: as noted with the last request, or as of the newest snapshot where nothing is noted here."""
     items: tuple[str, ...] = ()
     """Ids of items that the session has claimed, as of the newest snapshot."""
     baton: str = ""
@@ -134,7 +135,8 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     # Named in the leg's commit, so that a run after a crash finds the snapshots by the leg alone.
     wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
-    kept = _render_start(start, head, find_place_id(repo), wip_ref, base.skipped)
+    place = find_place_id(repo)
+    kept = _render_start(start, head, place, wip_ref, skipped=base.skipped, spent=Spent())
     kept += ((OPENED, _find_moment(repo)),)
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
     commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
@@ -153,8 +155,8 @@ def _find_moment(repo: Repo) -> str:
     return str(place.stat().st_ctime_ns)
 
 
-def _render_start(
-    start: LegStart, head: str | None, place: str, wip_ref: str, skipped: tuple[Skipped, ...]
+def _render_start(  # what the two ways to begin a session share
+    start: LegStart, head: str | None, place: str, wip_ref: str, *, skipped: tuple[Skipped, ...], spent: Spent
 ) -> tuple[tuple[str, str], ...]:
     return (
         (trailers.PLAN, render_path(start.plan_path)),
@@ -164,6 +166,7 @@ def _render_start(
         (BOOT, find_boot_id()),
         (PLACE, place),
         (WIP, wip_ref),
+        *trailers.render_spent(spent),
         *_render_skipped(skipped),
         *start.trailers,
     )
@@ -177,7 +180,10 @@ def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
         return None
     leg = _parse_leg(branch, read_text(repo, commit))
     tip = refs.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
-    return leg if tip is None else _advance(leg, read_text(repo, tip))
+    before = leg.spend
+    leg = leg if tip is None else _advance(leg, read_text(repo, tip))
+    noted = find_spent(repo, leg.session_id)
+    return leg if noted is None else replace(leg, spend=before + noted)
 
 
 def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
@@ -194,7 +200,7 @@ def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
         place=text.get(PLACE),
         wip_ref=text.get(WIP),
         opened_ns=int(opened) if opened.isdecimal() and len(opened) < _LONGEST_MOMENT else 0,
-        spend=Spent(),
+        spend=_parse_spent(text) if text.get(trailers.COST) else Spent(),
         skipped=_parse_skipped(text),
         trailers=text.found,
     )
@@ -212,14 +218,21 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
         skipped=_parse_skipped(text),
         replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
     )
+    # An earlier session's snapshot says less than the commit that put another one on the leg; an older relay's commit
+    # says nothing.
+    is_older = text.get(trailers.SESSION) != leg.session_id and any(key == trailers.COST for key, _ in leg.trailers)
     return replace(
         leg,
         last_wip=snapshot,
-        spend=trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST)),
+        spend=leg.spend if is_older else _parse_spent(text),
         items=tuple(text.get(trailers.ITEMS).split()),
         baton=text.message.body,
         wip_trailers=text.found,
     )
+
+
+def _parse_spent(text: CommitText) -> Spent:
+    return trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
 
 
 def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
@@ -229,7 +242,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
         RepoError: Another process opened or closed the branch's leg meanwhile.
     """
     place = find_place_id(repo)
-    kept = _render_start(start, leg.base_head, place, leg.wip_ref, leg.skipped)
+    kept = _render_start(start, leg.base_head, place, leg.wip_ref, skipped=leg.skipped, spent=leg.spend)
     if leg.opened_ns and leg.place == place:  # elsewhere files are of another time, restored ones too
         kept += ((OPENED, str(leg.opened_ns)),)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
@@ -237,11 +250,11 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     commit = objects.write_commit(repo, leg.base_tree, parents, message)
     if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint=WHY)
+    drop_spent(repo, leg.session_id)
     opened = _parse_leg(leg.branch, read_text(repo, commit))
     return replace(
         opened,
         last_wip=leg.last_wip,
-        spend=leg.spend,
         items=leg.items,
         baton=leg.baton,
         wip_trailers=leg.wip_trailers,
@@ -267,11 +280,12 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
 
 
 def close_leg(repo: Repo, leg: OpenLeg) -> bool:
-    """Drop the open leg's ref; its snapshots stay.
+    """Drop the open leg's ref; its snapshots stay. What it cost is on the branch, or kept elsewhere, by now.
 
     Returns:
         False when another leg is open by now; nothing has changed then.
     """
+    drop_spent(repo, leg.session_id)
     return refs.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
 
 

@@ -1,10 +1,11 @@
 """What planning cost, kept until the plan is committed.
 
 `relay plan` writes a plan but does not commit it, so what it cost would be lost with the telemetry. It waits under
-``refs/relay/plan/<branch>`` for the ``planned`` commit, whose trailers carry it from then on.
+``refs/relay/plan/<branch>`` for the ``planned`` commit, whose trailers carry it from then on. It is there from the
+moment a planning session begins: what a killed one has cost is noted with each of its requests (`relay.store.tally`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.git import objects, refs
 from relay.git.command import GitError
@@ -15,6 +16,7 @@ from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.legs import get_branch, next_ref
+from relay.store.tally import drop_spent, find_spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +26,22 @@ class PlanningRecord:
     plan_path: str
     session_id: str
     spend: Spent
+    is_open: bool = False
+    """Whether the session has begun and not ended: `spend` is what was spent before it; when read back, all of it."""
     trailers: tuple[tuple[str, str], ...] = ()
     """Further ones, kept and handed back."""
+
+
+def begin_planning(repo: Repo, plan_path: str, session_id: str) -> PlanningRecord:
+    """Note that a session begins to plan, with what was spent before it; what is kept of the branch's plan stays."""
+    earlier = read_plan_usage(repo)
+    is_same = earlier is not None and earlier.plan_path == plan_path
+    spent = earlier.spend if earlier is not None and is_same else Spent()
+    record = PlanningRecord(plan_path=plan_path, session_id=session_id, spend=spent, is_open=True)
+    save_plan_usage(repo, record, (read_written_plan(repo, plan_path) if is_same else None) or b"")
+    if earlier is not None:
+        drop_spent(repo, earlier.session_id)
+    return record
 
 
 def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
@@ -45,7 +61,11 @@ def read_plan_usage(repo: Repo, branch: str | None = None) -> PlanningRecord | N
     """Return what is kept for the branch's written plan; None when nothing is."""
     branch = branch or repo.branch
     commit = refs.find_ref(repo, f"refs/relay/plan/{render_ref_part(branch)}") if branch else None
-    return _parse(read_text(repo, commit)) if commit else None
+    if commit is None:
+        return None
+    record = _parse(read_text(repo, commit))
+    noted = find_spent(repo, record.session_id) if record.is_open else None
+    return replace(record, spend=record.spend + noted) if noted else record
 
 
 def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
@@ -77,12 +97,14 @@ def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, 
         (trailers.PLAN, render_path(record.plan_path)),
         (trailers.SESSION, record.session_id),
         *trailers.render_spent(record.spend),
+        *(((trailers.OPEN, _YES),) if record.is_open else ()),
         *record.trailers,
     )
     return objects.write_commit(repo, tree, parents, Message(subject="relay: plan", trailers=kept))
 
 
-_OWN = frozenset({trailers.PLAN, trailers.SESSION, trailers.USAGE, trailers.COST})
+_OWN = frozenset({trailers.PLAN, trailers.SESSION, trailers.USAGE, trailers.COST, trailers.OPEN})
+_YES = "yes"
 
 
 def _parse(text: CommitText) -> PlanningRecord:
@@ -90,5 +112,6 @@ def _parse(text: CommitText) -> PlanningRecord:
         plan_path=parse_path(text.get(trailers.PLAN)),
         session_id=text.get(trailers.SESSION),
         spend=trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST)),
+        is_open=text.get(trailers.OPEN) == _YES,
         trailers=tuple(pair for pair in text.found if pair[0] not in _OWN),
     )

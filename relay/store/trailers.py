@@ -55,6 +55,10 @@ DISCARDED = "Relay-Discarded"
 WAIT_UNTIL = "Relay-Wait-Until"
 """UTC time at which a limit resets, and the model it is a limit of."""
 
+# Of a plan that waits for its commit.
+OPEN = "Relay-Open"
+"""Whether the session that plans has begun and not ended."""
+
 UNKNOWN = "unknown"
 
 _USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")

@@ -1,0 +1,89 @@
+"""What a killed relay has spent is known to the next one: what the endpoint billed, and never less."""
+
+import json
+import os
+import signal
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+from relay.meters.prices import cost_usd, find_price
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.runners.messages.answers import parse_usage
+from tests.resume.test_signals import Running
+
+LOOKS = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(7)]
+WAIT = {"tools": [{"name": "bash", "input": {"command": "touch started; sleep 300"}}]}
+STALLED = {"blocks": [{"text": "Now I"}], "fault": {"kind": "stall", "after_events": 2}}
+DAY = datetime.now(UTC).date()
+
+
+def play(*turns):
+    return parse_script(json.dumps({"sessions": [{"turns": list(turns)}]}))
+
+
+def count_billed(server):
+    """What the answers cost that the endpoint has sent, or begun to send."""
+    price = find_price("claude-opus-5-5", at=DAY)
+    assert price
+    usages = [parse_usage(r.usage) for r in server.requests if r.path == "/v1/messages" and r.usage]
+    return sum(cost_usd(usage, price) for usage in usages if usage)
+
+
+def read_recorded(stage):
+    status = stage.relay("status", "--json")
+    assert status.returncode == 0, status.stderr
+    return json.loads(status.stdout)["spent"]["usd"]
+
+
+def kill(running, is_reached):
+    running.wait_for(is_reached)
+    running.process.send_signal(signal.SIGKILL)
+    running.end()
+
+
+@pytest.mark.parametrize("looks", [0, 1, 7])
+def test_every_answer_is_counted_whenever_relay_is_killed(stage, looks):
+    """No call of them changes anything, so no snapshot is taken."""
+    (stage.root / ".gitignore").write_text("started\n")
+    stage.commit("ignore")
+    with serve(play(*LOOKS[:looks], WAIT)) as server:
+        running = Running(stage.root, server.base_url, program=stage.find_program())
+        kill(running, (stage.root / "started").exists)
+
+    assert read_recorded(stage) == pytest.approx(count_billed(server), abs=1e-6)
+
+
+def test_a_request_on_its_way_has_cost_the_most_that_it_can(stage):
+    """Its usage never came, and is billed."""
+    with serve(play(LOOKS[0], STALLED)) as server:
+        running = Running(stage.root, server.base_url, program=stage.find_program())
+        kill(running, lambda: sum(r.path == "/v1/messages" for r in server.requests) == 2)
+
+    billed = count_billed(server)
+    assert billed < read_recorded(stage) < billed + 32_000 * 25e-6
+
+
+def test_a_killed_planner_has_cost_something(stage):
+    """And what the next one costs is added to it."""
+    stage.git("rm", "-q", "PLAN.md")
+    stage.git("commit", "-qm", "no plan")
+    (stage.root / ".gitignore").write_text("started\n")
+    look = {"tools": [{"name": "list", "input": {}}]}
+    with serve(play(look, look, STALLED)) as server:
+        env = {**os.environ, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k"}
+        words = [*stage.find_program(), "plan", "greet", "--sandbox", "off"]
+        planner = subprocess.Popen(
+            words, cwd=stage.root, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running = Running.__new__(Running)
+        running.process, running.said = planner, ""
+        running.wait_for(lambda: sum(r.path == "/v1/messages" for r in server.requests) == 3)
+        planner.kill()
+        planner.communicate(timeout=60)
+    billed = count_billed(server)
+    stage.write("PLAN.md", "## Phase 1\nVerify: `true`\n- [ ] Say hello — hello.txt\n")
+
+    assert billed < read_recorded(stage) < billed + 32_000 * 25e-6
