@@ -38,8 +38,7 @@ _LIMITS = Limits(timeout_s=20)
 _AIMS = ("outside", "system", "git", "repository")
 """Acts that make a file; it is looked for and removed on the host."""
 
-# Runs inside; prints one JSON object: act -> null when it worked, else the error.
-_SCRIPT = """
+ACTS = """
 import json, os, socket, sys
 case = json.loads(sys.argv[1])
 def make(path):
@@ -76,6 +75,7 @@ for name in acts:
         said[name] = str(error)
 print(json.dumps(said))
 """
+"""The program that runs inside; it prints one JSON object: act to null when it worked, else to the error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def holds(acts: tuple[ProbeAct, ...]) -> bool:
 def _try_acts(confinement: Confinement, policy: Policy, level: Level) -> tuple[ProbeAct, ...]:
     mechanism = confinement.mechanism
     with _make_case(mechanism, policy) as case:
-        argv = (sys.executable, "-I", "-S", "-c", _SCRIPT, json.dumps(case))
+        argv = (sys.executable, "-I", "-S", "-c", ACTS, json.dumps(case))
         try:
             output = run_confined(confinement, argv, cwd=policy.root, limits=_LIMITS).output
         except SandboxError as error:

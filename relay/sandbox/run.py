@@ -15,8 +15,9 @@ from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_install_command
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.private import PrivateDir, remove_left_overs
-from relay.sandbox.probe import OPENERS, holds, prove
+from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
+from relay.sandbox.proofs import find_proof, has_proof, save_proof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class Sandbox:
 
 
 def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
-    """Open a sandbox with the first mechanism that proves itself on this very repository.
+    """Open a sandbox with the first mechanism that proves itself, now or by a proof that was kept.
 
     Args:
         policy: The repository and its rules.
@@ -120,14 +121,23 @@ def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
         return Sandbox(policy=policy, level=level, confinement=open_unconfined(policy, level, private), private=private)
     if level is Level.OFF:
         raise SandboxError("commands run without protection only when you say so", hint="--sandbox off says it")
-    for mechanism, opener in OPENERS.items():
-        if holds(prove(mechanism, policy, level)):
-            private = PrivateDir()
-            confinement = opener(policy, level, private)
-            if confinement is not None:
-                return Sandbox(policy=policy, level=level, confinement=confinement, private=private)
-            private.close()
+    for opener in OPENERS.values():
+        private = PrivateDir()
+        confinement = opener(policy, level, private)
+        if confinement is not None and _prove_once(confinement, policy, level, private):
+            return Sandbox(policy=policy, level=level, confinement=confinement, private=private)
+        private.close()
     raise _explain(policy, level)
+
+
+def _prove_once(confinement: Confinement, policy: Policy, level: Level, private: PrivateDir) -> bool:
+    proof = find_proof(confinement, policy, private, acts=ACTS)
+    if has_proof(proof):
+        return True
+    proven = holds(prove(confinement.mechanism, policy, level))
+    if proven:
+        save_proof(proof)
+    return proven
 
 
 def _explain(policy: Policy, level: Level) -> SandboxError:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from relay.files.boot import find_boot_id
 from relay.files.tree import find_stat
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
@@ -18,7 +19,7 @@ from relay.state.plan_edit import PlanEdit
 from relay.state.resume import Facts, LegFacts
 from relay.store.completion import find_pending_revert
 from relay.store.history import RelayCommit, read_relay_commits
-from relay.store.legs import OpenLeg, find_boot_id, find_leg_changes, find_place_id, read_leg
+from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.staging import hash_cleaned
 from relay.store.texts import find_text

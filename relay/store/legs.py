@@ -15,9 +15,9 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from relay.errors import RepoError
+from relay.files.boot import find_boot_id
 from relay.git import objects, refs
 from relay.git.message import CommitText, Message, make_line, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
@@ -80,14 +80,6 @@ class OpenLeg:
     """All trailers of the leg's commit."""
     wip_trailers: tuple[tuple[str, str], ...] = ()
     """Trailers of the newest snapshot, the caller's own among them."""
-
-
-def find_boot_id() -> str:
-    """Return an id that changes when the machine starts anew; empty where the system has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def find_place_id(repo: Repo) -> str:

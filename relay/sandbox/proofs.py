@@ -1,0 +1,98 @@
+"""Which confinements have proven themselves since this machine started: the same one does not try every act again.
+
+A proof is an empty file below the user's cache directory, where no command of a session can write. Its name is a digest
+of all that the proof depends on: the acts, the machine's start, its namespaces, the user, the file system, and every
+word and filter of the launch, in which only the names of the repository and of the private directory do not count.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from relay.files.boot import find_boot_id
+from relay.sandbox.confinement import Confinement
+from relay.sandbox.policy import Policy
+from relay.sandbox.private import PrivateDir
+
+_NAMESPACES = ("user", "mnt", "pid", "net")
+"""A container has the boot id of its host, and other rights."""
+_MOST_BYTES = 1024 * 1024
+"""Of a filter or a rule set that is handed over in a file without a name."""
+
+
+def find_proof(confinement: Confinement, policy: Policy, private: PrivateDir, *, acts: str) -> Path | None:
+    """Return where the proof of a confinement is, if it has one; None where none can be kept.
+
+    Args:
+        confinement: What has to be proven.
+        policy: What it holds.
+        private: Its private directory, whose name is new each time.
+        acts: What is tried: a proof by other acts is another one.
+
+    Raises:
+        SandboxError: The confinement cannot be set up at all.
+    """
+    folder, boot_id = _find_folder(policy), find_boot_id()
+    if folder is None or not boot_id:
+        return None
+    words = repr((acts, os.geteuid(), policy.root.stat().st_dev, *_describe(confinement, policy)))
+    for place, name in ((private.path, "<private>"), (policy.root, "<repository>")):
+        words = words.replace(os.fspath(place), name)
+    return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
+
+
+def has_proof(file: Path | None) -> bool:
+    """Return whether a proof was kept; one counts only where nobody but this user could have put it."""
+    if file is None:
+        return False
+    try:
+        found = [os.lstat(place) for place in (file, file.parent)]
+    except OSError:
+        return False
+    own = all(one.st_uid == os.geteuid() and not one.st_mode & 0o022 for one in found)
+    return own and stat.S_ISREG(found[0].st_mode)
+
+
+def save_proof(file: Path | None) -> None:
+    """Keep a proof and drop those of earlier starts of the machine; where that fails the next run proves again."""
+    if file is None:
+        return
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.parent.chmod(0o700)
+        for other in file.parent.iterdir():
+            if not other.name.startswith(find_boot_id()):
+                other.unlink()
+        file.touch(mode=0o600)
+
+
+def _describe(confinement: Confinement, policy: Policy) -> Iterator[object]:
+    """Yield what a launch consists of: words, programs as they are on the disk, filters, names of variables."""
+    launch = confinement.build_launch((os.devnull,), cwd=policy.root, extra_env={})
+    try:
+        numbers = {str(fd): "<fd>" for fd in launch.pass_fds}
+        yield [numbers.get(word, word) for word in launch.argv]
+        for word in launch.argv:
+            if word.startswith("/") and os.access(word, os.X_OK) and os.path.isfile(word):  # noqa: PTH113
+                found = Path(word).stat()
+                yield word, found.st_ino, found.st_size, found.st_mtime_ns
+        yield from (os.pread(fd, _MOST_BYTES, 0) for fd in launch.pass_fds if stat.S_ISREG(os.fstat(fd).st_mode))
+        yield sorted(launch.env)
+        yield [os.fspath(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES]
+    finally:
+        for fd in (*launch.pass_fds, *(() if launch.status_fd is None else (launch.status_fd,))):
+            os.close(fd)
+
+
+def _find_folder(policy: Policy) -> Path | None:
+    """Return where proofs are kept; None where there is no such place, or commands may write it."""
+    home, cache = policy.env.get("HOME", ""), policy.env.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path(home, ".cache")
+    if not base.is_absolute():
+        return None
+    folder = Path(os.path.realpath(base / "relay" / "proofs"))
+    written = (policy.root, *(place.resolve() for place in policy.writable))
+    return None if any(folder.is_relative_to(place) for place in written) else folder
