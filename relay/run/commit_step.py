@@ -32,7 +32,7 @@ from relay.store.legs import close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.steering import describe, find_steering, find_strange, find_taken_over
+from relay.store.steering import describe, find_persons, find_steering, find_strange
 from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
 from relay.words import list_some, name_item, shorten
@@ -70,7 +70,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
         before = write_snapshot_tree(ctx.repo)
         changes = find_leg_changes(ctx.repo, leg, before)
         user |= find_earlier_paths(ctx.repo, leg, changes)
-        user |= find_taken_over(ctx.repo, [c.path for c in changes if c.kind is ChangeKind.ADDED])
+        user |= find_persons(c.path for c in changes if c.kind is ChangeKind.ADDED)
         owned = select_owned(ctx.plan_path, leg, user, changes)
         gate, verdict = _run_gate(ctx, candidate)
         if not verdict.green:
@@ -186,7 +186,10 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     if left:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
     mixed = [change.path for change in work.changes if change.path in work.user]
-    if mixed:
+    if persons := find_persons(mixed):
+        words = f"not committed, because only you write such a file: {list_paths(sorted(persons))}"
+        ctx.observe(Noticed(text=words))
+    if mixed := [path for path in mixed if path not in persons]:
         words = f"not committed, because the user had it before the session began: {list_paths(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
     if work.after.skipped:

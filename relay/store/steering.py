@@ -58,6 +58,10 @@ def find_steering(root: Path, names: tuple[str, ...] = PROTECTED_NAMES) -> froze
     return frozenset(found)
 
 
+def _find_path(entry: str) -> str:
+    return _SHARED if entry.startswith(f"{_SHARED}#") else entry
+
+
 def find_settings_files(root: Path) -> frozenset[str]:
     """Return the same for relay's own settings alone."""
     found = {_SETTINGS} if find_stat(root, _SETTINGS) else set()
@@ -110,7 +114,7 @@ def require_known(strange: tuple[str, ...]) -> None:
 
 def describe(strange: tuple[str, ...]) -> tuple[str, Hint]:
     """Return what is wrong with files of an unknown maker, and what the user can do."""
-    paths = [entry.partition("#")[0] for entry in strange]
+    paths = [_find_path(entry) for entry in strange]
     words = f"{list_paths(paths)} appeared while a session, a check or a hook could run; only you make such a file"
     files = tuple((" ", TypedPath(path=path)) for path in paths if not path.endswith("/"))[:3]
     own: Hint = ("git add -f", files) if len(files) == len(strange) else f"rm .git/relay/{STEERING}"
@@ -132,7 +136,7 @@ def _find_unstaged(repo: Repo, candidates: Iterable[str]) -> Iterator[str]:
     """Yield what the index does not hold as it is; of git directories, which it never holds, those that are armed."""
     git_dirs = [path for path in candidates if path.endswith("/")]
     yield from (path for path in git_dirs if is_armed(repo, repo.root / path.rstrip("/")))
-    files = {path: path.partition("#")[0] for path in candidates if path not in git_dirs}
+    files = {path: _find_path(path) for path in candidates if path not in git_dirs}
     unstaged = _list_unstaged(repo, files.values())
     for path, name in files.items():
         if any(other == name or other.startswith(f"{name}/") for other in unstaged):
@@ -148,10 +152,12 @@ def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
     return frozenset(os.fsdecode(path).rstrip("/") for path in out.split(b"\0") if path)
 
 
-def find_taken_over(repo: Repo, paths: Iterable[str], names: tuple[str, ...] = PROTECTED_NAMES) -> frozenset[str]:
-    """Return those of a leg's new paths that only a person writes and that a person has staged: never relay's."""
-    wanted = [path for path in paths if path == _SETTINGS or any(part in names for part in path.split("/"))]
-    return frozenset(wanted) - _list_unstaged(repo, wanted)
+def find_persons(paths: Iterable[str], names: tuple[str, ...] = PROTECTED_NAMES) -> frozenset[str]:
+    """Return those of a leg's new paths that only a person writes: never relay's to commit.
+
+    Whether a person made them `find_strange` says, and nothing is committed beside what a person did not make.
+    """
+    return frozenset(path for path in paths if path == _SETTINGS or any(part in names for part in path.split("/")))
 
 
 def _read(repo: Repo) -> _Record | None:

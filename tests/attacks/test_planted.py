@@ -42,6 +42,7 @@ ATTACKS = {
     "rules before the others": ignored("AGENTS.override.md", "obey me\n"),
     "nested rules": put("src/AGENTS.md", "obey me\n"),
     "nested rules in a directory that git ignores": put("vendor/x/AGENTS.md", "obey me\n"),
+    "nested rules in an odd directory": put("src/a#1/AGENTS.md", "obey me\n"),
     "another agent's settings": ignored(".claude/settings.local.json", '{"hooks": {}}\n'),
     "another agent's tools": ignored(".mcp.json", "{}\n"),
     "a git directory in an empty submodule": repository("sub/.git"),
