@@ -44,11 +44,6 @@ BASE = (
 """Fixed and first. As uid 0 bwrap keeps all capabilities unless told, and with them a read-only bind is unmounted."""
 
 
-EXPENDABLE = ("/bin/sh", "-c", 'echo 1000 >/proc/self/oom_score_adj; exec "$@"', "relay")
-"""Puts a command first in line when memory runs out: without it the kernel may take relay, or the user's editor. Said
-outside of the sandbox, in which /proc is read-only and the command cannot take it back."""
-
-
 def find_bwrap(places: Sequence[str] = PLACES) -> Path | None:
     """Return the system's bwrap, or None."""
     return next((Path(place) for place in places if os.access(place, os.X_OK)), None)
@@ -128,7 +123,7 @@ class Bwrap:
         fds = (seccomp_fd, status_write_fd)
         argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
         env = build_env(policy.env, pass_env=policy.pass_env, home=self.view.home, tmp=self.view.tmp)
-        return Launch(argv=(*EXPENDABLE, *argv, *command), env={**env, **extra_env}, pass_fds=fds, status_fd=status_fd)
+        return Launch(argv=(*argv, *command), env={**env, **extra_env}, pass_fds=fds, status_fd=status_fd)
 
 
 def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | None:

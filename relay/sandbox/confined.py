@@ -25,7 +25,6 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     *,
     cwd: Path,
     limits: Limits,
-    stdin: bytes = b"",
     should_stop: Callable[[], bool] = never,
     spool: Path | None = None,
     extra_env: Mapping[str, str] = NO_ENV,
@@ -37,11 +36,11 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     """
     if not argv:
         return refuse("there is no command")
-    command = wrap_limits(tuple(argv), limits, shared_user=confinement.counts_user, stdin=bool(stdin))
+    command = wrap_limits(tuple(argv), limits, shared_user=confinement.counts_user)
     words = ""
     for _ in range(_ATTEMPTS):
         launch = confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
-        ending = run_launch(launch, limits=limits, stdin=stdin, should_stop=should_stop, spool=spool)
+        ending = run_launch(launch, limits=limits, should_stop=should_stop, spool=spool)
         if ending.started:
             return ending.result
         words = _last_line(ending)

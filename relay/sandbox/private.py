@@ -1,5 +1,6 @@
 """A directory on the host that belongs to one sandbox and goes with it."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -7,6 +8,8 @@ import stat
 import tempfile
 import weakref
 from pathlib import Path
+
+from relay.sandbox.survivors import end_survivors
 
 _GITCONFIG = """\
 # Written by relay for commands in its sandbox.
@@ -39,8 +42,10 @@ class PrivateDir:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        new = self.path / f"{_LOCK}.new"
+        lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        new.rename(self.path / _LOCK)  # under this name it is never free while its relay lives
         self._finalizer = weakref.finalize(self, _remove, self.path, lock)
         self.tmp.mkdir(mode=0o700)
         self.home.mkdir(mode=0o700)
@@ -73,27 +78,40 @@ def _remove(path: Path, lock: int) -> None:
 
 
 def remove_left_overs(folder: Path, *, now: float) -> None:
-    """Remove private directories that killed relays left: old ones of this user whose lock is free.
+    """Remove the private directories that killed relays of this user left, and end what still runs in them.
 
     Args:
         folder: Where private directories are made.
         now: Seconds since the epoch.
+
+    Raises:
+        SandboxError: A process does not end.
     """
     for path in folder.glob(f"{_PREFIX}*"):
         try:
             seen = path.lstat()
-            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or now - seen.st_ctime < _FRESH_S:
+            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
                 continue
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # not one of ours, or another relay is removing it
+            _remove_unfinished(path, now)
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            end_survivors(path / "tmp")
             remove_tree(path)
         except BlockingIOError:
             continue  # in use
         finally:
             os.close(lock)
+
+
+def _remove_unfinished(path: Path, now: float) -> None:
+    """Remove a directory that has no lock, where a relay was killed while it made it; another one may be making it."""
+    with contextlib.suppress(OSError):
+        if now - path.lstat().st_ctime >= _FRESH_S:
+            (path / f"{_LOCK}.new").unlink(missing_ok=True)
+            path.rmdir()
 
 
 def ensure_device_nodes(path: Path) -> bool:

@@ -9,9 +9,8 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,7 +176,7 @@ def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]
     name = make_temporary_name()  # a run that is killed here leaves it in the repository
     git_dir = next((place for place in policy.git_dirs if (place / "config").is_file()), None)
     with ExitStack() as stack:
-        outside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-probe-")))
+        outside = stack.enter_context(closing(PrivateDir())).path  # a run that is killed here leaves nothing for good
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         unix = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         unix.bind(str(outside / "socket"))

@@ -4,24 +4,26 @@ Measurements gave these rules. A closed pipe is not an exit, and an exit is not 
 for every process that inherited the pipe, so it is not used. Both the head and the tail of the output are kept.
 """
 
+import contextlib
 import json
 import os
 import resource
 import selectors
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from relay.sandbox.launcher import find_descendants, read_processes
 from relay.sandbox.memory import holds_more, is_worth_a_look, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
+from relay.sandbox.start import make_expendable, settle
 
 POLL_S = 0.1
 """`should_stop` and the limits are looked at this often."""
@@ -72,8 +74,11 @@ class Ending:
     started: bool
 
 
-def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool, stdin: bool) -> tuple[str, ...]:
-    """Return a command that sets its own limits and becomes `argv`.
+def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool) -> tuple[str, ...]:
+    """Return a command that sets its own limits, says that it is ready, and becomes `argv` when relay answers.
+
+    A relay that is killed cannot answer. Before the answer whatever ends the command with relay is in force, so that
+    no command goes on alone, without limits, in the tree of the next run.
 
     `/bin/sh` is the launcher: POSIX `ulimit` is on every system that can run a command, costs half a millisecond, and
     runs after the user namespace exists, where the kernel counts processes per sandbox. `prlimit` is missing on
@@ -83,14 +88,14 @@ def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool, std
         argv: The command.
         limits: What to set; never above the limits relay itself has.
         shared_user: The processes of the user outside count too: no user namespace of its own.
-        stdin: The command reads what it is given; otherwise the sandbox's own /dev/null.
     """
     blocks = _cap(limits.file_bytes // 512, resource.RLIMIT_FSIZE, 512)
     tasks = _cap(limits.processes + (_count_own_tasks() if shared_user else 0), resource.RLIMIT_NPROC, 1)
     script = f"ulimit -c 0; ulimit -f {blocks} || exit {NOT_STARTED}; "
     # dash and busybox call it -p, which is something else in bash: -u comes first.
     script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; "
-    script += 'exec "$@"' + ("" if stdin else " </dev/null")
+    # Never the host's /dev/null, which uid 0 may chmod: the sandbox's own.
+    script += f'echo >&0; read -r go || exit {NOT_STARTED}; exec "$@" </dev/null'
     return (_SHELL, "-c", script, "relay", *argv)
 
 
@@ -104,18 +109,17 @@ def _count_own_tasks() -> int:
     return sum(process.tasks for process in read_processes().values() if process.uid == me)
 
 
-def run_launch(
-    launch: Launch, *, limits: Limits, stdin: bytes, should_stop: Callable[[], bool], spool: Path | None
-) -> Ending:
+def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool], spool: Path | None) -> Ending:
     """Run it until the command and everything it started are gone."""
     begin = time.monotonic()
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
+    ours, theirs = socket.socketpair()
     try:
-        with _open_stdin(stdin) as source:
+        with theirs:
             process = subprocess.Popen(
                 launch.argv,
                 env=dict(launch.env),
-                stdin=source,
+                stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 bufsize=0,
@@ -127,13 +131,16 @@ def run_launch(
     except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
         if launch.status_fd is not None:
             os.close(launch.status_fd)
+        ours.close()
         capture.close()
         return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
     finally:
         # bwrap's end of the status pipe is among them: while relay holds it too, the pipe never ends.
         for fd in launch.pass_fds:
             os.close(fd)
-    with _Tree(process, launch.status_fd, capture) as tree:
+    if launch.status_fd is not None:
+        make_expendable(process.pid)
+    with _Tree(process, launch.status_fd, ours, capture) as tree:
         stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()
     exit_code = None if stopped.killed else _as_shell(process.returncode)
@@ -166,14 +173,6 @@ def _as_shell(returncode: int) -> int:
     return returncode if returncode >= 0 else 128 - returncode
 
 
-def _open_stdin(data: bytes) -> IO[bytes]:
-    """An unlinked file: nothing to write while output is read. Never the host's /dev/null, which uid 0 may chmod."""
-    source = tempfile.TemporaryFile()  # noqa: SIM115  # the caller's `with` closes it
-    source.write(data)
-    source.seek(0)
-    return source
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stopped:
     timed_out: bool = False
@@ -188,14 +187,18 @@ class _Stopped:
 class _Tree:
     """A started launch: reads its output, knows when it ended, and ends it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], status_fd: int | None, capture: Capture) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], status_fd: int | None, command: socket.socket, capture: Capture
+    ) -> None:
         assert process.stdout is not None  # noqa: S101  # asked for above
         self._process = process
         self._pipe = process.stdout
         self._capture = capture
         self._status_fd = status_fd
         self._status = b""
+        self._init_pid = 0
         self._init_fd: int | None = None
+        self._command = command
         self._selector = selectors.DefaultSelector()
         self.notes: tuple[str, ...] = ()
         os.set_blocking(self._pipe.fileno(), False)
@@ -203,6 +206,7 @@ class _Tree:
         if status_fd is not None:
             os.set_blocking(status_fd, False)
             self._selector.register(status_fd, selectors.EVENT_READ, self._read_status)
+        self._selector.register(command, selectors.EVENT_READ, self._let_go)
         self._exit_fd = _open_pidfd(process.pid)
         if self._exit_fd is not None:
             self._selector.register(self._exit_fd, selectors.EVENT_READ, lambda: None)
@@ -214,6 +218,7 @@ class _Tree:
         if self._process.poll() is None:
             self._kill()
         self._selector.close()
+        self._command.close()
         self._pipe.close()
         self._capture.close()
         for fd in (self._status_fd, self._init_fd, self._exit_fd):
@@ -291,6 +296,18 @@ class _Tree:
         table = read_processes()
         return sum(table[pid].tasks for pid in find_descendants(self._process.pid, table))
 
+    def _let_go(self) -> None:
+        """Let the command begin that has said that it is ready."""
+        self._selector.unregister(self._command)
+        with contextlib.suppress(OSError):  # it has ended
+            if not self._command.recv(1):
+                return
+            self._read_status()
+            if self._init_pid:
+                settle(self._init_pid)
+            self._command.send(b"\n")
+        self._command.close()
+
     def _read_output(self) -> None:
         try:
             chunk = os.read(self._pipe.fileno(), _CHUNK_BYTES)
@@ -314,7 +331,8 @@ class _Tree:
             self._drop(self._status_fd)
         if self._init_fd is None and b"\n" in self._status:
             first = json.loads(self._status.split(b"\n", 1)[0])
-            self._init_fd = _open_pidfd(first["child-pid"])
+            self._init_pid = first["child-pid"]
+            self._init_fd = _open_pidfd(self._init_pid)
 
     def _drop(self, fd: int | None) -> None:
         if fd is not None and fd in self._selector.get_map():

@@ -1,8 +1,6 @@
 """Opens a sandbox and runs commands in it."""
 
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from relay.sandbox.confined import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_install_command
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
-from relay.sandbox.private import PrivateDir, remove_left_overs
+from relay.sandbox.private import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
 from relay.sandbox.proofs import find_proof, has_proof, save_proof
@@ -48,13 +46,12 @@ class Sandbox:
         """A sentence for the user on each protection that this machine cannot give."""
         return self.confinement.gaps
 
-    def run(  # noqa: PLR0913  # one process needs all of these, and most have defaults
+    def run(
         self,
         argv: Sequence[str],
         *,
         limits: Limits,
         cwd: Path | None = None,
-        stdin: bytes = b"",
         should_stop: Callable[[], bool] = never,
         spool: Path | None = None,
         extra_env: Mapping[str, str] = NO_ENV,
@@ -65,7 +62,6 @@ class Sandbox:
             argv: The command; no shell reads it unless it names one.
             limits: Time, sizes, processes.
             cwd: Directory in the repository; None for its top.
-            stdin: What the command reads; empty for /dev/null.
             should_stop: Polled ten times a second; True kills the command.
             spool: File that gets the whole output, up to `limits.spool_bytes`.
             extra_env: Variables on top of the allow-list; only relay's own code gives them.
@@ -82,7 +78,6 @@ class Sandbox:
             argv,
             cwd=cwd,
             limits=limits,
-            stdin=stdin,
             should_stop=should_stop,
             spool=spool,
             extra_env=extra_env,
@@ -115,7 +110,6 @@ def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
     Raises:
         SandboxError: No mechanism holds the level here; the message says what was tried and what happened.
     """
-    remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
     if off:
         private = PrivateDir()
         return Sandbox(policy=policy, level=level, confinement=open_unconfined(policy, level, private), private=private)

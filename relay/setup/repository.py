@@ -1,10 +1,14 @@
 """A repository taken for a run: fit to be worked in, locked, and with what an earlier commit lacks made good."""
 
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from relay.errors import RepoError
 from relay.git.lock_journal import clear_stale_locks
+from relay.sandbox.private import remove_left_overs
 from relay.setup import preconditions
 from relay.setup.preconditions import require
 from relay.setup.request import RunRequest
@@ -21,13 +25,15 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
         A sentence for each thing that an earlier commit still lacks in the index or the work tree.
 
     Raises:
-        RelayError: The user has to change something.
+        RelayError: The user has to change something, or a process of an earlier run does not end.
     """
     repo, path = request.repo, request.plan_path
     require(preconditions.check_git(repo))
     require(preconditions.check_repository(repo))
     require(preconditions.check_plan_file(repo, path))
     with lock_worktree(repo):
+        # Before anything is looked at: what a killed relay had started may still write.
+        remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
         require(preconditions.check_identity(repo))

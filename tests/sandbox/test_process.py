@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
+from relay.sandbox.process import wrap_limits
+from relay.sandbox.survivors import end_survivors, find_survivors
 
 SHORT = Limits(timeout_s=1.5)
 MODES = [(Level.WORKSPACE_WRITE, Mechanism.BWRAP), (Level.WORKSPACE_WRITE, Mechanism.OFF)]
@@ -112,11 +115,39 @@ def test_nothing_waits_for_a_person(box: Any, script: str) -> None:
     assert result.exit_code == 0
 
 
-def test_stdin_is_given(box: Any) -> None:
-    """A command reads exactly the bytes it is given, more than a pipe holds as well."""
-    data = os.urandom(200_000)
-    result = box.run("/bin/cat", stdin=data)
-    assert (result.exit_code, result.output) == (0, data)
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_a_command_begins_only_when_relay_says_so(box: Any, *, is_ready: bool) -> None:
+    """A relay that was killed cannot: whatever it had just started ends by itself, before it did anything."""
+    confinement, root = box.sandbox.confinement, box.sandbox.policy.root
+    command = wrap_limits(("/bin/touch", "late"), SHORT, shared_user=confinement.counts_user)
+    launch = confinement.build_launch(command, cwd=root, extra_env={})
+    ours, theirs = socket.socketpair()
+    with subprocess.Popen(launch.argv, env=launch.env, stdin=theirs.fileno(), pass_fds=launch.pass_fds) as process:
+        theirs.close()
+        assert not is_ready or ours.recv(1) == b"\n"
+        ours.close()
+        assert process.wait(10) != 0
+    for fd in (*launch.pass_fds, *([launch.status_fd] if launch.status_fd is not None else [])):
+        os.close(fd)
+    assert not (root / "late").exists()
+
+
+def test_what_was_on_the_way_to_a_command_is_ended_by_the_next_run(box: Any) -> None:
+    """Also where bwrap lost its parent; a process that has nothing of the sandbox stays."""
+    confinement, end = box.sandbox.confinement, box.sandbox.private.tmp
+    launch = confinement.build_launch(("/bin/sh", "-c", "read never"), cwd=box.sandbox.policy.root, extra_env={})
+    ours, theirs = socket.socketpair()
+    kept = subprocess.Popen(["/bin/sleep", "60"], env={"TMPDIR": f"{end}x"})
+    started = subprocess.Popen(launch.argv, env=launch.env, stdin=theirs.fileno(), pass_fds=launch.pass_fds)
+    with ours, theirs, started, kept:
+        while len(find_survivors(end)) < 2:  # bwrap and its child; the supervisor and its
+            time.sleep(0.002)
+        started.kill()
+        end_survivors(end)
+        assert (find_survivors(end), kept.poll()) == ((), None)
+        kept.kill()
+    for fd in (*launch.pass_fds, *([launch.status_fd] if launch.status_fd is not None else [])):
+        os.close(fd)
 
 
 def test_missing_program_is_127(box: Any) -> None:
