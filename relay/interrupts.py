@@ -2,6 +2,8 @@
 
 Handlers set a flag and wake a pipe; they never raise, except inside `Interrupts.interruptible`, which wraps a
 blocking read that has no other way to end. So an interrupt can never fall between "a tool ran" and "it was recorded".
+Only when a stop at once has been asked for and relay is still there some seconds later, in a pattern or a git that does
+not end, an alarm raises wherever that is: what it cuts off, the next run recovers as after a kill.
 """
 
 import os
@@ -12,6 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
+
+GRACE_S = 10.0
+"""How long relay has to stop at once. Source: ``docker stop`` waits as long, other supervisors longer."""
 
 
 class Urgency(IntEnum):
@@ -33,9 +38,12 @@ class Interrupts:
 
     Args:
         sleep: Waits for the given seconds and is used instead of the wakeable wait; for tests that must not sleep.
+        grace_s: How long relay has to stop at once before it is cut off.
     """
 
-    def __init__(self, *, sleep: Callable[[float], None] | None = None) -> None:
+    def __init__(self, *, sleep: Callable[[float], None] | None = None, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._is_installed = False
         self._urgency = Urgency.NONE
         self._ends_at: Urgency | None = None
         self._sleep = sleep
@@ -83,6 +91,9 @@ class Interrupts:
             yield
         finally:
             self._ends_at = None
+            # What runs in here may have an alarm of its own, and has taken this one down with it.
+            if self.stop_now:
+                self._set_alarm()
 
     @contextmanager
     def installed(self, tell: Callable[[Urgency], None] = lambda _: None) -> Iterator[None]:
@@ -100,9 +111,13 @@ class Interrupts:
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
             del handlers[signal.SIGHUP]  # started under nohup
         previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        previous[signal.SIGALRM] = signal.getsignal(signal.SIGALRM) or signal.SIG_DFL
+        self._is_installed = True
         try:
             yield
         finally:
+            self._is_installed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -125,6 +140,16 @@ class Interrupts:
         self.request(urgency)
         if is_more:
             self._tell(urgency)
+        if is_more and urgency is Urgency.NOW:
+            self._set_alarm()
         if self._ends_at is not None and urgency >= self._ends_at:
             self._ends_at = None
             raise Interrupted
+
+    def _set_alarm(self) -> None:
+        if self._is_installed:
+            signal.signal(signal.SIGALRM, self._on_overdue)
+            signal.setitimer(signal.ITIMER_REAL, self._grace_s, GRACE_S)
+
+    def _on_overdue(self, _number: int, _frame: FrameType | None) -> None:
+        raise Interrupted

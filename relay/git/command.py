@@ -76,6 +76,8 @@ FIXED_ENVIRONMENT = {
 NULL_ENVIRONMENT: Mapping[str, str] = {}
 
 TIMED_OUT = 124
+LIMIT_S = 600.0
+"""No call of relay's takes a minute in a repository of 100,000 files; a pattern of ``.gitignore`` can take for ever."""
 
 
 class GitError(RepoError):
@@ -112,6 +114,8 @@ class Git:
     """``--git-dir`` and ``--work-tree``; empty only while the repository is being found."""
     settings: tuple[tuple[str, str], ...] = ()
     """Further config that overrules the repository's; names may hold any character."""
+    limit_s: float = LIMIT_S
+    """How long a call may take that has no limit of its own."""
 
     def run(
         self,
@@ -157,6 +161,9 @@ class Git:
         """Run git and return its result whatever the exit status is; `TIMED_OUT` when `timeout_s` passed.
 
         For callers that look at what is there afterwards, or to whom every failure is one: no failure is an answer.
+
+        Raises:
+            GitError: Git could not be started, or did not end within `limit_s` where no `timeout_s` is given.
         """
         try:
             # A session of its own: Ctrl-C in the terminal reaches relay only, and nothing can prompt on a tty.
@@ -172,7 +179,10 @@ class Git:
             )
         except OSError as error:
             raise GitError(f"git could not be started: {error.strerror}") from error
-        return _collect(child, stdin, timeout_s)
+        result = _collect(child, stdin, self.limit_s if timeout_s is None else timeout_s)
+        if timeout_s is None and result.code == TIMED_OUT:
+            raise GitError(f"git {args[0]} was ended: {result.words}", hint="does a .gitignore hold an odd pattern?")
+        return result
 
     def overruled(self, settings: Sequence[tuple[str, str]]) -> "Git":
         """Return the same git with more config overruled."""

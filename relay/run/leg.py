@@ -27,7 +27,9 @@ from relay.state.session_ends import render_end, render_wait
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox
 
-_SUBJECT = re.compile(r"^[\s*_`>-]*Commit:[\s*_`]*(.+?)[\s*_`]*$", re.MULTILINE | re.IGNORECASE)
+# One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.
+_SUBJECT = re.compile(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
+_MARKUP = " \t*_`"
 
 
 class LegKind(StrEnum):
@@ -196,7 +198,7 @@ class Leg:
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
         subjects = _SUBJECT.findall(outcome.text)
-        subject = subjects[-1] if subjects else ""
+        subject = next(filter(None, (text.strip(_MARKUP) for text in reversed(subjects))), "")
         made = self._parts.commit(Proposal(subject=subject, status=status, gate_words=self._gate_words))
         if isinstance(made, Refused):
             self._gate_words = made.for_user
