@@ -84,7 +84,8 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     texts = [_read_item(phase, line) for line in lines]
     if not texts:
         return plan
-    last = [box for box in outline.sections[extent.head].boxes if not box.depth][-1]
+    inside = outline.sections[extent.head : extent.stop]
+    last = [box for section in inside for box in section.boxes if not box.depth][-1]
     at = last.stop
     while not outline.lines.at(at - 1).strip(" \t>"):
         at -= 1

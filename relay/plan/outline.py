@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay.errors import PlanError
 from relay.plan.front_matter import FrontMatter, parse_front_matter
 from relay.plan.lines import Lines
-from relay.plan.spans import render_plain
+from relay.plan.spans import is_enumerated, is_unit, render_plain
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -137,6 +137,8 @@ class Extent:
 
     head: int
     stop: int
+    holds_parts: bool = False
+    """Boxes of deeper sections are the phase's too."""
 
 
 def read_outline(text: str) -> Outline:
@@ -157,12 +159,44 @@ def read_outline(text: str) -> Outline:
 
 
 def find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
-    """Return the phases: sections with boxes, each with the deeper sections after it that have none."""
-    return tuple(
-        Extent(head=index, stop=_find_stop(sections, index))
-        for index, section in enumerate(sections)
-        if section.boxes and section.level
-    )
+    """Return the phases: sections with boxes, each with the deeper sections after it that have none.
+
+    A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to one that counts itself.
+    """
+    extents: list[Extent] = []
+    for index, section in enumerate(sections):
+        last = extents[-1] if extents else None
+        if not section.level or (last and last.holds_parts and index < last.stop):
+            continue
+        end = _find_whole(sections, index)
+        if not end and not section.boxes:
+            continue
+        if last and last.stop > index:
+            extents[-1] = replace(last, stop=index)
+        extents.append(Extent(head=index, stop=end or _find_stop(sections, index), holds_parts=end > 0))
+    return tuple(extents)
+
+
+def _find_whole(sections: Sequence[Section], head: int) -> int:
+    """Return where a phase ends that holds boxes of deeper sections; 0 where the heading holds none.
+
+    It ends before the first that counts itself, as ``Task 3`` in ``Phase 2`` or ``1.2``: those are phases of their own,
+    as are all below the document's title.
+    """
+    level = sections[head].level
+    stop = next((at for at in range(head + 1, len(sections)) if sections[at].level <= level), len(sections))
+    if not is_unit(sections[head].title) or (level == head == 1 and stop == len(sections)):
+        return 0
+    above: list[int] = []
+    holds = False
+    for at in range(head + 1, stop):
+        above = [*(other for other in above if sections[other].level < sections[at].level), at]
+        if sections[at].boxes:
+            counted = (other for other in above if sections[other].is_notes or is_enumerated(sections[other].title))
+            if first := next(counted, 0):
+                return first if holds else 0
+            holds = True
+    return stop if holds else 0
 
 
 def _find_stop(sections: Sequence[Section], head: int) -> int:

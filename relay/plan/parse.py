@@ -29,11 +29,12 @@ def parse_plan(text: str) -> Plan:
         raise _no_phase(outline)
     heads = [parse_number(sections[extent.head].title) for extent in extents]
     ids = number_phases(heads)
-    item_ids = number_items(ids, [[box.text for box in sections[extent.head].boxes] for extent in extents])
+    boxes = [[box for section in sections[extent.head : extent.stop] for box in section.boxes] for extent in extents]
+    item_ids = number_items(ids, [[box.text for box in own] for own in boxes])
     known = {fold_number(phase_id): phase_id for phase_id in ids}
     gates = _Gates(outline, extents)
     phases: list[Phase] = []
-    for extent, head, phase_id, own_ids in zip(extents, heads, ids, item_ids, strict=True):
+    for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
         section = sections[extent.head]
         phases.append(
             Phase(
@@ -43,7 +44,7 @@ def parse_plan(text: str) -> Plan:
                 line=section.line,
                 start=section.start,
                 end=sections[extent.stop - 1].end,
-                items=_read_items(own_ids, section.boxes),
+                items=items,
                 verify=gates.find(extent),
                 own_verify=gates.find_own(extent),
                 after=_find_after(section, known, phases[-1].id if phases else None),

@@ -90,6 +90,23 @@ def _strip_markup(text: str) -> str:
     return "".join(plain)
 
 
+_UNIT = re.compile(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
+_ENUMERATED = re.compile(
+    rf"\W*(?:(?:[a-z]+\s+){{0,2}}\#?\d|(?:{_KEYWORDS})\s+[a-z]\b|[a-z]{{1,4}}-?\d+(?:\.\d+)*\s*[:.)—–-]|[a-z][.):]\s)",
+    re.IGNORECASE,
+)
+
+
+def is_unit(plain: str) -> bool:
+    """Whether a heading's words name one numbered piece of work: ``Phase 2: Keys``, ``Task 2.1``."""
+    return _UNIT.match(plain) is not None
+
+
+def is_enumerated(plain: str) -> bool:
+    """Whether a heading counts itself among others: ``1.2 Keys``, ``Week 3``, ``T4: Keys``, ``User Story 1``."""
+    return _ENUMERATED.match(plain) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
     """A heading's words in two parts."""

@@ -76,8 +76,7 @@ def test_the_tasks_of_spec_kit():
     assert outline(plan) == [
         ("1", "Setup (Shared Infrastructure)", 2),
         ("2", "Foundational (Blocking Prerequisites)", 2),
-        ("3", "Tests for User Story 1 (OPTIONAL) ⚠️", 1),
-        ("4", "Implementation for User Story 1", 1),
+        ("3", "User Story 1 - Drag albums (Priority: P1) 🎯 MVP", 2),
     ]
     items = [item for phase in plan.phases for item in phase.items]
     assert items[0].done

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from relay.errors import PlanError
+from relay.plan.edit import append_items
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 
@@ -142,6 +143,76 @@ def test_deeper_sections_without_items_belong_to_the_phase():
     assert text[one.start : one.end] == "## A\n- [ ] a\n### Notes\n- n\n#### More\n"
     assert text[one.end : two.start] == "## Gap\ntext\n"
     assert two.end == len(text)
+
+
+TESTS_FIRST = """\
+# Tasks
+## Phase 1: Setup
+- [ ] a
+## Phase 2: Story
+Goal.
+### Tests ⚠️
+Verify: `t`
+- [x] b
+### Implementation
+After: none
+- [ ] c
+### Notes
+- n
+## Dependencies
+"""
+
+
+def test_a_numbered_phase_holds_the_boxes_of_its_parts():
+    plan = parse_plan(TESTS_FIRST)
+    assert [(phase.id, phase.title) for phase in plan.phases] == [("1", "Setup"), ("2", "Story")]
+    one, two = plan.phases
+    assert [(item.id, item.done) for item in two.items] == [("2.1", True), ("2.2", False)]
+    assert (one.verify, two.verify, two.own_verify, two.after) == ((), ("t",), ("t",), ("1",))
+    assert plan.text[two.end :] == "## Dependencies\n"
+
+
+@pytest.mark.parametrize(
+    ("headings", "phases"),
+    [
+        (["## Phase 1 -", "### Backend", "### Frontend"], ["Phase 1"]),
+        (["## Phase 1", "### Backend", "#### Deeper"], ["Phase 1"]),
+        (["## Phase 1 -", "### Task 1: a", "### Task 2: b"], ["a", "b"]),
+        (["## Phase 1 -", "### Backend", "### Task 2: b", "### End"], ["Phase 1", "b", "End"]),
+        (["## Phase 1", "### Task 2: b", "### End"], ["Phase 1", "b", "End"]),
+        (["## Phase 1 -", "### 1.1 a", "### 1.2 b"], ["a", "b"]),
+        (["## Phase 1 -", "### Week 1", "### Week 2"], ["Week 1", "Week 2"]),
+        (["## Phase 1 -", "### User Story 1", "### User Story 2"], ["User Story 1", "User Story 2"]),
+        (["## Phase 1 -", "### T1: a", "### T2: b"], ["T1: a", "T2: b"]),
+        (["## Phase 1 -", "### Task A: a", "### Task B: b"], ["Task A: a", "Task B: b"]),
+        (["## Phase 1 -", "### A. a", "### B. b"], ["A. a", "B. b"]),
+        (["## Phase 1 -", "### 1. Why -", "### Tests", "### Code"], ["Phase 1"]),
+        (
+            ["## Phase 1 -", "### Task 1 -", "#### Tests", "#### Code", "### Task 2 -", "#### Code"],
+            ["Task 1", "Task 2"],
+        ),
+        (["## Phase 1 -", "### Tests", "## Phase 2 -", "### Tests", "### Code"], ["Phase 1", "Phase 2"]),
+        (["# Phase 1: the file -", "## Backend", "## Frontend"], ["Backend", "Frontend"]),
+        (["# Phase 1 -", "## Tests", "# Phase 2 -", "## Tests"], ["Phase 1", "Phase 2"]),
+        (["## 3. Plan -", "### Backend", "### Frontend"], ["Backend", "Frontend"]),
+        (["## Sprint 1 -", "### Backend", "### Frontend"], ["Backend", "Frontend"]),
+        (["## Phase 1", "### Notes"], ["Phase 1", "Notes"]),
+        (["## Setup", "### Tests", "### Code"], ["Setup", "Tests", "Code"]),
+        (["## Phase 1 -", "## Setup"], ["Setup"]),
+    ],
+)
+def test_which_headings_are_parts_of_a_phase(headings, phases):
+    """A heading with `-` has no items of its own; one that only counts itself or stands alone is a phase as ever."""
+    text = "".join(f"{h.rstrip(' -')}\n" + ("" if h.endswith("-") else "- [ ] x\n") for h in headings)
+    plan = parse_plan(text)
+    assert [phase.title for phase in plan.phases] == phases
+    assert len(plan.items) == sum(not heading.endswith("-") for heading in headings)
+
+
+def test_items_are_appended_to_the_last_part_of_a_phase():
+    longer = append_items(parse_plan(TESTS_FIRST), "2", ["d"])
+    assert longer.text == TESTS_FIRST.replace("- [ ] c\n", "- [ ] c\n- [ ] d\n")
+    assert [item.id for item in longer.phases[1].items] == ["2.1", "2.2", "2.3"]
 
 
 def test_notes_belong_to_a_phase_on_the_sixth_level():

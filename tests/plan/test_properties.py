@@ -85,7 +85,9 @@ def plans(draw, *, flat: bool = False) -> Written:
         lines += draw(st.lists(st.sampled_from(["Verify: `v`", "", "prose", "", "```\n- [ ] code\n```"]), max_size=2))
         lines.append("")
         bullet = draw(BULLETS)
-        for _ in range(draw(st.integers(1, 4))):
+        parts = draw(st.sets(st.integers(0, 2), max_size=2))
+        for at in range(draw(st.integers(1, 4))):
+            lines += ["", "#### Tests", ""] if at in parts else []
             done, text = draw(st.booleans()), draw(TEXTS)
             items.append((done, text.strip(" \t")))
             lines.append(f"{bullet}[{'x' if done else ' '}] {text}")
