@@ -20,6 +20,7 @@ from relay.state.facts import is_current
 from relay.state.resume import LegFacts, ResumeCase, ResumePoint
 from relay.state.situation import PlanSource, Situation, ask
 from relay.store.completion import finish_commit
+from relay.store.elsewhere import give_up_leg
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_leg_ref
 from relay.store.ownership import find_owned_paths
@@ -41,7 +42,7 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
         _finish(ctx, kept.leg, kept.leg_commit)
         return settle(ctx)
     if kept.foreign is not None:
-        close_leg(ctx.repo, kept.foreign)
+        give_up_leg(ctx.repo, kept.foreign)
         return settle(ctx)
     if ensure_plan_committed(ctx).text != situation.plan.text:
         return settle(ctx)  # the user edited it since the question was asked
@@ -109,13 +110,14 @@ def _give_up(ctx: RunContext, leg: OpenLeg, point: ResumePoint) -> None:
     kept = save_found(ctx, leg)
     if owned := _find_uncommitted(ctx.files, kept):
         shown = list_paths(owned)
-        leave = f"To leave it where it is: git update-ref -d {find_leg_ref(leg.branch)}"
+        leave = f"To leave it where it is, its cost uncounted: git update-ref -d {find_leg_ref(leg.branch)}"
         raise RepoError(
             f"{point.why} Phase {leg.phase_id} cannot go on, and its uncommitted work is in {shown}",
             hint=("commit it or put it away, then ", RUN, f"; all of it is kept under {leg.wip_ref}. {leave}"),
         )
     ctx.observe(Noticed(text=f"{point.why} What its sessions did is kept under {leg.wip_ref}.", warning=True))
-    close_leg(ctx.repo, kept)
+    give_up_leg(ctx.repo, kept)
+    ctx.meter.record()  # what it has cost has a ref of its own
 
 
 def _find_uncommitted(files: PlanFiles, leg: OpenLeg) -> list[str]:

@@ -8,7 +8,8 @@ from relay.meters.prices import Budget, Price
 from relay.meters.spend import Meter
 from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Spent
-from relay.state.facts import find_leg_commit
+from relay.state.facts import find_leg_commit, is_of_another_plan
+from relay.store.elsewhere import read_unrecorded
 from relay.store.history import read_plan_commits, read_rewound_commits
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
@@ -24,15 +25,20 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
     )
     meter = Meter(budget, price=price, before=read_spent(repo, plan_path))
     leg = read_leg(repo)
-    if leg is not None and find_leg_commit(repo, leg) is None:
+    if leg is not None and find_leg_commit(repo, leg) is None and not is_of_another_plan(repo, leg, plan_path):
         meter.restore(leg.spend)
     return meter
 
 
 def read_spent(repo: Repo, plan_path: str) -> Spent:
-    """Return what the commits of the current plan record, rewound ones too, and planning that no commit has yet."""
+    """Return what the current plan has cost, the open leg of HEAD's branch aside.
+
+    That is what its commits record, rewound ones too, planning that no commit has yet, and sessions that left none.
+    """
     own = read_plan_commits(repo, plan_path)
-    total = sum((commit.spent for commit in (*own, *read_rewound_commits(repo, plan_path, own))), start=Spent())
+    counted = (*own, *read_rewound_commits(repo, plan_path, own))
+    spends = (*(commit.spent for commit in counted), *read_unrecorded(repo, plan_path, counted))
+    total = sum(spends, start=Spent())
     planning = read_plan_usage(repo)
     return total + planning.spend if planning and planning.plan_path == plan_path else total
 

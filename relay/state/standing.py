@@ -83,7 +83,8 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     kept = situation.kept
     rewound = read_rewound_commits(repo, source.plan_name, commits) if kept.has_refs else ()
     leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
-    spends = (*map(_count_commit, (*commits, *rewound)), *(_count_rest(source, repo, leg) if kept.has_refs else ()))
+    counted = (*commits, *rewound)
+    spends = (*map(_count_commit, counted), *(_count_rest(source, repo, leg, counted) if kept.has_refs else ()))
     return Standing(
         plan_name=source.plan_name,
         branch=branch,
@@ -119,12 +120,16 @@ def _stand_phases(
         )
 
 
-def _count_rest(source: PlanSource, repo: "Repo", leg: "OpenLeg | None") -> Iterator[Spent]:
-    """Yield what no commit records yet: the open leg and a plan that was written and is not committed."""
+def _count_rest(
+    source: PlanSource, repo: "Repo", leg: "OpenLeg | None", counted: "tuple[RelayCommit, ...]"
+) -> Iterator[Spent]:
+    """Yield what no commit records: legs that are open or were given up, and a plan that is not committed."""
+    from relay.store.elsewhere import read_unrecorded
     from relay.store.planning_cost import read_plan_usage
 
     if leg is not None:
         yield leg.spend
+    yield from read_unrecorded(repo, source.plan_name, counted)
     planning = read_plan_usage(repo)
     if planning is not None and planning.plan_path == source.plan_name:
         yield planning.spend

@@ -97,12 +97,18 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
     head = repo.head()
     if head is None or not repo.git.run("for-each-ref", "--count=1", "refs/relay/rewound/"):
         return ()
-    origin = own[-1].commit if own and own[-1].status == "planned" else _find_added(repo, plan_path)
+    origin = find_origin(repo, plan_path, own)
     if not origin:
         return ()
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--glob=refs/relay/rewound", "--ancestry-path")
     found = (_parse_commit(text) for text in read_texts(repo.git, *args, f"^{origin}", f"^{head}", "--"))
     return tuple(commit for commit in found if commit.plan == plan_path)
+
+
+def find_origin(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> str:
+    """Return the commit that brought the plan as the file holds it now; empty when none has."""
+    planned = next((commit.commit for commit in own if commit.status == "planned"), "")
+    return planned or (_find_added(repo, plan_path) if repo.head() else "")
 
 
 def _find_names(repo: Repo, path: str, plans: set[str]) -> set[str]:

@@ -24,7 +24,7 @@ def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
 
 
 def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
-    words = f"a phase is open on {branch}, a branch that does not exist any more; what it has cost is not counted here"
+    words = f"a phase is open on {branch}, a branch that does not exist any more"
     give_up = f"git update-ref -d {quote(ref)}"
     if here is None or not is_free:
         return f"{words}. To give it up: {give_up}"

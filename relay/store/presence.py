@@ -5,9 +5,9 @@ from relay.git.repository import Repo
 
 
 def has_kept_refs(repo: Repo, branch: str | None) -> bool:
-    """Return whether there is an open leg, a written plan or a rewound past; there is none for a detached HEAD."""
+    """Return whether there is a leg, a written plan, a rewound past or a cost; there is none for a detached HEAD."""
     if branch is None:
         return False
-    part = render_ref_part(branch)
-    kept = (f"refs/relay/leg/{part}", f"refs/relay/plan/{part}", "refs/relay/rewound/")
+    # Legs of every branch: what they cost may be this plan's.
+    kept = ("refs/relay/leg/", f"refs/relay/plan/{render_ref_part(branch)}", "refs/relay/rewound/", "refs/relay/spent/")
     return bool(repo.git.run("for-each-ref", "--count=1", *kept))

@@ -1,0 +1,85 @@
+"""What a plan has cost that no commit of its branch records: in phases open on other branches, and in ones given up.
+
+A leg that is closed without a commit of its own, because its phase was finished by hand or is gone, leaves its cost
+under ``refs/relay/spent/<branch>/<n>``. Everything is counted by session, so a leg whose commit arrives counts once.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from relay.git import objects, refs
+from relay.git.message import Message, read_text
+from relay.git.names import parse_path, parse_ref_part, render_path
+from relay.git.repository import Repo
+from relay.session.usage import Spent
+from relay.store import trailers
+from relay.store.history import RelayCommit, find_origin
+from relay.store.legs import OpenLeg, close_leg, next_ref, read_leg
+from relay.store.trailers import BASE
+
+_LEG = "refs/relay/leg/"
+_SPENT = "refs/relay/spent/"
+_ID = re.compile(r"[0-9a-f]{40,64}")
+_Entry = tuple[str, str, str, Spent]
+"""Session, plan, the commit where its leg began, and what it has cost."""
+
+
+def give_up_leg(repo: Repo, leg: OpenLeg) -> None:
+    """Close a leg that no commit will come from; its snapshots stay, and what it has cost."""
+    # Kept before the leg goes; a run that is killed in between does not keep it twice.
+    if leg.spend != Spent() and all(entry[0] != leg.session_id for entry in _read_kept(repo)):
+        kept = (
+            (trailers.PLAN, render_path(leg.plan_path)),
+            (trailers.PHASE, leg.phase_id),
+            (trailers.SESSION, leg.session_id),
+            (BASE, leg.base_head or ""),
+            *trailers.render_spent(leg.spend),
+        )
+        message = Message(subject=f"relay: what was spent on phase {leg.phase_id}", trailers=kept)
+        commit = objects.write_commit(repo, leg.base_tree, (leg.base_head,) if leg.base_head else (), message)
+        refs.move_ref(repo, next_ref(repo, "spent", leg.branch), commit, None)
+    close_leg(repo, leg)
+
+
+def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) -> tuple[Spent, ...]:
+    """Return what sessions of the plan have cost that is neither in a commit nor in the open leg of HEAD's branch.
+
+    Args:
+        repo: The repository.
+        plan_path: Repository-relative path of the plan.
+        counted: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says, then others.
+    """
+    listed = repo.git.run("for-each-ref", "--count=2", "--format=%(refname)", _LEG, _SPENT)
+    here = read_leg(repo)
+    if not listed or (here is not None and len(listed.split()) == 1):
+        return ()
+    origin = find_origin(repo, plan_path, counted)
+    names = {plan_path, *(commit.plan for commit in counted)}
+    seen = {commit.session for commit in counted} | ({here.session_id} if here else set())
+    found: list[Spent] = []
+    for session, plan, base, spent in (*_read_kept(repo), *_read_legs(repo)):
+        if session not in seen and plan in names and _is_ancestor(repo, origin, base):
+            found.append(spent)
+            seen.add(session)
+    return tuple(found)
+
+
+def _read_kept(repo: Repo) -> Iterator[_Entry]:
+    for ref in repo.git.run("for-each-ref", "--format=%(objectname)", _SPENT).decode().split():
+        text = read_text(repo, ref)
+        spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
+        yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
+
+
+def _read_legs(repo: Repo) -> Iterator[_Entry]:
+    names = repo.git.run("for-each-ref", "--format=%(refname)", _LEG).decode("utf-8", "surrogateescape").split()
+    for name in names:
+        if (leg := read_leg(repo, parse_ref_part(name.removeprefix(_LEG)))) is not None:
+            yield leg.session_id, leg.plan_path, leg.base_head or "", leg.spend
+
+
+def _is_ancestor(repo: Repo, origin: str, base: str) -> bool:
+    """Return whether a leg that began at `base` worked on the plan that `origin` brought."""
+    if not origin or not _ID.fullmatch(base):
+        return False
+    return repo.git.ask("merge-base", origin, base) == origin.encode()

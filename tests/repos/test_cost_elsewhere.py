@@ -1,0 +1,90 @@
+"""What sessions cost is counted wherever the user goes while a phase is open."""
+
+import json
+
+import pytest
+
+from relay.session.events import ResponseReceived
+from tests.scripted import ScriptedRunner
+
+HELLO = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+  - turns:
+      - tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
+      - tools: [{name: block, input: {reason: lunch}}]
+"""
+
+
+@pytest.fixture
+def opened(stage):
+    """A repository with phase 1 done and phase 2 open; nothing of it is uncommitted. Returns what all of it cost."""
+    stage.run(HELLO)
+    (stage.root / "world.txt").unlink()
+    return sum(event.cost_usd for event in stage.seen(ResponseReceived))
+
+
+def count(stage):
+    """What status says, and that a run counts the same."""
+    status = stage.relay("status", "--json")
+    assert status.returncode == 0, status.stderr
+    spent = json.loads(status.stdout)["spent"]["usd"]
+    with stage._open("run", "sessions: []", dirty=False, flags={}) as ctx:
+        assert ctx.meter.total.cost_usd == pytest.approx(spent)
+    return pytest.approx(spent, abs=2e-6)
+
+
+def rewind(stage):
+    assert stage.relay("rewind", "1", "--yes").returncode == 0
+    stage.git("switch", "-q", "main-before-1")
+
+
+@pytest.mark.parametrize(
+    "go",
+    [
+        lambda _: None,
+        lambda stage: stage.git("switch", "-qc", "feature"),
+        lambda stage: stage.git("branch", "-m", "trunk"),
+        rewind,
+    ],
+    ids=["nowhere", "to a new branch", "with the branch", "before the phase"],
+)
+def test_an_open_phase_is_counted_wherever_the_user_goes(stage, opened, go):
+    go(stage)
+
+    assert count(stage) == opened
+
+
+def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, opened):
+    """The run that closes it keeps that, and counts it once."""
+    stage.write("world.txt", "world\n")
+    plan = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", plan.replace("- [ ]", "- [x]"))
+    stage.commit("by hand")
+    assert count(stage) == opened
+
+    stage.play(ScriptedRunner([]))
+
+    assert stage.git("for-each-ref", "refs/relay/leg") == ""
+    assert count(stage) == opened
+
+
+def test_a_clone_counts_what_it_can_see(stage, opened, tmp_path):
+    """Legs and snapshots are there once they are fetched."""
+    stage.git("clone", "-q", ".", str(tmp_path / "clone"))
+    stage.git("-C", str(tmp_path / "clone"), "fetch", "-q", "origin", "+refs/relay/*:refs/relay/*")
+    stage.root = tmp_path / "clone"
+
+    assert count(stage) == opened
+
+
+@pytest.mark.usefixtures("opened")
+def test_another_plan_does_not_pay_for_it(stage):
+    stage.git("switch", "-qc", "other")
+    stage.write("other.md", "## Phase 1\nVerify: `true`\n- [ ] Say bye — bye.txt\n")
+    stage.commit("another plan")
+
+    assert json.loads(stage.relay("status", "--plan", "other.md", "--json").stdout)["spent"]["usd"] == 0
