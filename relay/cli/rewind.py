@@ -31,6 +31,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     A new branch is made there and this one stays; --revert commits that tree on top of this branch instead, with the
     boxes of what is undone open again. The branch's tip is kept under refs/relay/rewound/ in either case.
     """
+    from relay.git.collection import hold_collections
     from relay.git.lock_journal import clear_stale_locks
     from relay.run.rewind import get_rewind, require_revert
     from relay.sandbox.private import remove_left_overs
@@ -43,7 +44,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
         raise RepoError("there is no git repository here", hint="git init")
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
-    with lock_worktree(place.repo):
+    with lock_worktree(place.repo), hold_collections(place.repo):
         remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))

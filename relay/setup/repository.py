@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from relay.errors import RepoError
+from relay.git.collection import hold_collections
 from relay.git.lock_journal import clear_stale_locks
 from relay.sandbox.private import remove_left_overs
 from relay.setup import preconditions
@@ -14,6 +15,7 @@ from relay.setup.preconditions import require
 from relay.setup.request import RunRequest
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
+from relay.store.repair import repair_refs
 from relay.store.steering import begin_watch, end_watch
 
 
@@ -31,14 +33,14 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
     require(preconditions.check_git(repo))
     require(preconditions.check_repository(repo))
     require(preconditions.check_plan_file(repo, path))
-    with lock_worktree(repo):
+    with lock_worktree(repo), hold_collections(repo):
         # Before anything is looked at: what a killed relay had started may still write.
         remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
         require(preconditions.check_identity(repo))
         require(preconditions.check_signature(repo))
-        left = finish_pending(repo)
+        left = (*repair_refs(repo), *finish_pending(repo))
         if request.command == "run" and not request.allow_dirty:
             require(preconditions.check_clean(repo, path))
         begin_watch(repo)

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field, replace
 from relay.errors import RepoError
 from relay.files.boot import find_boot_id
 from relay.git import objects, refs
+from relay.git.collection import claim_collections
+from relay.git.command import GitError
 from relay.git.message import CommitText, Message, make_line, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.git.status import PathChange
-from relay.hints import WHY
+from relay.hints import RUN, WHY
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
@@ -165,17 +167,29 @@ def _render_start(  # what the two ways to begin a session share
 
 
 def read_leg(repo: Repo, branch: str | None = None) -> OpenLeg | None:
-    """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one."""
+    """Return the open leg of `branch` (HEAD's by default) with what its newest snapshot says; None without one.
+
+    Raises:
+        GitError: Git has lost it (see `relay.store.repair`).
+    """
     branch = branch or repo.branch
     commit = refs.find_ref(repo, find_leg_ref(branch)) if branch else None
     if branch is None or commit is None:
         return None
-    leg = _parse_leg(branch, read_text(repo, commit))
+    leg = _parse_leg(branch, _read(repo, find_leg_ref(branch), commit))
     tip = refs.find_ref(repo, leg.wip_ref) if leg.wip_ref.startswith("refs/relay/wip/") else None
     before = leg.spend
-    leg = leg if tip is None else _advance(leg, read_text(repo, tip))
+    leg = leg if tip is None else _advance(leg, _read(repo, leg.wip_ref, tip))
     noted = find_spent(repo, leg.session_id)
     return leg if noted is None else replace(leg, spend=before + noted)
+
+
+def _read(repo: Repo, ref: str, commit: str) -> CommitText:
+    try:
+        return read_text(repo, commit)
+    except GitError as error:
+        words = f"{ref} names {commit[:10]}, which cannot be read: {error}"
+        raise GitError(words, hint=("`", RUN, "` goes on from the newest snapshot that is whole")) from error
 
 
 def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
@@ -313,6 +327,7 @@ def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: Tree
         RepoError: Another process moved the leg's snapshot ref.
     """
     last = leg.last_wip
+    claim_collections(repo)
     for snapshot in snapshots:
         leg = _write_snapshot(repo, leg, record, snapshot)
     if leg.last_wip and not refs.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):

@@ -11,7 +11,7 @@ from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
 from relay.state.resume import ResumeCase
-from tests.resume.conftest import HELLO, LUNCH
+from tests.resume.conftest import HELLO, LUNCH, REST
 
 HAND_OFF = """
 sessions:
@@ -287,3 +287,17 @@ def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish)
 
     assert ask()["row"] == ResumeCase.MID_LEG
     finish()
+
+
+def test_a_run_goes_on_from_the_newest_snapshot_that_git_has_whole(stage, cut_off):
+    """Something pruned objects while relay was at work: it is said, and the phase is finished all the same."""
+    cut_off()
+    lost = stage.git("rev-parse", "refs/relay/wip/main/000001").strip()
+    (stage.root / ".git/objects" / lost[:2] / lost[2:]).unlink()
+    said = stage.relay("status")
+    assert (said.returncode, "goes on from the newest snapshot that is whole" in said.stderr) == (1, True)
+
+    assert stage.run(REST, all_=False).exit_code == ExitCode.DONE
+    assert any(f"refs/relay/wip/main/000001 named {lost[:10]}" in said.text for said in stage.seen(Noticed))
+    stage.git("fsck", "--strict", "--no-dangling")
+    stage.git("gc", "-q", "--prune=now")
