@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import click
 
 from relay.cli.boundary import note_caller
 from relay.cli.options import find_flags
+from relay.cli.screen import say
 from relay.errors import ConfigError, FlagError, PlanError, RepoError
 from relay.hints import Caller
 from relay.session.events import RunEnded
@@ -74,6 +76,21 @@ def render_end(end: "RunEnd", caller: Caller) -> RunEnded:
     )
 
 
+def ask_for_rules(request: "RunRequest", *, as_json: bool) -> "RunRequest":
+    """Ask, at a terminal, whether another agent's rules are to be read where the repository has none of its own."""
+    from relay.setup.rules import load_repository_rules
+
+    settings = request.settings
+    if as_json or "rules" in settings.ablate or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return request
+    name = next(iter(load_repository_rules(request.repo.root, settings).unread), "")
+    if not name or not click.confirm(f"There is no AGENTS.md. Take {name} for this repository's rules?", default=True):
+        return request
+    say(f'rules_fallback_names = ["{name}"] in relay.toml says so for every run')
+    origins = {**settings.origins, "rules_fallback_names": "your answer"}
+    return replace(request, settings=replace(settings, rules_fallback_names=(name,), origins=origins))
+
+
 def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
     """Tell how a command ended that needed no session."""
     from relay.cli.view import make_view
@@ -90,6 +107,7 @@ def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunConte
     from relay.sandbox.harden import prepare_process
     from relay.setup.open import open_run
 
+    request = ask_for_rules(request, as_json=as_json)
     prepare_process()
     interrupts = Interrupts()
     view = make_view(json=as_json, stream=sys.stdout)

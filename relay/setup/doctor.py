@@ -19,7 +19,7 @@ from relay.sandbox.install import find_install_command
 from relay.sandbox.policy import Level
 from relay.sandbox.probe import ProbeAct, probe
 from relay.setup.place import find_settings, get_place, load_plan
-from relay.setup.policy import make_policy
+from relay.setup.policy import get_unreadable, make_policy
 from relay.setup.preconditions import (
     Finding,
     State,
@@ -71,7 +71,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     findings.extend(_examine_model(settings, environ))
     if repo is not None:
         findings.extend(_examine_sandbox(repo, settings, environ))
-    findings.append(_examine_rules(root, settings))
+    findings.append(_examine_rules(root, settings, environ))
     return Report(
         findings=tuple(findings),
         caller=Caller(folder=os.path.relpath(cwd, root)),
@@ -186,10 +186,12 @@ def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
         yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
-def _examine_rules(root: Path, settings: Settings | None) -> Finding:
-
+def _examine_rules(root: Path, settings: Settings | None, environ: Mapping[str, str]) -> Finding:
     chosen = settings or Settings()
-    return check_rules(load_repository_rules(root, chosen), chosen)
+    try:
+        return check_rules(load_repository_rules(root, chosen, get_unreadable(root, chosen, environ)))
+    except ConfigError as error:
+        return make_missing("rules", error)
 
 
 def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:

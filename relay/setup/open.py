@@ -22,6 +22,7 @@ from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce
 from relay.setup.context import RunContext
 from relay.setup.observers import open_observers
+from relay.setup.policy import get_unreadable
 from relay.setup.preconditions import require
 from relay.setup.repository import take_repository
 from relay.setup.request import RunRequest
@@ -60,7 +61,7 @@ def open_run(
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # Opened here, because what it needs loads while the sandbox proves itself and git is asked.
         runner = stack.enter_context(kind.open(given))
-        workspace = stack.enter_context(open_workspace(request, interrupts))
+        workspace = stack.enter_context(open_workspace(request, rules, interrupts))
         sessions, book = _make_sessions(request, runner, observe)
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
@@ -83,9 +84,8 @@ def open_run(
 def _load_rules(request: RunRequest) -> Rules:
     if "rules" in request.settings.ablate:
         return Rules()
-    rules = load_repository_rules(request.repo.root, request.settings)
-    require(preconditions.check_rules(rules, request.settings))
-    return rules
+    root, settings = request.repo.root, request.settings
+    return load_repository_rules(root, settings, get_unreadable(root, settings, request.environ))
 
 
 def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> tuple[Sessions, Book]:

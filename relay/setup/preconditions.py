@@ -186,20 +186,20 @@ def check_clean(repo: Repo, plan_path: str) -> Finding:
     return find_out(get, name="changes")
 
 
-def check_rules(rules: Rules, settings: Settings) -> Finding:
-    """Look whether the rules are whole: work on rules that are cut would go on without the most specific ones."""
+def check_rules(rules: Rules) -> Finding:
+    """Look which rules sessions are given, and whether all of them are."""
     words = ", ".join(f"{file.path} ({file.bytes_used:,} of {file.bytes_total:,} bytes)" for file in rules.files)
-    if rules.nearest_cut:
-        error = ConfigError(
-            f"the rules do not fit {settings.rules_max_bytes:,} bytes: {'; '.join(rules.warnings)}",
-            hint="shorten AGENTS.md, or raise rules_max_bytes",
-        )
-        hint = "shorten it, or raise rules_max_bytes: a run does not start on rules that are cut"
-        return Finding(name="rules", state=State.MISSING, words=words, details=rules.warnings, hint=hint, error=error)
     return Finding(
         name="rules",
         state=State.WARNING if rules.warnings else State.OK if words else State.INFO,
         words=words or "no AGENTS.md here",
         details=rules.warnings,
-        hint="" if words else "relay init writes one to start from",
+        hint=_advise(rules),
     )
+
+
+def _advise(rules: Rules) -> str:
+    """Say what helps where rules are cut or missing; how other agents' are read is among the warnings."""
+    if any(file.truncated or file.omitted for file in rules.files):
+        return "shorten them, or raise rules_max_bytes"
+    return "" if rules.files or rules.unread else "relay init writes one to start from"

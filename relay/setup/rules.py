@@ -2,27 +2,37 @@
 
 One file per directory from the project's root down to the working directory, under one byte budget; the
 user's own file comes before them, outside the budget. What was cut is reported, because the files nearest to
-the work are the first to be lost.
+the work are the first to be lost. Sessions work at the root; a phase gets those of the folders that it names as well.
 
-Stricter than the original in one thing: a link that leads out of the project, or to a file that tools hide
-from the model, is not followed, because its target would be sent to the provider.
+Stricter than the original in one thing: a file that tools hide from the model, and a link to one or out of the
+project, is not read, because it would be sent to the provider.
 
 Source: ``core/src/agents_md.rs`` of openai/codex at ba2fb4831.
 """
 
+import codecs
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
 from relay.config import Settings
+from relay.sandbox.policy import PROTECTED_NAMES, SECRET_NAMES
+from relay.tools.confine import is_covered, may_hold_secrets
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024
 """The user's own file is outside the budget; this only keeps an accident out of memory."""
 GLOBAL_SEPARATOR = "\n\n--- project-doc ---\n\n"
+MAX_FOLDERS = 500
+"""Folders of one phase that are looked at."""
 _NAMES = ("AGENTS.override.md", "AGENTS.md")
+_OTHERS = ("CLAUDE.md", "GEMINI.md", "WARP.md", ".cursorrules")
+"""Other agents' rules, which can be read in the place of AGENTS.md."""
+_OTHER_PLACES = (".github/copilot-instructions.md", ".cursor/rules", ".kiro/steering")
+"""Those which cannot."""
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +58,13 @@ class Rules:
     """In the order of the text: the user's own, then from the root down."""
     warnings: tuple[str, ...] = ()
     """What was cut, skipped or could not be read, one line each."""
-    nearest_cut: bool = False
-    """Whether the file nearest to the working directory, the most specific one, is not there in full."""
+    unread: tuple[str, ...] = ()
+    """Other agents' rules that stand in the root and could be read, where the project has none of its own."""
+
+    @property
+    def project_bytes(self) -> int:
+        """How much of the budget is used."""
+        return sum(file.bytes_used for file in self.files if not file.path.startswith("/"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +76,104 @@ class _Found:
     """Where it is, links resolved."""
 
 
-def load_repository_rules(root: Path, settings: Settings) -> Rules:
-    """Gather the instructions that hold in a repository, as its settings have it."""
-    return load_rules(
+@dataclass(slots=True, kw_only=True)
+class _Project:
+    """Where files are looked for, and what is left out. Mutable: collects what is to be said of them."""
+
+    root: Path
+    names: tuple[str, ...]
+    """In the order in which they win."""
+    unreadable: tuple[Path, ...]
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[Path] = ()) -> Rules:
+    """Gather the instructions that hold in a repository, as its settings have it.
+
+    Args:
+        root: The repository's root.
+        settings: The settings.
+        unreadable: Places that the user hides, absolute and with links resolved.
+    """
+    rules = load_rules(
         root,
         max_bytes=settings.rules_max_bytes,
         fallback_names=settings.rules_fallback_names,
         root_markers=settings.rules_root_markers,
         global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
+        unreadable=unreadable,
     )
+    is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
+    if is_chosen or any(not file.path.startswith("/") for file in rules.files):
+        return rules
+    unread = tuple(name for name in _OTHERS if (root / name).is_file())
+    return replace(rules, unread=unread, warnings=(*rules.warnings, *_describe_unread(root, unread)))
 
 
-def load_rules(
+def _describe_unread(root: Path, unread: tuple[str, ...]) -> Iterator[str]:
+    places = [place for place in _OTHER_PLACES if os.path.lexists(root / place)]
+    if unread:
+        way = f'rules_fallback_names = ["{unread[0]}"] in relay.toml has it read'
+        yield f"there is no AGENTS.md, and {unread[0]} is not read: {way}"
+    elif places:
+        yield f"there is no AGENTS.md, and {', '.join(places)} cannot be read: put what counts into AGENTS.md"
+
+
+def load_folder_rules(  # what a phase, its settings and the repository each know
+    root: Path,
+    paths: Iterable[str],
+    *,
+    max_bytes: int,
+    fallback_names: Sequence[str] = (),
+    unreadable: Sequence[Path] = (),
+    find_strange: Callable[[frozenset[str]], Collection[str]] = lambda _: (),
+) -> Rules:
+    """Gather the instructions of the folders below the root that some paths lead through, from the root down.
+
+    Args:
+        root: The repository's root.
+        paths: Relative to it; what they name need not be there.
+        max_bytes: What the rules of the root have left of the budget.
+        fallback_names: As for `load_rules`; only those that no session can write.
+        unreadable: As for `load_rules`.
+        find_strange: Given files, relative to the root, returns those that a session may have made: not obeyed.
+    """
+    names = (*_NAMES, *(name for name in fallback_names if name in PROTECTED_NAMES))
+    project = _Project(root=Path(os.path.realpath(root)), names=names, unreadable=tuple(unreadable))
+    texts: list[str] = []
+    files: list[RuleFile] = []
+    try:
+        found = tuple(_find_files(project, (project.root / folder for folder in _find_folders(paths))))
+        strange = find_strange(frozenset(file.shown for file in found)) if found else ()
+        project.warnings.extend(f"{path} may be a session's; it is not read" for path in sorted(strange))
+        own = tuple(file for file in found if file.shown not in strange)
+        for text, file in _read_files(own, max_bytes, project.warnings):
+            texts += [f"## {file.path}\n\n{text.strip()}"] if text else []
+            files.append(file)
+    except OSError as exc:
+        project.warnings.append(f"no rules of folders are loaded: {exc.filename or root}: {exc.strerror or exc}")
+        texts, files = [], []
+    return Rules(text="\n\n".join(texts), files=tuple(files), warnings=tuple(project.warnings))
+
+
+def _find_folders(paths: Iterable[str]) -> list[str]:
+    """Return the folders that paths lead through, the ones above before those below; the root is not among them."""
+    folders: set[tuple[str, ...]] = set()
+    for path in paths:
+        parts = PurePosixPath(path).parts
+        if len(folders) < MAX_FOLDERS and ".." not in parts and not path.startswith("/"):
+            folders.update(parts[:depth] for depth in range(1, len(parts) + 1))
+    return ["/".join(parts) for parts in sorted(folders)[:MAX_FOLDERS]]
+
+
+def load_rules(  # the original's settings
     cwd: Path,
     *,
     max_bytes: int = DEFAULT_MAX_BYTES,
     fallback_names: Sequence[str] = (),
     root_markers: Sequence[str] = (".git",),
     global_dir: Path | None = None,
+    unreadable: Sequence[Path] = (),
 ) -> Rules:
     """Gather the instructions that hold in a directory.
 
@@ -88,15 +183,19 @@ def load_rules(
         fallback_names: File names looked for where a directory has none of Codex's own, such as ``CLAUDE.md``.
         root_markers: Names that mark a project's root; where none is found, only `cwd` itself is looked at.
         global_dir: Where the user's own file is; None: there is none.
+        unreadable: Places that the user hides, absolute and with links resolved.
     """
-    warnings: list[str] = []
-    own, own_files = _read_global(global_dir, warnings)
     here = Path(os.path.realpath(cwd))
     root = _find_root(here, root_markers)
+    names = tuple(dict.fromkeys((*_NAMES, *(name for name in fallback_names if name))))
+    project = _Project(root=root, names=names, unreadable=tuple(unreadable))
+    warnings = project.warnings
+    own, own_files = _read_global(global_dir, warnings)
+    above = [directory for directory in reversed(here.parents) if directory.is_relative_to(root)]
     texts: list[str] = []
     files: list[RuleFile] = []
     try:
-        found = tuple(_find_files(root, here, fallback_names, warnings)) if max_bytes > 0 else ()
+        found = tuple(_find_files(project, (*above, here))) if max_bytes > 0 else ()
         for text, file in _read_files(found, max_bytes, warnings):
             texts += [text] if text else []
             files.append(file)
@@ -104,12 +203,11 @@ def load_rules(
         # As in the original: one file that cannot be read takes the project's rules away, visibly.
         warnings.append(f"no project rules are loaded: {exc.filename or root}: {exc.strerror or exc}")
         texts, files = [], []
-    project = "\n\n".join(texts)
+    shared = "\n\n".join(texts)
     return Rules(
-        text=own + GLOBAL_SEPARATOR + project if own and project else own + project,
+        text=own + GLOBAL_SEPARATOR + shared if own and shared else own + shared,
         files=(*own_files, *files),
         warnings=tuple(warnings),
-        nearest_cut=bool(files) and (files[-1].truncated or files[-1].omitted),
     )
 
 
@@ -118,34 +216,38 @@ def _find_root(here: Path, markers: Sequence[str]) -> Path:
     return next((d for d in (here, *here.parents) if any(os.path.lexists(d / m) for m in markers if m)), here)
 
 
-def _find_files(root: Path, here: Path, fallback_names: Sequence[str], warnings: list[str]) -> Iterator[_Found]:
-    """Yield the one file of each directory, from the root down."""
-    names = tuple(dict.fromkeys((*_NAMES, *(name for name in fallback_names if name))))
-    above = [d for d in reversed(here.parents) if d.is_relative_to(root)]
-    for directory in (*above, here):
-        found = next((f for name in names if (f := _probe(root, directory / name, warnings))), None)
+def _find_files(project: _Project, folders: Iterable[Path]) -> Iterator[_Found]:
+    """Yield the one file of each folder."""
+    for folder in folders:
+        found = next((file for name in project.names if (file := _probe(project, folder / name))), None)
         if found:
             yield found
 
 
-def _probe(root: Path, path: Path, warnings: list[str]) -> _Found | None:
-    """Return a candidate that is a regular file, or a link to one inside the project."""
+def _probe(project: _Project, path: Path) -> _Found | None:
+    """Return a candidate that is a regular file, or a link to one inside the project, and that is not hidden."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     real = Path(os.path.realpath(path))
-    shown = path.relative_to(root).as_posix()
-    if not real.is_relative_to(root) or _is_hidden(real.relative_to(root)):
-        warnings.append(f"{shown} is a link to {real}, which is not a rules file of this project; it is left out")
-        return None
-    return _Found(shown=shown, real=str(real))
+    shown = path.relative_to(project.root).as_posix()
+    if real.is_relative_to(project.root) and not _is_hidden(project, real):
+        return _Found(shown=shown, real=str(real))
+    what = f"is a link to {real}, which is not a rules file of this project" if real != path else "may hold secrets"
+    project.warnings.append(f"{shown} {what}; it is left out")
+    return None
 
 
-def _is_hidden(relative: Path) -> bool:
-    """Whether a link's target is where credentials are kept."""
-    return ".git" in relative.parts or relative.name.startswith(".env")
+def _is_hidden(project: _Project, real: Path) -> bool:
+    """Whether a file is where credentials are kept, or where the user hides something."""
+    relative = real.relative_to(project.root).as_posix()
+    places = (place for place in project.unreadable if place.is_relative_to(project.root))
+    hidden = tuple(place.relative_to(project.root).as_posix() for place in places)
+    return is_covered(relative, ("**/.git", ".relay")) or may_hold_secrets(
+        relative, secret_names=SECRET_NAMES, unreadable=hidden
+    )
 
 
 def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) -> Iterator[tuple[str, RuleFile]]:
@@ -160,7 +262,8 @@ def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) ->
             warnings.append(f"{file.shown} is left out: the {max_bytes:,} bytes for rules are used up")
             yield "", RuleFile(path=file.shown, bytes_used=0, bytes_total=total, omitted=True)
             continue
-        text = content.decode("utf-8", "replace")
+        text, words = _decode(content, is_cut=total > len(content))
+        warnings.extend(f"{file.shown} {what}" for what in words)
         if not text.strip():
             warnings.append(f"{file.shown} is blank; no other file of its directory is read")
             continue
@@ -171,6 +274,19 @@ def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) ->
                 f"{file.shown} is cut to {len(content):,} of {total:,} bytes: {max_bytes:,} are for all rules"
             )
         yield text, RuleFile(path=file.shown, bytes_used=len(content), bytes_total=total, truncated=cut)
+
+
+def _decode(content: bytes, *, is_cut: bool) -> tuple[str, tuple[str, ...]]:
+    """Return a file's text, and what of it a model does not see as its author does."""
+    if content.startswith(_UTF_16):
+        return content.decode("utf-16", "replace"), ("is UTF-16; relay reads it, other agents read UTF-8 alone",)
+    words = ["holds NUL bytes: is it text?"] if b"\0" in content else []
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(content, not is_cut)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        words.append(f"is not UTF-8 (line {line}): what is not is shown as \ufffd")
+    return content.decode("utf-8", "replace"), tuple(words)
 
 
 def _read_start(path: str, limit: int) -> tuple[bytes, int] | None:

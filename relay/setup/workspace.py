@@ -9,17 +9,25 @@ from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
 from relay.setup.policy import make_limits, make_policy
 from relay.setup.request import RunRequest
+from relay.setup.rules import Rules
 from relay.tools.workspace import Workspace
 
 
 @contextmanager
-def open_workspace(request: RunRequest, interrupts: Interrupts) -> Iterator[Workspace]:
+def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
     """Open the sandbox of a run's tools and commands and close it again; a planner's write nothing.
+
+    Args:
+        request: What the command knows.
+        rules: Their files are nobody's to write, whatever they are called.
+        interrupts: Whether the user asked to stop.
 
     Raises:
         RelayError: No sandbox holds here, or the settings do not fit the machine.
     """
-    root, settings, protected = request.repo.root, request.settings, find_protected(request.plan_path)
+    root, settings = request.repo.root, request.settings
+    named = (file.path for file in rules.files if not file.path.startswith("/"))
+    protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     policy = make_policy(request.repo, settings, protected, request.environ)
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     with open_sandbox(policy, level, off=settings.sandbox == "off") as sandbox:

@@ -135,7 +135,12 @@ def is_readable(workspace: Workspace, path: str) -> bool:
 
 
 def _refuse_secret(workspace: Workspace, path: str) -> None:
-    name = fold_name(path.rpartition("/")[2])
-    secret = any(fnmatchcase(name, pattern) for pattern in workspace.secret_names)
-    if (secret and not name.endswith(TEMPLATE_SUFFIXES)) or is_covered(path, workspace.unreadable):
+    if may_hold_secrets(path, secret_names=workspace.secret_names, unreadable=workspace.unreadable):
         raise RefusedError(f"{path} may hold secrets; it is neither shown nor changed.")
+
+
+def may_hold_secrets(path: str, *, secret_names: Sequence[str], unreadable: Sequence[str]) -> bool:
+    """Say whether a file's name, or the user, says that nobody is shown it; see `Workspace` for the patterns."""
+    name = fold_name(path.rpartition("/")[2])
+    secret = any(fnmatchcase(name, pattern) for pattern in secret_names)
+    return (secret and not name.endswith(TEMPLATE_SUFFIXES)) or is_covered(path, unreadable)

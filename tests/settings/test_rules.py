@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.setup.rules import RuleFile, load_rules
+from relay.config import Settings
+from relay.setup.rules import RuleFile, Rules, load_folder_rules, load_repository_rules, load_rules
 
 
 def make(base: Path, files: dict[str, str | bytes]) -> None:
@@ -30,7 +31,7 @@ def test_files_are_read_from_the_root_down_to_the_working_directory(root: Path) 
     rules = load_rules(root / "a" / "b")
     assert rules.text == "one\n\ntwo\n\nthree"
     assert [file.path for file in rules.files] == ["AGENTS.md", "a/AGENTS.md", "a/b/AGENTS.md"]
-    assert (rules.warnings, rules.nearest_cut) == ((), False)
+    assert rules.warnings == ()
 
 
 def test_vector_a_budget_of_seven_bytes(root: Path) -> None:
@@ -39,7 +40,6 @@ def test_vector_a_budget_of_seven_bytes(root: Path) -> None:
     assert rules.text == "root\n\nabc"
     assert rules.files[1] == RuleFile(path="a/AGENTS.md", bytes_used=3, bytes_total=6, truncated=True)
     assert rules.warnings == ("a/AGENTS.md is cut to 3 of 6 bytes: 7 are for all rules",)
-    assert rules.nearest_cut
 
 
 def test_vector_a_large_root_file_leaves_the_nested_one_out(root: Path) -> None:
@@ -48,7 +48,6 @@ def test_vector_a_large_root_file_leaves_the_nested_one_out(root: Path) -> None:
     assert rules.text == "x" * 32 * 1024
     assert rules.files[1] == RuleFile(path="a/AGENTS.md", bytes_used=0, bytes_total=6, omitted=True)
     assert "a/AGENTS.md is left out: the 32,768 bytes for rules are used up" in rules.warnings
-    assert rules.nearest_cut
 
 
 def test_vector_the_user_s_file_alone_has_no_separator(root: Path, tmp_path: Path) -> None:
@@ -96,9 +95,24 @@ def test_the_root_is_the_nearest_marker_file_or_directory(root: Path) -> None:
 
 def test_a_split_character_is_replaced(root: Path) -> None:
     make(root, {"AGENTS.md": "aé"})
-    assert load_rules(root, max_bytes=2).text == "a\ufffd"
-    make(root, {"AGENTS.md": b"\xff\xfeabc"})
-    assert load_rules(root).text == "\ufffd\ufffdabc"
+    rules = load_rules(root, max_bytes=2)
+    assert rules.text == "a\ufffd"
+    assert rules.warnings == ("AGENTS.md is cut to 2 of 3 bytes: 2 are for all rules",)
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "words"),
+    [
+        ("be brief".encode("utf-16"), "be brief", "AGENTS.md is UTF-16; relay reads it, other agents read UTF-8 alone"),
+        (b"\xfe\xff\0b\0e", "be", "AGENTS.md is UTF-16; relay reads it, other agents read UTF-8 alone"),
+        (b"one\ncaf\xe9", "one\ncaf\ufffd", "AGENTS.md is not UTF-8 (line 2): what is not is shown as \ufffd"),
+        (b"be\0brief", "be\0brief", "AGENTS.md holds NUL bytes: is it text?"),
+    ],
+)
+def test_what_is_no_plain_utf_8_is_said(root: Path, content: bytes, text: str, words: str) -> None:
+    make(root, {"AGENTS.md": content})
+    rules = load_rules(root)
+    assert (rules.text, rules.warnings) == (text, (words,))
 
 
 def test_a_link_inside_the_project_is_followed(root: Path) -> None:
@@ -108,15 +122,80 @@ def test_a_link_inside_the_project_is_followed(root: Path) -> None:
     assert load_rules(root / "a").text == "linked"
 
 
-@pytest.mark.parametrize("target", ["../secret", "/etc/passwd", ".git/config", "a/.env.local"])
+@pytest.mark.parametrize(
+    "target", ["../secret", "/etc/passwd", ".git/config", "a/.env.local", "a/.NETRC", "a/hidden/x.yaml", ".relay/x"]
+)
 def test_a_link_to_what_the_project_must_not_see_is_left_out(root: Path, target: str) -> None:
     make(root.parent, {"secret": "s"})
-    make(root, {".git/config": "token", "a/.env.local": "key"})
+    make(root, {".git/config": "token", "a/.env.local": "key", "a/.NETRC": "k", "a/hidden/x.yaml": "k", ".relay/x": ""})
     (root / "AGENTS.md").symlink_to(target)
     make(root, {"CLAUDE.md": "fallback"})
-    rules = load_rules(root, fallback_names=("CLAUDE.md",))
+    rules = load_rules(root, fallback_names=("CLAUDE.md",), unreadable=(root / "a/hidden", Path("/elsewhere")))
     assert rules.text == "fallback"
     assert "AGENTS.md is a link to " in rules.warnings[0]
+
+
+def test_a_name_of_credentials_is_no_rules_file(root: Path) -> None:
+    make(root, {".netrc": "key", ".env.example": "be brief"})
+    rules = load_rules(root, fallback_names=(".netrc", ".env.example"))
+    assert (rules.text, rules.warnings) == ("be brief", (".netrc may hold secrets; it is left out",))
+
+
+def test_other_agents_rules_are_named_where_there_are_no_own_ones(root: Path) -> None:
+    """With the setting that has them read; once that is set, or AGENTS.md is there, nothing is said."""
+    make(root, {".kiro/steering/product.md": "one"})
+    said = load_repository_rules(root, Settings())
+    assert (said.text, said.unread) == ("", ())
+    assert said.warnings == (
+        "there is no AGENTS.md, and .kiro/steering cannot be read: put what counts into AGENTS.md",
+    )
+    make(root, {"CLAUDE.md": "two"})
+    said = load_repository_rules(root, Settings())
+    assert (said.text, said.unread) == ("", ("CLAUDE.md",))
+    way = 'rules_fallback_names = ["CLAUDE.md"] in relay.toml has it read'
+    assert said.warnings == (f"there is no AGENTS.md, and CLAUDE.md is not read: {way}",)
+    none = Settings(origins={"rules_fallback_names": "relay.toml"})
+    assert load_repository_rules(root, none) == Rules()
+    read = Settings(rules_fallback_names=("CLAUDE.md",), origins={"rules_fallback_names": "relay.toml"})
+    assert load_repository_rules(root, read).text == "two"
+    make(root, {"AGENTS.md": "three"})
+    assert load_repository_rules(root, Settings()).warnings == ()
+
+
+def test_folders_of_a_phase(root: Path) -> None:
+    """From the root down, each once, the root's own not again; what a phase names need not be there."""
+    make(root, {"AGENTS.md": "no", "a/AGENTS.md": "a", "a/b/AGENTS.override.md": "b\n", "a/b/AGENTS.md": "no"})
+    make(root, {"a/b/x.py": "", "c/CLAUDE.md": "c", "d/AGENTS.md": "no", "e/RULES.md": "no"})
+    paths = ("a/b/x.py", "a/b/new/y.py", "a", "c/new.py", "e/x", "../d/x", "/d/x", "x.py", ".")
+    rules = load_folder_rules(root, paths, max_bytes=100, fallback_names=("CLAUDE.md", "RULES.md"))
+    assert rules.text == "## a/AGENTS.md\n\na\n\n## a/b/AGENTS.override.md\n\nb\n\n## c/CLAUDE.md\n\nc"
+    assert (rules.project_bytes, rules.warnings) == (4, ())
+    assert load_folder_rules(root, paths, max_bytes=100).text.count("##") == 2
+
+
+def test_folders_of_a_phase_share_what_is_left_of_the_budget(root: Path) -> None:
+    make(root, {"a/AGENTS.md": "a", "a/b/AGENTS.md": "nearest"})
+    rules = load_folder_rules(root, ("a/b/x.py",), max_bytes=4)
+    assert rules.text == "## a/AGENTS.md\n\na\n\n## a/b/AGENTS.md\n\nnea"
+    assert rules.warnings == ("a/b/AGENTS.md is cut to 3 of 7 bytes: 4 are for all rules",)
+    rules = load_folder_rules(root, ("a/b/x.py",), max_bytes=0)
+    assert (rules.text, len(rules.warnings)) == ("", 2)
+
+
+def test_rules_of_a_folder_that_a_session_may_have_made_are_not_read(root: Path) -> None:
+    make(root, {"a/AGENTS.md": "a", "a/b/AGENTS.md": "b"})
+    rules = load_folder_rules(root, ("a/b",), max_bytes=100, find_strange=lambda paths: paths - {"a/AGENTS.md"})
+    assert rules.text == "## a/AGENTS.md\n\na"
+    assert rules.warnings == ("a/b/AGENTS.md may be a session's; it is not read",)
+
+
+def test_a_folder_whose_rules_cannot_be_read_or_lead_out_is_said(root: Path, tmp_path: Path) -> None:
+    make(tmp_path, {"outside/AGENTS.md": "no"})
+    (root / "out").symlink_to(tmp_path / "outside")
+    rules = load_folder_rules(root, ("out/x",), max_bytes=100)
+    assert (rules.text, rules.warnings[0].partition(" to ")[0]) == ("", "out/AGENTS.md is a link")
+    (root / "a/AGENTS.md").symlink_to("AGENTS.md")
+    assert "no rules of folders are loaded: " in load_folder_rules(root, ("a",), max_bytes=100).warnings[0]
 
 
 def test_a_linked_directory_does_not_lead_out_either(root: Path) -> None:

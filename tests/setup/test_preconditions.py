@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.config import Settings
-from relay.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError
+from relay.errors import PlanError, RelayError, RepoError, RunnerError
 from relay.git.repository import open_repo
 from relay.runners.registry import RUNNERS
 from relay.setup.preconditions import (
@@ -80,18 +80,31 @@ def test_a_plan_that_relay_cannot_replace_or_git_would_not_keep_is_missing(stage
     assert isinstance(finding.error, PlanError)
 
 
-def test_rules_that_are_cut_stop_a_run_and_others_only_warn(tmp_path: Path):
+def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
+    """A run goes on with what there is of them."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "AGENTS.md").write_text("x" * 100)
-    cut, whole = Settings(rules_max_bytes=50), Settings()
-    with pytest.raises(ConfigError, match="do not fit 50 bytes"):
-        require(check_rules(load_repository_rules(tmp_path, cut), cut))
-    assert check_rules(load_repository_rules(tmp_path, whole), whole).state is State.OK
+    cut = check_rules(load_repository_rules(tmp_path, Settings(rules_max_bytes=50)))
+    require(cut)
+    assert (cut.state, cut.words, cut.hint) == (
+        State.WARNING,
+        "AGENTS.md (50 of 100 bytes)",
+        "shorten them, or raise rules_max_bytes",
+    )
+    assert check_rules(load_repository_rules(tmp_path, Settings())).state is State.OK
     file = RuleFile(path="AGENTS.md", bytes_used=1, bytes_total=1)
-    warned = check_rules(Rules(text="x", files=(file,), warnings=("AGENTS.override.md is blank",)), whole)
-    require(warned)
-    assert (warned.state, warned.details) == (State.WARNING, ("AGENTS.override.md is blank",))
-    assert check_rules(Rules(), whole).state is State.INFO
+    warned = check_rules(Rules(text="x", files=(file,), warnings=("AGENTS.override.md is blank",)))
+    assert (warned.state, warned.details, warned.hint) == (State.WARNING, ("AGENTS.override.md is blank",), "")
+    none = check_rules(Rules())
+    assert (none.state, none.words, none.hint) == (
+        State.INFO,
+        "no AGENTS.md here",
+        "relay init writes one to start from",
+    )
+    (tmp_path / "AGENTS.md").rename(tmp_path / "CLAUDE.md")
+    unread = check_rules(load_repository_rules(tmp_path, Settings()))
+    assert (unread.state, unread.words, unread.hint) == (State.WARNING, "no AGENTS.md here", "")
+    assert 'rules_fallback_names = ["CLAUDE.md"]' in unread.details[0]
 
 
 def test_the_first_thing_that_a_user_can_repair_is_said_first(stage):
