@@ -63,3 +63,5 @@ class Refused:
     """Empty when no session can repair it."""
     ways: Hint = ""
     """What the user can do about it, behind ``for_user``."""
+    again: bool = False
+    """Somebody was at work meanwhile: the same may well be committed after another look."""

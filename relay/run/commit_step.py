@@ -7,6 +7,7 @@ code, ticks and trailers in one tree. Every refusal is a value with words for th
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from relay.errors import RepoError
 from relay.gate.model import GateResult, Outcome, Verdict
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
@@ -62,8 +63,20 @@ class _Work:
     gate: GateResult
 
 
+def commit_leg(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
+    """Check a leg's work and commit it; what git or the disk refuses meanwhile is a refusal too."""
+    try:
+        return commit_phase(ctx, candidate)
+    except RepoError as error:
+        return Refused(for_user=f"not committed: {error}", ways=error.hint or "")
+
+
 def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
-    """Check a leg's work and commit it."""
+    """Check a leg's work and commit it.
+
+    Raises:
+        RepoError: A snapshot or the commit could not be stored.
+    """
     changed: list[str] = []
     leg, user = candidate.leg, find_user_paths(ctx.repo, candidate.leg)
     for _ in range(MAX_GATE_RUNS):
@@ -284,10 +297,13 @@ def _explain(outcome: CommitOutcome) -> Refused:
             words = "a commit hook rewrote files and the checks do not pass with them"
             first = (outcome.output.splitlines() or [""])[0]
             return Refused(for_user=f"{words}: {first}", for_model=f"{words}:\n{outcome.output}")
+        case CommitEnd.NOT_STAGED:
+            words = "git does not take the files into a commit"
+            return Refused(for_user=f"{words}: {_last_line(outcome.output)}", for_model=f"{words}:\n{outcome.output}")
         case CommitEnd.FILES_MOVED:
-            return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}")
+            return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}", again=True)
         case _:
-            return Refused(for_user=f"the branch moved while the session ran: {outcome.output}")
+            return Refused(for_user=f"the branch moved while the session ran: {outcome.output}", again=True)
 
 
 def _last_line(text: str) -> str:

@@ -23,7 +23,7 @@ from relay.run.start import Handover
 from relay.runners.base import Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
-from relay.state.session_ends import render_end, render_wait
+from relay.state.session_ends import render_end, render_proposal, render_wait
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox
 
@@ -57,7 +57,7 @@ class LegResult:
     new_claims: int
     """Items this session ticked."""
     can_go_on: bool = False
-    """A failed session that got somewhere: a fresh one may do the rest."""
+    """A failed session that got somewhere: a fresh one may do the rest, or what it finished may be committed yet."""
 
 
 class LegKeeper(Protocol):
@@ -152,7 +152,9 @@ class Leg:
             attempts += 1
             allowed = self._sessions.settings.max_repairs
             if not made.for_model or attempts > allowed or self._interrupts.finish_turn:
-                return replace(self._keep(self._fail_kind(), outcome, made.for_user), ways=made.ways)
+                marks = () if made.for_model else render_proposal(self._find_subject(outcome))
+                ended = self._keep(self._fail_kind(), outcome, made.for_user, marks)
+                return replace(ended, ways=made.ways, can_go_on=made.again)
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
@@ -206,13 +208,18 @@ class Leg:
                 self._last_error = ("gate", made.for_user)
         return made
 
+    def _find_subject(self, outcome: SessionOutcome) -> str:
+        return next(reversed(_SUBJECT.findall(outcome.text)), "")
+
     def _end_done(self, outcome: SessionOutcome) -> LegResult:
         return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
 
     def _end(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
         return LegResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
-    def _keep(self, kind: LegKind, outcome: SessionOutcome, detail: str) -> LegResult:
+    def _keep(
+        self, kind: LegKind, outcome: SessionOutcome, detail: str, marks: tuple[tuple[str, str], ...] = ()
+    ) -> LegResult:
         """Leave the work in the tree and store it with a baton; the leg stays open for the next session.
 
         When relay must stop now, there is time for what was spent, not for looking at the whole tree.
@@ -222,6 +229,7 @@ class Leg:
         notes = (
             *render_end(outcome.end, item=item, error=f"{source}: {error}" if source else ""),
             *render_wait(outcome.retry_at, self._sessions.settings.model),
+            *marks,
         )
         self._parts.keeper.save_end(notes, self._gate_words, hurried=self._interrupts.stop_now)
         return self._end(kind, outcome, detail)

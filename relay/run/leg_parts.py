@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from relay.prompts.texts import render_runner_system
 from relay.run.candidate import Candidate, PhaseCommit, Proposal, Refused
-from relay.run.commit_step import commit_phase
+from relay.run.commit_step import commit_leg
 from relay.run.keeper import Keeper
 from relay.run.leg import LegParts
 from relay.run.start import Handover
@@ -50,7 +50,7 @@ def _make_commit(
             status=proposal.status,
             baton=keeper.render_baton(proposal.gate_words) if proposal.status == "handoff" else "",
         )
-        made = commit_phase(ctx, candidate)
+        made = commit_leg(ctx, candidate)
         if isinstance(made, PhaseCommit):
             keeper.show_plan(committed=True)
         return made

@@ -9,9 +9,11 @@ import time
 from relay.errors import ExitCode
 from relay.hints import RUN, Command, Hint
 from relay.plan.model import Phase, Plan
+from relay.run.candidate import PhaseCommit
 from relay.run.ends import end_done, find_done_plan, finish_run
 from relay.run.leg import Leg, LegKind, LegResult
 from relay.run.leg_parts import make_parts
+from relay.run.recommit import commit_proposed
 from relay.run.selection import Selection, choose_phase
 from relay.run.settlement import settle
 from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
@@ -20,6 +22,7 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
+from relay.state.situation import Situation
 from relay.store.legs import OpenLeg, read_leg
 from relay.words import render_moment, render_span
 
@@ -42,15 +45,26 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         phase = choose_phase(situation, point, selection)
         if phase is None:
             return finish_run(plan, point, ctx.meter.total)
-        if end := _wait_for_reset(ctx, leg):
+        if end := _wait_for_reset(ctx, leg) or _work_on(ctx, selection, phase, situation, point):
             return end
-        handover = _begin(ctx, plan, phase, leg, point)
-        if handover is None:
-            continue  # a stop was asked for
-        ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
-        result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
-        if end := _decide(ctx, selection, result, handover):
-            return end
+
+
+def _work_on(
+    ctx: RunContext, selection: Selection, phase: Phase, situation: Situation, point: ResumePoint
+) -> RunEnd | None:
+    """Commit what a session has finished already, or have a session go on; how the run ends, None to go on."""
+    plan, leg = situation.plan, situation.kept.leg
+    made = commit_proposed(ctx, plan, leg, reason=point.why) if leg else None
+    if isinstance(made, PhaseCommit):
+        return _end_phase(ctx, selection, f"phase {phase.id} is done")
+    if made is not None and not made.for_model:  # nothing that a session could repair
+        return _stop(ctx, ExitCode.STOPPED, (f"phase {phase.id}: {made.for_user}", made.ways), RUN)
+    handover = _begin(ctx, plan, phase, leg, point)
+    if handover is None:
+        return None  # a stop was asked for
+    ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
+    result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
+    return _decide(ctx, selection, result, handover)
 
 
 def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
@@ -77,17 +91,21 @@ def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point
     return continue_phase(ctx, plan, leg, reason=point.why)
 
 
+def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | None:
+    if selection.all and not selection.phase_id:
+        return None
+    if plan := find_done_plan(ctx.files):
+        return end_done(plan, ctx.meter.total)
+    return _stop(ctx, ExitCode.DONE, words, RUN)
+
+
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
     """Return how the run ends; None to go on."""
     named = selection.phase_id or not selection.all
     again = Command(words=("run", "--phase", handover.phase_id)) if named else RUN
     match result.kind:
         case LegKind.DONE:
-            if selection.all and not selection.phase_id:
-                return None
-            if plan := find_done_plan(ctx.files):
-                return end_done(plan, ctx.meter.total)
-            return _stop(ctx, ExitCode.DONE, result.detail, RUN)
+            return _end_phase(ctx, selection, result.detail)
         case LegKind.HANDOFF:
             return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.INTERRUPTED:

@@ -3,12 +3,12 @@
 Each function stores what it finds before it changes anything, and can be done again by a run that was killed in it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from relay.git.modes import ABSENT
 from relay.git.names import list_paths, render_path
-from relay.git.objects import read_blob, read_entries, write_paths_tree
+from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
@@ -26,7 +26,7 @@ from relay.store.legs import (
 from relay.store.ownership import find_owned_paths
 from relay.store.restore import Restoration, plan_restoration, run_restoration
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.trailers import DISCARDED, ENDED, ERROR, WAIT_UNTIL
+from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
 
 
 def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()) -> OpenLeg:
@@ -55,7 +55,7 @@ def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
     if leg.last_wip is not None:
         paths = (files.plan_path, files.ledger_path)
         draft = {path: blob for path in paths if (blob := read_blob(files.repo, leg.last_wip.commit, path)) is not None}
-    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED})
+    ended = tuple(pair for pair in leg.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED, PROPOSED})
     return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
 
@@ -117,7 +117,17 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     kept = find_claims(ctx.repo, leg, ctx.plan_path, plan)
     pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=read_ledger(ctx.files, last.commit))
     files = pending.render_files(ctx.plan_path, ctx.ledger_path)
-    marks = tuple(pair for pair in leg.wip_trailers if pair[0] == DISCARDED)
+    marks = tuple(pair for pair in leg.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
+    if _meets(ctx, leg, head, reset):
+        marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
     record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
     carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(ctx.repo, leg, plan))
     return save_wip(ctx.repo, carried, record)
+
+
+def _meets(ctx: RunContext, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:
+    """Return whether others' commits changed a file that the leg has changed otherwise: a session has to look at it."""
+    last = leg.last_wip.tree if leg.last_wip else leg.base_tree
+    theirs = {change.path for change in diff_trees(ctx.repo, leg.base_head or ctx.repo.empty_tree, head)}
+    still_open = {change.path for change in diff_trees(ctx.repo, head, last)}
+    return bool(theirs & still_open & set(paths) - {ctx.plan_path, ctx.ledger_path})

@@ -125,11 +125,22 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
     start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
     leg = continue_leg(ctx.repo, leg, start)
-    tip = leg.last_wip.commit if leg.last_wip else ctx.repo.head()
-    pending = PendingPlan(head=plan, plan=find_plan(ctx.files, tip) or plan, ledger=read_ledger(ctx.files, tip))
+    pending = _read_pending(ctx.files, plan, leg)
     interrupted = _describe_interruption(leg, pending.claimed_ids) + (f" {discarded}" if discarded else "")
     interruption = "" if leg.baton else interrupted
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
+
+
+def revisit_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
+    """Return what an open leg's last session left, for something that needs no other session."""
+    baseline = parse_baseline(dict(leg.trailers).get(BASELINE, ""))
+    pending = _read_pending(ctx.files, plan, leg)
+    return _make_handover(ctx, leg, pending, reason=reason, baton=leg.baton, baseline=baseline)
+
+
+def _read_pending(files: PlanFiles, plan: Plan, leg: OpenLeg) -> PendingPlan:
+    tip = leg.last_wip.commit if leg.last_wip else files.repo.head()
+    return PendingPlan(head=plan, plan=find_plan(files, tip) or plan, ledger=read_ledger(files, tip))
 
 
 def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:

@@ -12,12 +12,13 @@ from relay.git.message import read_texts
 from relay.git.repository import Repo
 from relay.session.values import SessionEnd
 from relay.store.legs import OpenLeg
-from relay.store.trailers import ENDED, ERROR, SESSION, WAIT_UNTIL
+from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, SESSION, WAIT_UNTIL
 
 _NOT_ITS_FAULT = frozenset({
     SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET
 })  # fmt: skip
 """Ends that say nothing about the phase: they count neither as a leg of it nor as an attempt."""
+_NO_SUBJECT = "-"
 _ERROR_CHARS = 240
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -36,6 +37,19 @@ def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, st
     if len(words) > _ERROR_CHARS:
         words = f"{words[: _ERROR_CHARS // 2]} … {words[-_ERROR_CHARS // 2 :]}"
     return (ENDED, end), (ERROR, f"{item or 'all ticked'}: {words}" if words else "")
+
+
+def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailer of a session that has finished its phase, whose commit failed by nothing that it did."""
+    return ((PROPOSED, " ".join(subject.split()) or _NO_SUBJECT),)
+
+
+def find_proposal(leg: OpenLeg) -> str | None:
+    """Return the subject that the leg's last session proposed, empty for none; None when it left work to do."""
+    found = dict(leg.wip_trailers)
+    if PROPOSED not in found or DISCARDED in found:
+        return None
+    return "" if found[PROPOSED] == _NO_SUBJECT else found[PROPOSED]
 
 
 def render_wait(until: float | None, model: str) -> tuple[tuple[str, str], ...]:

@@ -56,6 +56,8 @@ class CommitEnd(StrEnum):
     """A hook rewrote files and the phase is not green with them."""
     BRANCH_MOVED = "branch_moved"
     """The branch is not where the leg began, or HEAD names another one."""
+    NOT_STAGED = "not_staged"
+    """Git does not take a file's content; `CommitOutcome.output` says why."""
     FILES_MOVED = "files_moved"
     """Files changed after they were checked: `CommitOutcome.paths`."""
 
@@ -107,6 +109,13 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     Raises:
         RepoError: No identity, no signature without a prompt, a filter that relay does not run, a full disk.
     """
+    try:
+        return _commit_paths(repo, request, hooks)
+    except staging.NotStagedError as error:
+        return CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error))
+
+
+def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> CommitOutcome:
     identity = get_identity(repo).environment
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))

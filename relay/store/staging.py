@@ -8,13 +8,17 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.files.tree import find_stat
 from relay.git import objects
-from relay.git.command import Git
+from relay.git.command import Git, GitError
 from relay.git.config_guard import Guarded, find_filters, find_own_filters
 from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, FILE, SYMLINK
 from relay.git.repository import Repo
 
 INDEX = "commit-index"
+
+
+class NotStagedError(GitError):
+    """Git does not take a file's content, by its own rules: ``core.safecrlf``, a filter that fails."""
 
 
 def require_filters(guarded: Guarded, paths: Sequence[str]) -> None:
@@ -57,10 +61,12 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
     if present:
         stdin = b"".join(os.fsencode(path) + b"\0" for path in present)
         # Without the first option git would take a path outside a sparse checkout out of the index.
-        git.run(
+        result = git.probe(
             "update-index", "--ignore-skip-worktree-entries", "--add", "--replace", "-z", "--stdin",
             stdin=stdin, env={"GIT_INDEX_FILE": index},
         )  # fmt: skip
+        if result.code:
+            raise NotStagedError(result.words)
     return index
 
 

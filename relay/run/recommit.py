@@ -1,0 +1,54 @@
+"""Committing once more what a session has finished, where nothing but the commit failed: no other session is paid for.
+
+The branch had moved, files were saved while they were checked, git or a signature said no. What the session claimed is
+in its last snapshot, marked as proposed; the gate runs again on what is there now.
+"""
+
+from relay.plan.model import Plan
+from relay.run.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit_step import commit_leg
+from relay.run.plan_view import render_plan
+from relay.run.start import revisit_phase
+from relay.session.events import Noticed
+from relay.setup.context import RunContext
+from relay.state.session_ends import find_proposal
+from relay.store.legs import OpenLeg
+
+
+def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> PhaseCommit | Refused | None:
+    """Commit what the leg's last session proposed; None when it proposed nothing, or work of the phase is left.
+
+    Args:
+        ctx: The collaborators.
+        plan: As HEAD has it.
+        leg: With its newest snapshot, which is the work tree as it is.
+        reason: Why the run is here.
+    """
+    subject = find_proposal(leg)
+    if subject is None:
+        return None
+    handover = revisit_phase(ctx, plan, leg, reason=reason)
+    phase, pending = handover.briefing.phase, handover.pending
+    if phase.open_items:
+        return None
+    words = (
+        f"session {leg.session_id} had finished phase {phase.id}; its work is checked again, without another session"
+    )
+    ctx.observe(Noticed(text=words))
+    candidate = Candidate(
+        phase=phase,
+        leg=leg,
+        number=handover.number,
+        pending=pending,
+        evidence={},
+        touched=frozenset(),
+        commands=handover.commands,
+        baseline=handover.baseline,
+        subject=subject,
+        status="done",
+        baton="",
+    )
+    made = commit_leg(ctx, candidate)
+    if isinstance(made, PhaseCommit):
+        ctx.observe(render_plan(pending.plan, committed=pending.plan))
+    return made

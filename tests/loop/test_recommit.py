@@ -1,0 +1,100 @@
+"""A finished phase whose commit fails by nothing that a session did is committed later, without another session."""
+
+import subprocess
+
+from relay.errors import ExitCode
+from relay.session.events import LegStarted
+from relay.session.values import SessionEnd, SessionOutcome
+from tests.scripted import ScriptedRunner
+
+ONE = ("tick", {"item": "1.1", "evidence": "grep"})
+SAID = SessionOutcome(end=SessionEnd.FINISHED, text="Commit: Say hello")
+
+
+def write(path="hello.txt", content="hello\n"):
+    return ("write", {"path": path, "content": content})
+
+
+def commit_at_gate(stage, path, content):
+    """Have the user commit a file when the session's work is checked, once."""
+
+    def act():
+        baselines = [event for event in stage.events if getattr(event, "baseline", None) is False]
+        if len(baselines) == 1:
+            stage.write(path, content)
+            stage.git("add", path)
+            stage.git("commit", "-qm", "by hand")
+
+    stage.on_gate = act
+
+
+def count_sessions(stage):
+    return len(stage.seen(LegStarted))
+
+
+def test_an_unrelated_commit_meanwhile_costs_no_session(stage):
+    """The work is put on the new tip, checked again and committed."""
+    commit_at_gate(stage, "user.txt", "mine\n")
+
+    ended = stage.play(ScriptedRunner([[[write(), ONE, SAID]]]), all_=False)
+
+    assert ended.exit_code == ExitCode.DONE
+    assert count_sessions(stage) == 1
+    assert stage.git("log", "-2", "--format=%s").splitlines() == ["Say hello", "by hand"]
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_where_paths_meet_a_session_looks_at_it(stage):
+    """The user committed the same file with other words than are there now."""
+    stage.on_gate = None
+    runner = ScriptedRunner([[[write(), ONE, SAID]], [[write(content="hello again\n"), ONE, SAID]]])
+
+    def act():
+        if len(runner.specs) == 1 and not stage.git("log", "--format=%s", "--grep=by hand"):
+            made = subprocess.run(
+                ["git", "hash-object", "-w", "--stdin"],
+                cwd=stage.root,
+                input=b"mine\n",
+                capture_output=True,
+                check=True,
+            )
+            stage.git("update-index", "--add", "--cacheinfo", f"100644,{made.stdout.decode().strip()},hello.txt")
+            stage.git("commit", "-qm", "by hand")
+
+    stage.on_gate = act
+    ended = stage.play(runner, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE
+    assert count_sessions(stage) == 2
+
+
+def test_what_git_does_not_take_is_told_to_the_session(stage):
+    """`core.safecrlf` and a file with other line ends than git would give it."""
+    stage.git("config", "core.autocrlf", "input")
+    stage.git("config", "core.safecrlf", "true")
+    runner = ScriptedRunner([[[write(content="hello\r\n"), ONE, SAID], [write(), SAID]]])
+
+    ended = stage.play(runner, all_=False)
+
+    assert ended.exit_code == ExitCode.DONE
+    assert "CRLF would be replaced by LF in hello.txt" in runner.told[1]
+    assert count_sessions(stage) == 1
+
+
+def test_a_signature_that_cannot_be_made_is_paid_for_once(stage):
+    """It is the user's to repair; then the work is committed as the session proposed it."""
+
+    def lock():
+        stage.git("config", "commit.gpgSign", "true")
+        stage.git("config", "gpg.program", "false")
+
+    first = stage.play(ScriptedRunner([[[write(), ONE, lock, SAID]]]), all_=False)
+    stage.git("config", "commit.gpgSign", "false")
+    again = stage.play(ScriptedRunner([]), all_=False)
+
+    assert first.exit_code == ExitCode.STOPPED
+    assert "phase 1: not committed: " in first.reason
+    assert again.exit_code == ExitCode.DONE
+    assert count_sessions(stage) == 0  # in the second run
+    assert stage.git("log", "-1", "--format=%s").strip() == "Say hello"
