@@ -33,6 +33,8 @@ Hint: TypeAlias = "str | Command | TypedPath | tuple[Hint, ...]"
 RUN = Command(words=("run",))
 STATUS = Command(words=("status",))
 WHY = Command(words=("status", "--why"))
+DOCTOR = Command(words=("doctor",))
+REVISE = Command(words=("plan", "--revise", "what to do instead"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

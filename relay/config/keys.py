@@ -166,6 +166,7 @@ KEYS: Mapping[str, Key] = {
     "max_phase_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
     "max_tokens_total": Key(read=_number(0, 1e12, whole=True, optional=True), cap=True),
     "max_legs": Key(read=_number(1, 1_000, whole=True)),
+    "max_turns": Key(read=_number(1, 100_000, whole=True)),
     "max_repairs": Key(read=_number(0, 100, whole=True)),
     "max_output_tokens": Key(read=_number(1, 1e6, whole=True, optional=True)),
     "max_wait_s": Key(read=_number(0, 7 * _DAY_S)),

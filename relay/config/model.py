@@ -29,6 +29,9 @@ class ModelSettings:
     max_output_tokens: int | None = None
 
 
+NOTHING_SET = ModelSettings()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a command; the field names are the keys of the files."""
@@ -48,6 +51,8 @@ class Settings:
     max_tokens_total: int | None = None
     max_legs: int = 6
     """Legs of one phase before relay asks for a split."""
+    max_turns: int = 500
+    """Requests of one session before it hands over: more than fit below a line whose tokens are counted rightly."""
     max_repairs: int = 3
     max_output_tokens: int | None = None
     """None leaves the choice to the runner and the model's limit."""
@@ -88,7 +93,7 @@ class Settings:
 
     def find_model(self, model: str) -> ModelSettings:
         """Return what is set for a model, under the id as written or its bare form; all None when nothing is."""
-        return self.models.get(model) or self.models.get(normalize_model(model)) or ModelSettings()
+        return self.models.get(model) or self.models.get(normalize_model(model)) or NOTHING_SET
 
     @property
     def strategy(self) -> str:

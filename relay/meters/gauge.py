@@ -21,6 +21,8 @@ LARGEST_RESULT_TOKENS = 10_000
 """What one tool result may add at most; the tools cut there."""
 OUTPUT_ROOM_TOKENS = 20_000
 """Kept free of the window for one more answer: a long answer is about 5k, hand-offs and edits are longer."""
+LEAST_WINDOW_TOKENS = 4
+"""A smaller window has no two lines."""
 LOWEST_LINE_TOKENS = 1_000
 """A reset line below this would be crossed by tools and rules alone, before any work."""
 DEFAULT_RESET_AT = "min(45%,100k)"
@@ -182,7 +184,7 @@ def open_gauge(
     distance shrink to half of what there is, and `Gauge.limited` says so.
 
     Args:
-        window_tokens: The model's whole window; at least 4.
+        window_tokens: The model's whole window; at least `LEAST_WINDOW_TOKENS`.
         reset_at: Where the user wants the soft line.
         result_tokens: The largest tool result allowed.
         room_tokens: Kept free for the answer; the output limit where that is smaller.
@@ -190,7 +192,7 @@ def open_gauge(
     Raises:
         ValueError: The window is too small to hold two lines at all.
     """
-    if window_tokens < 4:  # noqa: PLR2004  # see the docstring
+    if window_tokens < LEAST_WINDOW_TOKENS:
         raise ValueError(f"a context window of {window_tokens} tokens holds no session")
     ceiling = window_tokens - max(1, min(room_tokens, window_tokens // 2))
     highest = max(ceiling - max(0, result_tokens), ceiling // 2)

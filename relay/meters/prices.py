@@ -206,7 +206,7 @@ class Budget:
         if self.token_cap is not None and self.tokens + worst_tokens > self.token_cap:
             return (
                 f"the next request may use {worst_tokens:,} tokens; {self.tokens:,} of the cap of "
-                f"{self.token_cap:,} are used"
+                f"{self.token_cap:,} are used; RELAY_MAX_TOKENS_TOTAL raises it"
             )
         return self._check_usd("run", self.run_cap_usd, self.run_usd, worst_usd) or self._check_usd(
             "phase", self.phase_cap_usd, self.phase_usd, worst_usd
@@ -214,7 +214,7 @@ class Budget:
 
     def _check_usd(self, what: str, cap: float | None, spent: float | None, worst: float | None) -> str | None:
         """Check one money cap; unknown money is let through only where a token cap bounds it."""
-        name = "--max-cost" if what == "run" else "max_phase_cost_usd"
+        name = "--max-cost" if what == "run" else "RELAY_MAX_PHASE_COST_USD"
         if cap is None:
             return None
         if spent is None or worst is None:
@@ -229,7 +229,8 @@ class Budget:
             )
         if spent + worst > cap:
             return (
-                f"the next request may cost {worst:.2f} USD; {spent:.2f} of the {what}'s cap of {cap:.2f} USD are spent"
+                f"the next request may cost {worst:.2f} USD; {spent:.2f} of the {what}'s cap of {cap:.2f} USD are "
+                f"spent; {name} raises it"
             )
         return None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from relay.errors import ExitCode, PlanError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
-from relay.hints import RUN, STATUS, Command
+from relay.hints import DOCTOR, RUN, STATUS, Command
 from relay.plan.check import check_plan
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
@@ -86,7 +86,8 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     if submissions.accepted is None:
         code = ExitCode.USER if ended.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
-        return _reject(ctx, refused, f"no plan was accepted: {_describe_refusal(submissions, ended)}", code)
+        words = f"no plan was accepted: {_describe_refusal(submissions, ended)}"
+        return _name_next(_reject(ctx, refused, words, code), ended.end)
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
     _keep_cost(ctx, begun, submissions.accepted.text)
@@ -176,6 +177,17 @@ def _drive(session: Session, message: str, submissions: Submissions) -> Planning
         outcome = session.advance(render_no_plan_reminder())
     kind = "failed" if submissions.accepted is None else "done"
     return PlanningEnd(kind=kind, end=outcome.end, detail=outcome.detail)
+
+
+def _name_next(end: RunEnd, why: SessionEnd) -> RunEnd:
+    """Leave out the same command where it would end in the same way."""
+    match why:
+        case SessionEnd.DENIED:
+            return replace(end, next_command=DOCTOR)
+        case SessionEnd.BUDGET:
+            return replace(end, next_command=None)
+        case _:
+            return end
 
 
 def make_command(task: PlanTask) -> Command:

@@ -120,7 +120,7 @@ class PlayedAnswer:
             case "missing":
                 return None
             case "uncached":
-                return {name: usage[name] for name in ("input_tokens", "output_tokens")}
+                return {"input_tokens": max(1, usage["input_tokens"]), "output_tokens": usage["output_tokens"]}
             case "zero" | "falling" if falls or self.report == "zero":
                 return {name: 0 for name, value in usage.items() if isinstance(value, int)}
             case _:

@@ -7,7 +7,7 @@ one that goes on take the same path.
 import time
 
 from relay.errors import ExitCode
-from relay.hints import RUN, Command, Hint
+from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase, Plan
 from relay.run.candidate import PhaseCommit
 from relay.run.ends import end_done, find_done_plan, finish_run
@@ -116,7 +116,13 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             return stuck
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
-            return _stop(ctx, code, (f"phase {handover.phase_id}: {result.detail}", result.ways), again)
+            return _stop(ctx, code, (f"phase {handover.phase_id}: {result.detail}", result.ways), _go_on(result, again))
+
+
+def _go_on(result: LegResult, again: Command) -> Command | None:
+    """Return what to type next: not what would end in the same way."""
+    ways = {SessionEnd.DENIED: DOCTOR, SessionEnd.BUDGET: None, SessionEnd.REFUSED: REVISE}
+    return ways.get(result.end, again)
 
 
 def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnd | None:
@@ -126,7 +132,7 @@ def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnd | None:
     if times < MAX_SAME_ERRORS:
         return None
     words = f"phase {handover.phase_id} is stuck: {times} sessions in a row ended with the same error at {error}"
-    return _stop(ctx, ExitCode.STOPPED, words, Command(words=("plan", "--revise", "what to do instead")))
+    return _stop(ctx, ExitCode.STOPPED, words, REVISE)
 
 
 def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnd | None:
@@ -149,5 +155,5 @@ def _end_interrupted(ctx: RunContext) -> RunEnd:
     return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
 
 
-def _stop(ctx: RunContext, code: ExitCode, reason: Hint, then: Command) -> RunEnd:
+def _stop(ctx: RunContext, code: ExitCode, reason: Hint, then: Command | None) -> RunEnd:
     return RunEnd(exit_code=code, reason=reason, next_command=then, spent=ctx.meter.total)

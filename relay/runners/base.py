@@ -42,6 +42,8 @@ class SessionSpec:
     """None when the model's price is unknown; costs are then unknown, not zero."""
     max_output_tokens: int | None = None
     """Output limit of a request; None for the runner's default. Raised once when an answer is cut."""
+    max_turns: int = 500
+    """Requests of a session; at so many it is handed over."""
     effort: str | None = None
     """None for the model's default."""
     cached: bool = True

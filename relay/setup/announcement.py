@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from relay.config import Settings
 from relay.git.repository import Repo
+from relay.meters.gauge import open_gauge
 from relay.session.events import Noticed, RunStarted
 from relay.setup.context import RunContext
 from relay.store.legs import get_branch
@@ -27,6 +28,8 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         ablated=ctx.settings.ablate,
     )
     ctx.observe(started)
+    reset_at = ctx.settings.reset_at_for(ctx.settings.model)
+    limited = open_gauge(window_tokens=ctx.sessions.model.window_tokens, reset_at=reset_at).limited
     gaps = ctx.workspace.sandbox.gaps
     for words in (
         *left,
@@ -34,6 +37,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         *describe_orphans(ctx.repo, ctx.repo.branch),
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
+        *([limited] if limited else []),
         *gaps,
     ):
         ctx.observe(Noticed(text=words, warning=True))

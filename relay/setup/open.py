@@ -63,6 +63,7 @@ def open_run(
         runner = stack.enter_context(kind.open(given))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
         sessions, book = _make_sessions(request, runner, observe)
+        require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
             files=request.files,

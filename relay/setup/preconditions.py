@@ -19,6 +19,8 @@ from relay.git.repository import Repo
 from relay.git.signing import check_signing
 from relay.git.status import find_ignored, read_status
 from relay.hints import Hint, TypedPath
+from relay.meters.prices import Price
+from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
 from relay.setup.program import LOADED_FROM, find_exposed
@@ -184,6 +186,17 @@ def check_clean(repo: Repo, plan_path: str) -> Finding:
         return "no uncommitted changes"
 
     return find_out(get, name="changes")
+
+
+def check_caps(settings: Settings, price: Price | None, meter: Meter) -> Finding:
+    """Look whether the caps can be kept: what has no price cannot be counted in money."""
+
+    def get() -> str:
+        if (price is None or meter.total.cost_usd is None) and (words := meter.check(0, 0)):
+            raise ConfigError(f"{settings.model}: {words}")
+        return "every request is counted"
+
+    return find_out(get, name="caps")
 
 
 def check_rules(rules: Rules) -> Finding:

@@ -126,6 +126,7 @@ class Sessions:
             note_wait=task.note_wait,
             price=self.price,
             max_output_tokens=settings.max_output_tokens,
+            max_turns=settings.max_turns,
             effort=settings.effort,
             cached="cache" not in settings.ablate,
             cache_ttl=settings.cache_ttl,

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -69,9 +69,14 @@ def talk() -> Iterator[Callable[..., Talk]]:
     with ExitStack() as stack:
 
         def start(
-            sessions: list[Any], *, result: int = 40, clock: Callable[[], float] = time.monotonic, **spec: Any
+            sessions: list[Any],
+            *,
+            result: int = 40,
+            clock: Callable[[], float] = time.monotonic,
+            refuses: Sequence[str] = (),
+            **spec: Any,
         ) -> Talk:
-            script = parse_script(json.dumps({"sessions": sessions}))
+            script = parse_script(json.dumps({"sessions": sessions, "refuses": list(refuses)}))
             server = stack.enter_context(serve(script, clock=clock))
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
             interrupts = Interrupts(sleep=lambda _: None)

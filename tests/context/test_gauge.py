@@ -1,11 +1,16 @@
 """The gauge over the real SDK: what it counts, what it tells the model, where it stops."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from relay.meters.gauge import parse_reset_at
-from relay.session.events import GaugeCrossed, ResponseReceived, ToolFinished
+from relay.meters.prices import cost_usd
+from relay.runners.messages.answers import parse_usage
+from relay.runners.messages.conversation import Conversation
+from relay.session.events import GaugeCrossed, Noticed, ResponseReceived, ToolFinished
+from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
@@ -128,3 +133,84 @@ def test_the_reset_line_may_be_set_for_each_model(stage, flags, toml, soft):
     stage.run(SCRIPT, all_=False, **flags)
 
     assert {r.soft_tokens for r in stage.seen(ResponseReceived)} == {soft}
+
+
+def test_a_notice_that_the_endpoint_does_not_take_is_said_as_text(talk, turns):
+    """The hand-over does not hang on one form of a message; what was refused once is not tried again."""
+    session = talk([{"turns": turns(4)}] * 2, result=9_000, reset_at=parse_reset_at("9k"), refuses=["system_messages"])
+
+    assert session.advance().end is SessionEnd.FINISHED
+
+    (number, said_by, place, _), *_ = find_notices(session)
+    assert (said_by, place > 0) == ("user", True)
+    assert session.requests[number].usage[READ] > 0
+    (told,) = session.seen(Noticed)
+    assert told.text.startswith("the endpoint does not take system messages in mid-conversation: left out (HTTP 400 ")
+    refused = len(session.server.requests) - len(session.requests)
+    session.renew()
+    assert session.advance().end is SessionEnd.FINISHED
+    assert len(session.server.requests) - len(session.requests) == refused
+
+
+@pytest.mark.parametrize(
+    ("refuses", "lacks"),
+    [
+        (["display"], {"display"}),
+        (["thinking"], {"display", "thinking"}),
+        (["cache_control"], {"cache_control"}),
+        (["cache_control", "display"], {"cache_control", "display"}),
+        (["cache_control", "marks"], {"cache_control", "marks"}),
+    ],
+)
+def test_what_an_endpoint_does_not_take_of_a_request_is_left_out(talk, turns, refuses, lacks):
+    """The least that helps, and the cache is used as long as any mark is taken."""
+    session = talk([{"turns": turns(3)}], result=9_000, refuses=refuses)
+
+    assert session.advance().end is SessionEnd.FINISHED
+
+    body, last = session.requests[-1].body, session.requests[-1].body["messages"][-1]["content"][-1]
+    assert ("thinking" in body) == ("thinking" not in lacks)
+    assert ("display" in body.get("thinking", {})) == ("display" not in lacks)
+    assert ("cache_control" in body) == ("cache_control" not in lacks)
+    assert ("cache_control" in last) == ("cache_control" in lacks and "marks" not in lacks)
+    assert (session.requests[-1].usage[READ] > 0) == ("marks" not in lacks)
+    assert len(session.seen(Noticed)) == len(session.server.requests) - len(session.requests) - 1  # and the Models API
+
+
+def test_an_endpoint_that_counts_a_part_is_not_believed(talk, turns):
+    """Only what was not in the cache is reported: the lines, and the most that it can cost, go by relay's own count."""
+    sessions = [{"turns": turns(30, fault={"kind": "usage", "report": "uncached", "times": "always"})}]
+    session = talk(sessions, result=8_000, reset_at=parse_reset_at("20k"))
+
+    assert session.advance().end is SessionEnd.HARD_LINE
+
+    assert [c.line for c in session.seen(GaugeCrossed)] == ["soft", "hard"]
+    assert session.seen(ResponseReceived)[-1].estimated
+    billed = sum(cost_usd(parse_usage(r.usage) or Usage(), session.spec.price) for r in session.requests)
+    assert billed <= sum(r.cost_usd for r in session.seen(ResponseReceived))
+    assert len([n for n in session.seen(Noticed) if "goes by its own count" in n.text]) == 1
+
+
+def test_a_session_ends_after_so_many_turns(talk, turns):
+    """Whatever is counted: as one that came to its hard line."""
+    session = talk([{"turns": turns(9)}], max_turns=4)
+
+    outcome = session.advance()
+
+    assert (outcome.end, outcome.detail) == (SessionEnd.HARD_LINE, "4 turns in one session (max_turns)")
+    assert len(session.requests) == 4
+
+
+def test_a_first_prompt_over_the_lines_is_not_the_phases_fault(talk, turns):
+    """Over the hard line nothing is sent, and what to change is said; over the soft line alone it is a warning."""
+    session = talk([{"turns": turns(1)}])
+    small = replace(session.runner.get_model(session.model), window_tokens=2_000)
+    session.session = Conversation(session.runner.connection, session.spec, small)
+
+    outcome = session.advance()
+
+    assert (outcome.end, session.requests) == (SessionEnd.DENIED, [])
+    assert "the first prompt of a session has about" in outcome.detail
+    session.renew(reset_at=parse_reset_at("1k"))
+    assert session.advance().end is SessionEnd.FINISHED
+    assert "over the reset line of 1,000: it is asked" in session.seen(Noticed)[0].text

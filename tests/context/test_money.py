@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
 from relay.session.events import LegEnded, ResponseReceived, RunStarted
 from relay.session.values import SessionEnd
@@ -55,12 +55,27 @@ def test_a_run_never_costs_more_than_its_cap(stage, cap):
 
 def test_a_cap_below_one_answer_sends_nothing(stage):
     """Not one request fits; the smaller answer that would fit is the user's to choose."""
-    ended = stage.run(make_long(), max_cost_usd=0.5)
+    ended = stage.run(make_long(), max_cost_usd=0.08)
 
     assert "the next request may cost 0.6" in ended.reason
+    assert "--max-cost raises it" in ended.reason
+    assert ended.next_command == ""
     assert stage.seen(ResponseReceived) == []
-    stage.run(make_script(HELLO), all_=False, max_cost_usd=0.5, max_output_tokens=ROOM)
+    stage.run(make_script(HELLO), all_=False, max_cost_usd=0.08, max_output_tokens=ROOM)
     assert len(stage.commits()) == 1
+
+
+def test_where_the_cap_leaves_less_a_shorter_answer_is_asked_for(stage):
+    """Not less than is worth sending; an answer that does not fit into that is the end."""
+    assert stage.run(make_script(HELLO), all_=False, max_cost_usd=0.5).exit_code == ExitCode.DONE
+    asked = [r.body["max_tokens"] for r in stage.server.requests if r.path == "/v1/messages"]
+    assert asked == [16_000] * 3
+
+    cut = {**write("world.txt", "world\n"), "fault": {"kind": "max_tokens"}}
+    ended = stage.run(make_script([cut]), max_cost_usd=0.5)
+
+    assert "cut at 16,000 tokens, the most that the caps leave" in ended.reason
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "")
 
 
 @pytest.mark.parametrize("cap", ["max_cost_usd", "max_phase_cost_usd", "max_tokens_total"])
@@ -148,7 +163,7 @@ def test_the_cap_of_a_phase_counts_all_its_sessions(stage):
     handed = stage.commits()[0].cost_usd
     open_leg = stage.seen(LegEnded)[-1].cost_usd
 
-    ended = stage.run(make_script(HELLO), phase="2", max_phase_cost_usd=handed + open_leg + 0.66)
+    ended = stage.run(make_script(HELLO), phase="2", max_phase_cost_usd=handed + open_leg + 0.08)
 
     assert "of the phase's cap of" in ended.reason
     assert stage.seen(ResponseReceived) == []
@@ -161,10 +176,9 @@ ACME = {"model": {"id": "acme-1", "window": 200_000, "max_tokens": 8_000}}
 
 def test_an_unknown_price_is_unknown_and_a_cap_of_tokens_serves(stage):
     """Money cannot be capped where no price is known: relay says what helps, and a cap of tokens does."""
-    ended = stage.run(make_script(HELLO, **ACME), model="acme-1")
-    assert "the model's price is unknown" in ended.reason
-    assert "max_tokens_total" in ended.reason
-    assert stage.seen(ResponseReceived) == []
+    with pytest.raises(ConfigError, match=r"the model's price is unknown.*max_tokens_total"):
+        stage.run(make_script(HELLO, **ACME), model="acme-1")
+    assert (stage.seen(RunStarted), stage.git("for-each-ref", "refs/relay")) == ([], "")
 
     ended = stage.run(make_script([write(f"{n}.txt", "x") for n in range(30)], **ACME), model="acme-1",
                       max_tokens_total=40_000)  # fmt: skip

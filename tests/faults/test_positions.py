@@ -92,9 +92,14 @@ class Case:
     """False for a variant that takes the same way as another case: it is tried in mid-session only."""
     in_planning: Then | None = None
     """What it leads to there, where that is something else."""
+    at_first: Then | None = None
+    """What it leads to at the first request of a session, where that is something else."""
 
     def at(self, position: Position) -> Then:
         """What the fault leads to at a position."""
+        opens = position in {Position.FIRST, Position.AFTER, Position.PLANNING}
+        if opens and self.at_first:
+            return self.at_first
         return self.in_planning if position is Position.PLANNING and self.in_planning else self.then
 
 
@@ -142,14 +147,14 @@ CASES: Mapping[str, Case] = {
         end=SessionEnd.DENIED,
         retries=0,
     ),
-    # The prompt does not fit: a fresh session has a short one.
+    # The prompt does not fit: a fresh session has a short one, unless it is the first prompt that does not.
     # A planner has nobody to hand over to.
     "overflow": Case(
         fault={"kind": "overflow"},
         then=Then.FRESH,
         words="prompt is too long",
-        end=SessionEnd.OVERFLOW,
-        in_planning=Then.STOP,
+        end=SessionEnd.DENIED,
+        at_first=Then.USER,
     ),
     "window exceeded": Case(
         fault={"kind": "window_exceeded"},
@@ -580,7 +585,8 @@ def check_done(stage, case: Case, position: Position, ended) -> None:
 
 def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
     """The run stopped: the words say why, the work is where it was, the next run can go on."""
-    assert ended.exit_code == (ExitCode.USER if case.then is Then.USER else ExitCode.STOPPED), ended
+    assert ended.exit_code == (ExitCode.USER if case.at(position) is Then.USER else ExitCode.STOPPED), ended
+    assert (ended.next_command == "relay doctor") == (case.at(position) is Then.USER)  # the same would be refused again
     assert case.words in ended.reason
     assert [leg.end for leg in stage.seen(LegEnded)][-1] == case.end
     assert stage.git("rev-parse", "HEAD").strip() == base

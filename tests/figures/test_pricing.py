@@ -156,7 +156,7 @@ def test_a_request_that_could_cross_the_cap_is_stopped_before_it_is_sent() -> No
     budget = Budget(run_cap_usd=20.0).charge(19.5, 1_000)
     assert budget.check(0.5, 10) is None
     assert budget.check(0.51, 10) == (
-        "the next request may cost 0.51 USD; 19.50 of the run's cap of 20.00 USD are spent"
+        "the next request may cost 0.51 USD; 19.50 of the run's cap of 20.00 USD are spent; --max-cost raises it"
     )
 
 
@@ -170,7 +170,10 @@ def test_a_phase_has_its_own_cap_and_starts_anew() -> None:
 def test_a_token_cap_counts_prompt_and_output() -> None:
     budget = Budget(run_cap_usd=None, token_cap=1_000).charge(None, 900)
     assert budget.check(None, 100) is None
-    assert budget.check(None, 101) == "the next request may use 101 tokens; 900 of the cap of 1,000 are used"
+    assert (
+        budget.check(None, 101)
+        == "the next request may use 101 tokens; 900 of the cap of 1,000 are used; RELAY_MAX_TOKENS_TOTAL raises it"
+    )
 
 
 def test_an_unknown_price_stops_a_run_that_only_has_a_money_cap() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.config.model import ModelSettings
 from relay.errors import RunnerError
 from relay.interrupts import Interrupts
 from relay.runners.base import ModelInfo
@@ -501,9 +502,40 @@ MODEL = {"type": "model", "id": "claude-opus-5-5", "max_input_tokens": 1_000_000
 
 def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
     """Where the endpoint does not say, or has no Models API, the dated table does."""
-    for handler in (reply(200, json=MODEL), reply(200, json={"id": "x"}), reply(404, text="not here")):
+    missing = (reply(200, json={"id": "x"}), *(reply(status, text="not here") for status in (404, 405, 501)))
+    for handler in (reply(200, json=MODEL), *missing, reply(404, json=error_body("not_found_error"))):
         info = get_model(make_line(open_api(interrupts, handler), []), "claude-opus-5-5")
         assert (info.window_tokens, info.max_output_tokens) == (1_000_000, 128_000)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda _: httpx2.Response(404, text="not here"),
+        lambda _: httpx2.Response(404, json=error_body("not_found_error")),
+        lambda _: httpx2.Response(405),
+        lambda _: httpx2.Response(501),
+        lambda _: httpx2.Response(200, json={"id": "glm-4.6"}),
+        lambda _: httpx2.Response(200, json={"id": "glm-4.6", "max_input_tokens": 8, "max_tokens": 8}),
+    ],
+    ids=["404", "404, typed", "405", "501", "no limits", "other limits"],
+)
+def test_limits_of_the_users_own_need_nobody_elses(interrupts, handler):
+    """A gateway's model is used with what the settings say of it, whatever the Models API says or does not."""
+    own = ModelSettings(window_tokens=200_000, max_output_tokens=16_000)
+
+    info = get_model(make_line(open_api(interrupts, handler), []), "glm-4.6", own)
+
+    assert (info.window_tokens, info.max_output_tokens, info.source) == (200_000, 16_000, "settings")
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_the_way_to_use_a_model_that_nobody_knows_is_said(interrupts, window):
+    """With the table that its limits belong into."""
+    line = make_line(open_api(interrupts, reply(404)), [])
+    with pytest.raises(RunnerError) as raised:
+        get_model(line, "glm-4.6", ModelSettings(window_tokens=window, max_output_tokens=window))
+    assert '[models."glm-4.6"]' in str(raised.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -513,11 +545,10 @@ def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
         (reply(200, json=[1]), "does not answer like a Messages API"),
         (reply(200, content=b"\xff"), "does not answer like a Messages API"),
         (reply(401, json=error_body("authentication_error", "bad key")), "HTTP 401 authentication_error: bad key"),
-        (reply(404, json=error_body("not_found_error")), "does not know the model"),
         (reply(400, json=error_body("invalid_request_error")), "HTTP 400"),
         (reply(529, json=error_body("overloaded_error")), "HTTP 529"),
     ],
-    ids=["html", "a list", "not UTF-8", "bad key", "no such model", "refused", "overloaded"],
+    ids=["html", "a list", "not UTF-8", "bad key", "refused", "overloaded"],
 )
 def test_what_is_wrong_with_an_endpoint_is_said(interrupts, handler, words):
     """Before anything starts, in words that the user can act on."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.config.model import NOTHING_SET, ModelSettings
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.runners.base import ModelInfo, SessionSpec
@@ -204,7 +205,7 @@ class Playing:
         self.replies = list(replies)
         self.requests: list[list[dict[str, Any]]] = []
 
-    def find_model(self, model: str) -> ModelInfo:
+    def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo:  # noqa: ARG002  # as the API
         raise AssertionError(model)
 
     def send(self, request: Mapping[str, Any], *, on_block: Any) -> Answer | Fault:  # noqa: ARG002  # nothing to show

@@ -12,8 +12,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from relay.config.model import NOTHING_SET, ModelSettings
 from relay.errors import RunnerError
 from relay.interrupts import Interrupted, Interrupts, Urgency
+from relay.meters.gauge import LEAST_WINDOW_TOKENS
 from relay.meters.prices import PRICES_SEEN, find_limits
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
+_NO_MODELS_API = frozenset({404, 405, 501})
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
@@ -61,8 +64,10 @@ class MessagesApi:
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
 
-    def find_model(self, model: str) -> ModelInfo | Fault:
+    def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table where it gives none.
+
+        Limits that the user has set count more than both, and need neither.
 
         What may pass by itself (overload, a usage limit) is a fault.
 
@@ -74,11 +79,11 @@ class MessagesApi:
         try:
             with self._interrupts.interruptible(Urgency.FINISH_TURN), open_within(self._opening_s):
                 response = require_success(self._get_client().get(quote_model(model)))
-            return _read_model(model, response.json(), rehearsed=_REHEARSAL_HEADER in response.headers)
+            return _read_model(model, response.json(), own, rehearsed=_REHEARSAL_HEADER in response.headers)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
         except StatusError as error:
-            return _judge_model_error(model, error)
+            return _judge_model_error(model, error, own)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} cannot be reached: {_name_cause(error)}",
@@ -206,38 +211,35 @@ def _fault_from_status(error: StatusError) -> Fault:
     )
 
 
-def _read_model(model: str, body: Any, *, rehearsed: bool) -> ModelInfo:
+def _read_model(model: str, body: Any, own: ModelSettings, *, rehearsed: bool) -> ModelInfo:
     """Read the Models API's answer.
 
     Raises:
         ValueError: It is no such answer.
-        RunnerError: It gives no limits and no table knows the model.
+        RunnerError: It gives no limits, nor do the settings, and no table knows the model.
     """
     if not isinstance(body, dict) or "id" not in body:
         raise ValueError("the model's description is not a JSON object")
     limits = [body.get("max_input_tokens"), body.get("max_tokens")]
-    window, output = (value if isinstance(value, int) and value > 0 else 0 for value in limits)
-    if not window or not output:
-        return _info_from_table(model, rehearsed=rehearsed)
-    return ModelInfo(id=model, window_tokens=window, max_output_tokens=output, rehearsed=rehearsed, source="models api")
+    window, output = (value if isinstance(value, int) and value > 0 else None for value in limits)
+    found = ModelSettings(window_tokens=window, max_output_tokens=output)
+    return _make_info(model, own, found, rehearsed=rehearsed)
 
 
-def _judge_model_error(model: str, error: StatusError) -> ModelInfo | Fault:
+def _judge_model_error(model: str, error: StatusError, own: ModelSettings) -> ModelInfo | Fault:
     """Say what an error of the Models API means.
 
     Raises:
         RunnerError: The user has to change something.
     """
+    if error.status_code in _NO_MODELS_API:
+        # A gateway without it, or one that knows the model under another name there: the first request will tell.
+        known = _find_text(_get_error(error), "type") != "not_found_error"
+        return _make_info(model, own, ModelSettings(), rehearsed=False, known=known)
     fault = _fault_from_status(error)
     if fault.kind in _TRANSIENT:
         return fault
-    if error.status_code != 404:  # noqa: PLR2004  # HTTP's own number
-        raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code)) from error
-    if _find_text(_get_error(error), "type") == "not_found_error":
-        raise RunnerError(
-            f"the endpoint does not know the model {model!r}", hint="name another with --model or in relay.toml"
-        ) from error
-    return _info_from_table(model, rehearsed=False)  # a gateway without the Models API
+    raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code)) from error
 
 
 def _get_error(error: StatusError) -> Mapping[str, Any]:
@@ -288,19 +290,37 @@ def _hint(status: int) -> str:
     return "see the endpoint's words above; `relay doctor` tries it again"
 
 
-def _info_from_table(model: str, *, rehearsed: bool) -> ModelInfo:
-    limits = find_limits(model)
-    if limits is None:
+def _make_info(
+    model: str, own: ModelSettings, found: ModelSettings, *, rehearsed: bool, known: bool = True
+) -> ModelInfo:
+    """Put a model's limits together: the user's, the endpoint's, the table's, in this order.
+
+    Raises:
+        RunnerError: Nobody gives them.
+    """
+    table = find_limits(model)
+    window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
+    output = own.max_output_tokens or found.max_output_tokens or (table and table.max_output_tokens)
+    if not window or not output:
+        what = "gives no limits for" if known else "does not know the model"
         raise RunnerError(
-            f"the endpoint gives no limits for {model!r} and relay's table of {PRICES_SEEN} does not know it",
-            hint="set window_tokens and max_output_tokens in relay.toml, or choose a known model",
+            f"the endpoint {what} {model!r}, and relay's table of {PRICES_SEEN} does not know it",
+            hint="choose a known model, or say in relay.toml what this one can do: "
+            f'[models."{model}"] with window_tokens and max_output_tokens',
         )
+    if window < LEAST_WINDOW_TOKENS:
+        raise RunnerError(
+            f"{model} has a context window of {window} tokens, which holds no session",
+            hint=f'choose another model, or set window_tokens of [models."{model}"] in relay.toml',
+        )
+    settled = bool(own.window_tokens or own.max_output_tokens)
+    listed = bool(found.window_tokens and found.max_output_tokens)
     return ModelInfo(
         id=model,
-        window_tokens=limits.window_tokens,
-        max_output_tokens=limits.max_output_tokens,
+        window_tokens=window,
+        max_output_tokens=output,
         rehearsed=rehearsed,
-        source=f"table {PRICES_SEEN}",
+        source="settings" if settled else "models api" if listed else f"table {PRICES_SEEN}",
     )
 
 

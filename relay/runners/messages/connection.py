@@ -3,14 +3,16 @@
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from relay.config.model import NOTHING_SET, ModelSettings
 from relay.errors import RunnerError
 from relay.hints import RUN
 from relay.interrupts import Interrupted, Interrupts
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
+from relay.runners.messages.dialect import Dialect
 from relay.runners.messages.faults import Fault
 from relay.runners.messages.retry import RetryPolicy
 from relay.session.events import Observe, RetryScheduled
@@ -23,8 +25,8 @@ NOTED_WAIT_S = 60.0
 class Api(Protocol):
     """The endpoint as a session needs it; `relay.runners.messages.api.MessagesApi` is the real one."""
 
-    def find_model(self, model: str) -> ModelInfo | Fault:
-        """Return window and limits, or a fault that may pass by itself."""
+    def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
+        """Return window and limits, the user's own first, or a fault that may pass by itself."""
 
     def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
         """Send one request. Contract: never raises for what an endpoint or a signal does."""
@@ -43,6 +45,8 @@ class ApiConnection:
     jitter: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
     """Seconds since the epoch, for limits that reset at a time of day."""
+    dialect: Dialect = field(default_factory=Dialect)
+    """What the endpoint has refused; mutable, shared by all sessions of the process."""
 
     def wait_after(
         self, fault: Fault, policy: RetryPolicy, *, duration_s: float, note: Callable[[float], None] = lambda _: None
@@ -70,7 +74,7 @@ class ApiConnection:
         return None
 
 
-def get_model(connection: ApiConnection, model: str) -> ModelInfo:
+def get_model(connection: ApiConnection, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo:
     """Ask the endpoint for a model, again and again while it is only overloaded.
 
     Raises:
@@ -80,7 +84,7 @@ def get_model(connection: ApiConnection, model: str) -> ModelInfo:
     policy = RetryPolicy(max_wait_s=connection.max_wait_s)
     while True:
         started = connection.clock()
-        found = connection.api.find_model(model)
+        found = connection.api.find_model(model, own)
         if isinstance(found, ModelInfo):
             return found
         outcome = connection.wait_after(found, policy, duration_s=connection.clock() - started)

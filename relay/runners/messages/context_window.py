@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from relay.meters.gauge import Gauge, open_gauge
@@ -10,16 +11,22 @@ from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
 from relay.runners.messages.connection import ApiConnection
-from relay.runners.messages.faults import Fault
+from relay.runners.messages.dialect import Part
+from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
-from relay.session.events import RequestStarted, ResponseReceived, TextShown
+from relay.session.events import Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.tokens import estimate_tokens
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 DEFAULT_OUTPUT_TOKENS = 32_000
 """First output limit of a request; an answer that is cut is asked for again with the model's own limit."""
+LEAST_OUTPUT_TOKENS = 4_000
+"""A request whose answer may not be as long as this is not worth sending: where the caps leave less, it is not sent."""
+LEAST_BELIEVED = 1 / 3
+"""Of relay's own count of a prompt: an endpoint that reports less has not counted all of it. Estimates by size are
+never that far off."""
 
 
 class ContextWindow:
@@ -31,7 +38,9 @@ class ContextWindow:
         self._model = model
         self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
         self.turn = 0
+        self._doubted = False
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
+        self.allowed_tokens = self.max_output_tokens
         self.begin(History())
 
     def begin(self, history: History) -> None:
@@ -41,12 +50,15 @@ class ContextWindow:
         gauge = open_gauge(
             window_tokens=self._model.window_tokens, reset_at=self.spec.reset_at, room_tokens=self.max_output_tokens
         )
-        self.gauge: Gauge = gauge.append(_estimate_prefix(self.spec) + history.estimate_tokens())
+        self._own_tokens = _estimate_prefix(self.spec) + history.estimate_tokens()
+        self.gauge: Gauge = gauge.append(self._own_tokens)
 
     def append(self, *texts: str) -> None:
         """Count text that was appended to the history."""
         for text in texts:
-            self.gauge = self.gauge.append(estimate_tokens(text))
+            tokens = estimate_tokens(text)
+            self._own_tokens += tokens
+            self.gauge = self.gauge.append(tokens)
 
     def raise_output_limit(self) -> bool:
         """Allow answers as long as the model can give; False when they were allowed already."""
@@ -64,36 +76,75 @@ class ContextWindow:
             result = self._connection.api.send(request, on_block=self._show)
             duration_s = self._connection.clock() - started
             if isinstance(result, Answer):
+                self._connection.dialect.answered = True
                 self._account(result, duration_s)
                 self._watch_cache(result, request, started)
                 return make_sendable(result, self.history.call_ids)
+            if self._adapt(result, request):
+                continue
             self._charge(result, duration_s)
-            outcome = self._connection.wait_after(result, policy, duration_s=duration_s, note=self.spec.note_wait)
-            outcome = outcome or self.check_budget()
+            outcome = (
+                self._refuse_first(result)
+                or self._connection.wait_after(result, policy, duration_s=duration_s, note=self.spec.note_wait)
+                or self.check_budget()
+            )
             if outcome is not None:
                 return outcome
 
     def check_budget(self) -> SessionOutcome | None:
-        """Say why the next request must not be sent; None when it may."""
-        why = self.spec.check_budget(self.gauge.least_tokens, self.max_output_tokens)
+        """Say why the next request must not be sent; None when it may.
+
+        Where the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
+        """
+        self.allowed_tokens, least = self.max_output_tokens, self.gauge.least_tokens
+        why = self.spec.check_budget(least, self.allowed_tokens)
+        shorter = self.allowed_tokens // 2
+        while why and shorter >= LEAST_OUTPUT_TOKENS:
+            if not self.spec.check_budget(least, shorter):
+                self.allowed_tokens = shorter
+                return None
+            shorter //= 2
         return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
 
+    def _adapt(self, fault: Fault, request: Mapping[str, Any]) -> bool:
+        """Leave out what the endpoint refuses and relay can do without; False where there is nothing of the kind."""
+        part = self._connection.dialect.learn(fault, request)
+        if part is None:
+            return False
+        if part is Part.SYSTEM_MESSAGE:
+            self.history.demote_notice()
+        self._connection.observe(Noticed(text=f"the endpoint does not take {part}: left out ({fault.message})"))
+        return True
+
+    def _refuse_first(self, fault: Fault) -> SessionOutcome | None:
+        """Return how a session ends whose first request is refused as it is: a fresh one would send the same."""
+        if self.turn > 1 or fault.kind not in {FaultKind.OVERFLOW, FaultKind.REQUEST}:
+            return None
+        size = f"the first prompt of a session has about {self.gauge.least_tokens:,} tokens: "
+        words = size if fault.kind is FaultKind.OVERFLOW else ""
+        return SessionOutcome(end=SessionEnd.DENIED, detail=f"{words}{fault.message}")
+
     def _render_request(self) -> dict[str, Any]:
-        control = {"cache_control": {"type": "ephemeral", **self._ttl}} if self.spec.cached else {}
+        takes = self._connection.dialect.takes
+        cached = self.spec.cached and takes(Part.MARKS)
+        control = {"cache_control": {"type": "ephemeral", **self._ttl}} if cached else {}
+        automatic = takes(Part.AUTOMATIC_CACHE)
+        messages = self.history.messages
         request: dict[str, Any] = {
             "model": self.spec.model,
-            "max_tokens": self.max_output_tokens,
+            "max_tokens": self.allowed_tokens,
             "system": [{"type": "text", "text": self.spec.system, **control}],
             "tools": [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
                 for tool in self.spec.tools
             ],
-            "messages": self.history.render(self._ttl) if control else list(self.history.messages),
-            **control,
+            "messages": self.history.render(self._ttl, marks_last=not automatic) if control else list(messages),
+            **(control if automatic else {}),
         }
         limits = find_limits(self.spec.model)
-        if limits is not None and limits.adaptive_thinking:
-            request["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if limits is not None and limits.adaptive_thinking and takes(Part.THINKING):
+            shown = {"display": "summarized"} if takes(Part.DISPLAY) else {}
+            request["thinking"] = {"type": "adaptive", **shown}
         if self.spec.effort is not None:
             request["output_config"] = {"effort": self.spec.effort}
         return request
@@ -107,15 +158,30 @@ class ContextWindow:
 
     def _worst_usage(self) -> Usage:
         """Return the most that the request that was just sent can have used."""
-        return Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.max_output_tokens)
+        return Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.allowed_tokens)
 
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before anything of it is used."""
-        usage = answer.usage or self._worst_usage()
-        self.gauge = self.gauge.measure(answer.usage)
-        if answer.usage is None:
+        usage, worst = self._correct(answer.usage), self._worst_usage()
+        self.gauge = self.gauge.measure(usage)
+        if usage is None:
             self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
-        self._emit(answer.model, usage, answer.stop_reason, duration_s, estimated=answer.usage is None)
+        self._own_tokens += sum(map(_estimate_said, answer.content))
+        estimated = usage is None or usage != answer.usage
+        self._emit(answer.model, usage or worst, answer.stop_reason, duration_s, estimated=estimated)
+
+    def _correct(self, usage: Usage | None) -> Usage | None:
+        """Return a usage with the prompt as relay counts it where the endpoint cannot have counted all of it."""
+        if usage is None or usage.prompt_tokens >= LEAST_BELIEVED * self._own_tokens:
+            return usage
+        if not self._doubted:
+            self._doubted = True
+            words = (
+                f"the endpoint reports {usage.prompt_tokens:,} tokens for a prompt of about {self._own_tokens:,}: "
+                "relay goes by its own count, for the reset line and, at most, for the cost"
+            )
+            self._connection.observe(Noticed(text=words, warning=True))
+        return replace(usage, input_tokens=usage.input_tokens + self._own_tokens - usage.prompt_tokens)
 
     def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
         self.history.note_cached()
@@ -152,6 +218,14 @@ class ContextWindow:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")
         if isinstance(text, str) and text.strip():
             self._connection.observe(TextShown(text=text, thinking=block["type"] == "thinking"))
+
+
+def _estimate_said(block: Mapping[str, Any]) -> int:
+    """Estimate what a block of an answer adds to the next prompt; what is not shown of it counts as nothing."""
+    if block.get("type") == "tool_use":
+        return estimate_tokens(json.dumps(block["input"], default=str))
+    text = block.get("text") or block.get("thinking")
+    return estimate_tokens(text) if isinstance(text, str) else 0
 
 
 def _estimate_prefix(spec: SessionSpec) -> int:

@@ -7,16 +7,17 @@ what a model or an endpoint does.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from relay.config.model import ModelSettings
+from relay.config.model import NOTHING_SET, ModelSettings
 from relay.meters.gauge import Zone
 from relay.meters.prices import find_limits
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.context_window import ContextWindow
+from relay.runners.messages.dialect import Part
 from relay.runners.messages.repetition import LoopDetector
 from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
@@ -44,7 +45,7 @@ class ApiRunner:
     """
 
     connection: ApiConnection
-    find_own: Callable[[str], ModelSettings] = lambda _: ModelSettings()
+    find_own: Callable[[str], ModelSettings] = lambda _: NOTHING_SET
     """What the user's settings say of a model; it counts more than what the endpoint says."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
     """What has been asked already."""
@@ -52,13 +53,7 @@ class ApiRunner:
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model; the endpoint is asked once."""
         if model not in self.known:
-            found, own = get_model(self.connection, model), self.find_own(model)
-            self.known[model] = replace(
-                found,
-                window_tokens=own.window_tokens or found.window_tokens,
-                max_output_tokens=own.max_output_tokens or found.max_output_tokens,
-                source="settings" if own.window_tokens or own.max_output_tokens else found.source,
-            )
+            self.known[model] = get_model(self.connection, model, self.find_own(model))
         return self.known[model]
 
     @contextmanager
@@ -107,6 +102,7 @@ class Conversation:
         self._stuck = LoopDetector()
         self._cut_answers = self._idle_answers = 0
         self._noticed = self._nudged = False
+        self._first_turn = self._context.turn
 
     def advance(self, message: str) -> SessionOutcome:
         """Say something to the model and work until it stops or must be stopped."""
@@ -126,6 +122,8 @@ class Conversation:
     def _check_before_request(self) -> SessionOutcome | None:
         if self._connection.interrupts.finish_turn:
             return SessionOutcome(end=SessionEnd.INTERRUPTED, detail="asked to stop")
+        if outcome := self._check_size():
+            return outcome
         if self._shorten is not None and self._context.gauge.zone in {Zone.SOFT, Zone.HARD}:
             outcome = self._make_room(self._shorten)
             if outcome is not None:
@@ -133,6 +131,26 @@ class Conversation:
         if self._context.gauge.zone is Zone.HARD:
             return self._cross_hard_line()
         return self._context.check_budget()
+
+    def _check_size(self) -> SessionOutcome | None:
+        """Stop a session whose first prompt is over the hard line, and one that has gone on for too long."""
+        gauge, turns = self._context.gauge, self._context.turn - self._first_turn
+        if turns >= self._context.spec.max_turns:
+            return SessionOutcome(end=SessionEnd.HARD_LINE, detail=f"{turns} turns in one session (max_turns)")
+        if self._context.turn or gauge.zone not in {Zone.SOFT, Zone.HARD} or self._context.history.call_ids:
+            return None
+        prompt = f"the first prompt of a session has about {gauge.least_tokens:,} tokens"
+        if gauge.zone is Zone.SOFT:
+            words = (
+                f"{prompt}, over the reset line of {gauge.soft_tokens:,}: it is asked to hand over at once (reset_at)"
+            )
+            self._connection.observe(Noticed(text=words, warning=True))
+            return None
+        words = (
+            f"{prompt}, and sessions stop at {gauge.hard_tokens:,} (reset_at) of a window of {gauge.window_tokens:,}: "
+            "raise reset_at, choose a model with a larger window, or shorten the rules, the plan or the phase"
+        )
+        return SessionOutcome(end=SessionEnd.DENIED, detail=words)
 
     def _make_room(self, shorten: Shorten) -> SessionOutcome | None:
         before = self._context.gauge
@@ -197,6 +215,9 @@ class Conversation:
 
     def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
         """Ask again with more room once; after that keep what is whole, run nothing and say so."""
+        if self._context.allowed_tokens < self._context.max_output_tokens:
+            words = f"an answer was cut at {self._context.allowed_tokens:,} tokens, the most that the caps leave"
+            return SessionOutcome(end=SessionEnd.BUDGET, detail=words, text=answer.text)
         if self._context.raise_output_limit():
             limit = self._context.max_output_tokens
             self._connection.observe(
@@ -267,7 +288,8 @@ class Conversation:
 
     def _notify(self, text: str) -> None:
         limits = find_limits(self._context.spec.model)
-        self._context.history.notify(text, as_system=limits is not None and limits.system_messages)
+        taken = self._connection.dialect.takes(Part.SYSTEM_MESSAGE)
+        self._context.history.notify(text, as_system=taken and limits is not None and limits.system_messages)
         self._context.append(text)
 
     def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:

@@ -79,6 +79,15 @@ class History:
         else:
             self._messages.append({"role": "user", "content": [block]})
 
+    def demote_notice(self) -> None:
+        """Make the ``system`` message that stands last text of the user's: it was refused, and nobody has seen it."""
+        *_, before, notice = self._messages
+        if before["role"] == "user":
+            before["content"].extend(notice["content"])
+            del self._messages[-1]
+        else:
+            notice["role"] = "user"
+
     def add_answer(self, content: Iterable[Block]) -> None:
         """Append what the model answered, blocks untouched; an answer without any is no message."""
         blocks = list(content)
@@ -95,7 +104,7 @@ class History:
         ]
         self._messages.append({"role": "user", "content": blocks})
 
-    def render(self, ttl: Mapping[str, str]) -> list[Message]:
+    def render(self, ttl: Mapping[str, str], *, marks_last: bool = False) -> list[Message]:
         """Return the messages for a request.
 
         The endpoint marks the last block by itself. Where more blocks than its look-back were added since the last
@@ -103,12 +112,15 @@ class History:
 
         Args:
             ttl: The ``ttl`` field of this session's cache markers; empty for the default.
+            marks_last: The endpoint does not mark the last block: that is done here.
         """
+        control = {"type": "ephemeral", **ttl}
         total = sum(len(message["content"]) for message in self._messages)
         reach = self._cached_blocks + LOOK_BACK_BLOCKS - 1
+        messages = _mark(self._messages, total, control) if marks_last else list(self._messages)
         if self._cached_blocks == 0 or total <= reach:
-            return list(self._messages)
-        return _mark(self._messages, reach, {"type": "ephemeral", **ttl})
+            return messages
+        return _mark(messages, reach, control)
 
     def note_cached(self) -> None:
         """Remember that everything up to here was in a request that was answered."""
