@@ -91,6 +91,7 @@ def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Se
         model=runner.get_model(own.model),
         settings=own,
         price=None,
+        find_price=lambda _: None,
         meter=meter,
         check_budget=meter.check,
         pace=Pace(),

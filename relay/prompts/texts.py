@@ -12,6 +12,10 @@ from string import Template
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.shipped import get_shipped
 from relay.session.values import Baton
+from relay.words import shorten
+
+_ITEM_CHARS = 48
+"""Of an item's text behind its id: the whole text stands in the phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +56,15 @@ def render_planner_system(rules: str, *, line_tokens: int) -> str:
     return _with_rules(Template(_load("planner")).substitute(line_tokens=f"{line_tokens:,}"), rules)
 
 
-def render_soft_notice(fill_tokens: int, line_tokens: int) -> str:
-    """Return what the model is told when the fill passes the soft line."""
-    return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+def render_soft_notice(fill_tokens: int, room_tokens: int) -> str:
+    """Return what the model is told when the fill passes the soft line; the room is what is left to the hard one."""
+    return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
 
 
-def render_planner_notice(fill_tokens: int, line_tokens: int) -> str:
+def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
     """Return what a planner is told when the fill passes the soft line: it cannot hand over."""
     text = Template(_load("planner_notice"))
-    return text.substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
+    return text.substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
 
 
 def render_summary_request() -> str:
@@ -133,7 +137,7 @@ def _render_outline(plan: Plan, current: Phase, plan_path: str) -> str:
 
 
 def _render_item_ids(phase: Phase, claimed: Sequence[str]) -> list[str]:
-    return [f"{item.id} ({_describe_state(item, claimed)}) {item.text[:120]}" for item in phase.items]
+    return [f"{item.id} ({_describe_state(item, claimed)}) {shorten(item.text, _ITEM_CHARS)}" for item in phase.items]
 
 
 def _describe_state(item: Item, claimed: Sequence[str]) -> str:

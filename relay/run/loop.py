@@ -24,6 +24,7 @@ from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.state.situation import Situation
 from relay.store.legs import OpenLeg, read_leg
+from relay.store.trailers import ENDED
 from relay.words import render_moment, render_span
 
 MAX_LEGS_WITHOUT_PROGRESS = 3
@@ -86,7 +87,7 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
 def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint) -> Handover | None:
     if leg is None:
         return begin_phase(ctx, plan, phase, reason=point.why)
-    if not leg.baton and point.case is ResumeCase.MID_LEG:
+    if not leg.baton and point.case is ResumeCase.MID_LEG and not dict(leg.wip_trailers).get(ENDED):
         ctx.observe(Noticed(text="a request that was cut off counts with the most that it can have cost"))
     return continue_phase(ctx, plan, leg, reason=point.why)
 

@@ -33,13 +33,15 @@ class SessionSpec:
     reset_at: ResetAt
     """Where the soft line lies."""
     render_soft_notice: Callable[[int, int], str]
-    """Given fill and soft line in tokens: what the model is told once when the fill passes that line."""
+    """Given the fill, and the room up to the hard line, in tokens: what the model is told once at the soft line."""
     check_budget: Callable[[int, int], str | None]
     """Given the most prompt and output tokens the next request can cost: why it must not be sent, or None."""
     note_wait: Callable[[float], None] = lambda _: None
     """Told, before a long wait for a limit, until when it lasts (seconds since the epoch): a restart must know."""
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
+    find_price: Callable[[str], Price | None] = lambda _: None
+    """The price of another model, which may answer in the place of the one that was asked."""
     max_output_tokens: int | None = None
     """Output limit of a request; None for the runner's default. Raised once when an answer is cut."""
     max_turns: int = 500

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
@@ -92,7 +93,8 @@ def _load_rules(request: RunRequest) -> Rules:
 def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> tuple[Sessions, Book]:
     """Return what runs this run's sessions, on the plan's account, and its book; the runner is asked for the model."""
     settings = request.settings
-    price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
+    price_of = partial(find_price, at=datetime.now(UTC).date(), overrides=settings.prices)
+    price = price_of(settings.model)
     meter = make_meter(request.repo, request.plan_path, settings, price)
     book = Book(request.repo, meter)
     sessions = Sessions(
@@ -100,6 +102,7 @@ def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> tup
         model=runner.get_model(settings.model),
         settings=settings,
         price=price,
+        find_price=price_of,
         meter=meter,
         check_budget=book.check,
         pace=Pace(),

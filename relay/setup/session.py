@@ -55,7 +55,7 @@ class SessionTask:
     run_tool: Callable[[ToolCall], ToolResult]
     """Runs one call to its end. Must not raise for what a model or a command can do."""
     render_soft_notice: Callable[[int, int], str]
-    """Given fill and soft line in tokens: what the model is told once when the fill passes that line."""
+    """Given the fill, and the room up to the hard line, in tokens: what the model is told once at the soft line."""
     note_wait: Callable[[float], None] = lambda _: None
     """Told, before a long wait for a limit, until when it lasts (seconds since the epoch)."""
 
@@ -70,6 +70,8 @@ class Sessions:
     settings: Settings
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
+    find_price: Callable[[str], Price | None]
+    """The same of any other model."""
     meter: Meter
     check_budget: Callable[[int, int], str | None]
     """As `relay.runners.base.SessionSpec` has it."""
@@ -125,6 +127,7 @@ class Sessions:
             check_budget=self.check_budget,
             note_wait=task.note_wait,
             price=self.price,
+            find_price=self.find_price,
             max_output_tokens=settings.max_output_tokens,
             max_turns=settings.max_turns,
             effort=settings.effort,

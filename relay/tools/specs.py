@@ -4,6 +4,7 @@ Every byte here is paid for on every request (and breaks the prompt cache when i
 1,250 tokens, which `tests/tools/test_specs.py` measures.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from relay.session.values import ToolSpec
@@ -23,13 +24,24 @@ def _spec(name: str, description: str, required: dict[str, Any], optional: dict[
     return ToolSpec(name=name, description=description, input_schema=schema)
 
 
+def say_timeouts(specs: tuple[ToolSpec, ...], *, default_s: float, most_s: float) -> tuple[ToolSpec, ...]:
+    """Return the tools with the times that a command gets; asking for more than the most is in vain."""
+    words = f"default {default_s:.0f}, most {most_s:.0f}" if default_s < most_s else f"default and most {most_s:.0f}"
+    return tuple(_describe_timeout(spec, words) if spec.name == "bash" else spec for spec in specs)
+
+
+def _describe_timeout(spec: ToolSpec, words: str) -> ToolSpec:
+    fields = {**spec.input_schema["properties"], "timeout_s": {**_COUNT, "description": words}}
+    return replace(spec, input_schema={**spec.input_schema, "properties": fields})
+
+
 def _text(description: str) -> dict[str, Any]:
     return {**_TEXT, "description": description}
 
 
 READ = _spec(
     "read",
-    "Read a text file. Paths are relative to the repository root.",
+    "Read a text file, 2,000 lines or 50 KB a call; no line numbers. Paths are relative to the repository root.",
     {"path": _TEXT},
     {"offset": {**_COUNT, "description": "first line"}, "limit": {**_COUNT, "description": "lines"}},
 )
@@ -59,7 +71,7 @@ BASH = _spec(
     "what it leaves running is killed.",
     {"command": _TEXT},
     {
-        "timeout_s": {**_COUNT, "description": "default 120"},
+        "timeout_s": _COUNT,
         "background": {"type": "boolean", "description": "return at once; it runs until your turn ends"},
     },
 )
@@ -71,7 +83,7 @@ TICK = _spec(
 RECORD = _spec(
     "record",
     "Keep a finding or decision that later sessions need.",
-    {"claim": _TEXT, "because": _TEXT, "sources": {**_LIST, "description": "path or path:10-20"}},
+    {"claim": _TEXT, "because": _TEXT, "sources": {**_LIST, "description": "path or path:10-20; may be empty"}},
 )
 AMEND = _spec(
     "amend",
@@ -93,11 +105,11 @@ BASH_READ_ONLY = _spec(
     "Run a command in bash at the repository root, in a sandbox where nothing can be written. "
     "Each call is a fresh shell without input.",
     {"command": _TEXT},
-    {"timeout_s": {**_COUNT, "description": "default 120"}},
+    {"timeout_s": _COUNT},
 )
 SUBMIT_PLAN = _spec(
     "submit_plan",
-    "Hand in the whole PLAN.md. If something is wrong with it you are told; correct it and hand it in again.",
+    "Hand in the plan. If something is wrong with it you are told; correct it and hand it in again.",
     {"markdown": _TEXT},
 )
 

@@ -18,7 +18,7 @@ from relay.tools.notes import Keep, LegNotes
 from relay.tools.output import ToolAnswer, finish
 from relay.tools.read import run_read
 from relay.tools.search import run_search
-from relay.tools.shell import run_bash
+from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
 from relay.tools.validate import check_input
 from relay.tools.workspace import RefusedError, Workspace
 
@@ -58,8 +58,9 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambd
         "hand_off": _take_input(partial(claims.run_hand_off, notes)),
         "block": _take_input(partial(claims.run_block, notes)),
     }
-    run = partial(_run, workspace, specs.RUNNER_SPECS, handlers, notes)
-    return Toolbox(specs=specs.RUNNER_SPECS, run=run, stop=background.stop, is_busy=lambda: background.is_running)
+    known = _say_timeouts(workspace, specs.RUNNER_SPECS)
+    run = partial(_run, workspace, known, handlers, notes)
+    return Toolbox(specs=known, run=run, stop=background.stop, is_busy=lambda: background.is_running)
 
 
 def build_planner_tools(workspace: Workspace, submit: Callable[[str], ToolAnswer]) -> Toolbox:
@@ -75,8 +76,14 @@ def build_planner_tools(workspace: Workspace, submit: Callable[[str], ToolAnswer
         "bash": lambda call: run_bash(workspace, None, call.input, call.id),
         "submit_plan": _take_input(lambda given: submit(given["markdown"])),
     }
-    run = partial(_run, workspace, specs.PLANNER_SPECS, handlers, None)
-    return Toolbox(specs=specs.PLANNER_SPECS, run=run, stop=lambda: None, is_busy=lambda: False)
+    known = _say_timeouts(workspace, specs.PLANNER_SPECS)
+    run = partial(_run, workspace, known, handlers, None)
+    return Toolbox(specs=known, run=run, stop=lambda: None, is_busy=lambda: False)
+
+
+def _say_timeouts(workspace: Workspace, known: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    most_s = workspace.limits.timeout_s
+    return specs.say_timeouts(known, default_s=min(DEFAULT_TIMEOUT_S, most_s), most_s=most_s)
 
 
 def _build_lookups(workspace: Workspace, notes: LegNotes | None) -> dict[str, _Handler]:

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from datetime import date
+from functools import partial
 
 import pytest
 
 from relay.meters.gauge import parse_reset_at
-from relay.meters.prices import cost_usd
+from relay.meters.prices import cost_usd, find_price
 from relay.runners.messages.answers import parse_usage
 from relay.runners.messages.conversation import Conversation
 from relay.session.events import GaugeCrossed, Noticed, ResponseReceived, ToolFinished
@@ -214,3 +216,21 @@ def test_a_first_prompt_over_the_lines_is_not_the_phases_fault(talk, turns):
     session.renew(reset_at=parse_reset_at("1k"))
     assert session.advance().end is SessionEnd.FINISHED
     assert "over the reset line of 1,000: it is asked" in session.seen(Noticed)[0].text
+
+
+@pytest.mark.parametrize(("model", "known"), [("claude-fable-5-2", True), ("acme-1", False)])
+def test_who_answers_is_priced_and_named(talk, turns, model, known):
+    """Not who was asked; a price that nobody knows is the one that was asked for."""
+    sessions = [{"turns": turns(2, fault={"kind": "other_model", "model": model})}]
+    price_of = partial(find_price, at=date(2026, 11, 21))
+    session = talk(sessions, find_price=price_of)
+
+    session.advance()
+
+    counted = price_of(model) or session.spec.price
+    answered = [r for r in session.seen(ResponseReceived) if r.model == model]
+    assert len(answered) == 2
+    assert all(r.cost_usd == cost_usd(r.usage, counted) for r in answered)
+    (told,) = session.seen(Noticed)
+    assert told.text.startswith(f"{model} answers, not claude-opus-5-5; its price ")
+    assert ("not known" in told.text) != known

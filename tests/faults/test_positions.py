@@ -286,6 +286,22 @@ CASES: Mapping[str, Case] = {
         retries=0,
         everywhere=False,
     ),
+    "status 400, credit": Case(
+        fault=_status(400, type="invalid_request_error", message="Your credit balance is too low to access the API."),
+        then=Then.USER,
+        words="Your credit balance is too low",
+        end=SessionEnd.DENIED,
+        retries=0,
+        everywhere=False,
+    ),
+    "status 307": Case(
+        fault=_status(307, headers={"location": "http://127.0.0.1:9/v1/messages"}),
+        then=Then.USER,
+        words="it sends us to http://127.0.0.1:9/v1/messages",
+        end=SessionEnd.DENIED,
+        retries=0,
+        everywhere=False,
+    ),
     "status 403": Case(
         fault=_status(403), then=Then.USER, words="HTTP 403", end=SessionEnd.DENIED, retries=0, everywhere=False
     ),

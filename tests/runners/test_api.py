@@ -1,5 +1,6 @@
 """The endpoint over HTTP: whole answers or faults, nothing in between, and nothing that lasts for ever."""
 
+import contextlib
 import json
 import os
 import signal
@@ -461,6 +462,18 @@ def error_body(kind, message="broken", **more):
             None,
         ),
         ({"anthropic-ratelimit-tokens-reset": "tomorrow", "anthropic-ratelimit-tokens-remaining": "0"}, None),
+        ({"anthropic-ratelimit-unified-reset": "1577836800"}, 0.0),
+        ({"anthropic-ratelimit-unified-reset": "9" * 30}, None),
+        ({"anthropic-ratelimit-tokens-reset": "2020-01-01T00:00:00Z"}, 0.0),
+        (
+            {
+                "anthropic-ratelimit-unified-5h-reset": "1577836800",
+                "anthropic-ratelimit-unified-5h-status": "rejected",
+                "anthropic-ratelimit-unified-7d-reset": "99999999999",
+                "anthropic-ratelimit-unified-7d-status": "allowed",
+            },
+            0.0,
+        ),
         ({}, None),
     ],
 )
@@ -601,3 +614,82 @@ def test_what_cannot_be_a_key_is_refused_without_showing_it(key):
     with pytest.raises(RunnerError) as raised:
         get_key_name({"ANTHROPIC_API_KEY": key})
     assert "s3cret" not in raised.value.message
+
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": "sk-s3cret-api-key",
+    "ANTHROPIC_AUTH_TOKEN": "s3cret-token",
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Team: s3cret-team\nX-Auth: Bearer s3cret-bearer",
+    "ANTHROPIC_BASE_URL": "http://s3cret-user:s3cret%21pw@127.0.0.1:9/v1?key=s3cret-query",
+}
+ECHO = "you sent sk-s3cret-api-key, s3cret-token, s3cret-team, s3cret-bearer, s3cret%21pw, s3cret!pw and s3cret-query"
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        None,
+        reply(401, json=error_body("authentication_error", ECHO)),
+        reply(400, text=ECHO),
+        reply(529, text=ECHO),
+        reply(307, headers={"location": f"http://elsewhere.invalid/?{ECHO}"}),
+        lambda _: stream([render({"type": "error", "error": {"type": "api_error", "message": ECHO}})]),
+        lambda _: stream([f"data: {ECHO}\n\n".encode()]),
+    ],
+    ids=["unreachable", "401", "400", "529", "307", "error event", "no JSON"],
+)
+def test_what_the_endpoint_was_told_in_confidence_is_not_shown(interrupts, handler):
+    """Neither keys nor parts of the address, whoever says them back, and in whatever words."""
+    api = open_api(interrupts, handler, **SECRETS)
+    fault = ask(api)
+    told = [fault.message if isinstance(fault, Fault) else "an answer"]
+    with contextlib.suppress(RunnerError):
+        found = api.find_model("claude-opus-5-5")
+        told += [found.message] if isinstance(found, Fault) else []
+    with pytest.raises(RunnerError) as raised:
+        get_model(make_line(api, []), "claude-opus-5-5")
+    told += [str(raised.value), str(raised.value.hint), *raised.value.causes]
+
+    assert not [words for words in told if "s3cret" in words]
+
+
+def test_nobody_is_followed_elsewhere(interrupts):
+    """A prompt goes to the endpoint that the user named, and a redirect is the user's to judge."""
+    asked = []
+
+    def handler(request):
+        asked.append(str(request.url))
+        return httpx2.Response(307, headers={"location": "http://elsewhere.invalid/v1/messages"})
+
+    api = open_api(interrupts, handler)
+    fault = ask(api)
+    with pytest.raises(RunnerError, match=r"it sends us to http://elsewhere\.invalid/v1/messages"):
+        get_model(make_line(api, []), "claude-opus-5-5")
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.USER
+    assert {httpx2.URL(url).host for url in asked} == {"endpoint.invalid"}
+
+
+def test_of_a_long_error_the_beginning_is_read(interrupts):
+    """Its words are there, and patterns take their time on what is long."""
+    read = []
+
+    def pieces():
+        for n in range(10_000):
+            read.append(n)
+            yield b"tokens " * 1_000
+
+    fault = ask(open_api(interrupts, lambda _: httpx2.Response(500, stream=Pieces(pieces()))))
+
+    assert isinstance(fault, Fault)
+    assert fault.kind is FaultKind.INFRA
+    assert len(read) < 12
+
+
+@pytest.mark.parametrize("proxy", ["http://", "nonsense://x", "http://a:b:c", "not a proxy", "http://h:99999999"])
+def test_garbage_in_a_proxys_address_is_called_by_its_name(interrupts, monkeypatch, proxy):
+    """The HTTP client would blame the endpoint."""
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(RunnerError, match="HTTP_PROXY is no address of a proxy"):
+        get_model(make_line(open_api(interrupts), []), "claude-opus-5-5")

@@ -19,17 +19,19 @@ from relay.meters.gauge import LEAST_WINDOW_TOKENS
 from relay.meters.prices import PRICES_SEEN, find_limits
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.messages.endpoint import StatusError, open_client, quote_model, require_success
+from relay.runners.messages.endpoint import StatusError, find_own_secrets, open_client, quote_model, require_success
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
-from relay.runners.messages.reading import PageError, read_answer
+from relay.runners.messages.reading import OnBlock, PageError, read_answer
 from relay.runners.messages.retry_after import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
+from relay.secrets.patterns import redact
 
 if TYPE_CHECKING:
     import httpx2
 
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
+_READ_CHARS = 4_000
 _NO_MODELS_API = frozenset({404, 405, 501})
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
@@ -61,6 +63,7 @@ class MessagesApi:
         self._idle_timeout_s = idle_timeout_s
         self._transport = transport
         self._clock = clock
+        self._secrets = find_own_secrets(environ)
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
 
@@ -74,11 +77,22 @@ class MessagesApi:
         Raises:
             RunnerError: No key, key refused, unknown model, or the endpoint does not answer as one.
         """
+        try:
+            found = self._find_model(model, own)
+        except RunnerError as error:
+            raise RunnerError(redact(error.message, environ_values=self._secrets), hint=error.hint) from None
+        return self._clean(found) if isinstance(found, Fault) else found
+
+    def _find_model(self, model: str, own: ModelSettings) -> ModelInfo | Fault:
         import httpx2
 
         try:
-            with self._interrupts.interruptible(Urgency.FINISH_TURN), open_within(self._opening_s):
-                response = require_success(self._get_client().get(quote_model(model)))
+            with (
+                self._interrupts.interruptible(Urgency.FINISH_TURN),
+                open_within(self._opening_s),
+                self._get_client().stream("GET", quote_model(model)) as response,
+            ):
+                require_success(response).read()
             return _read_model(model, response.json(), own, rehearsed=_REHEARSAL_HEADER in response.headers)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
@@ -95,13 +109,21 @@ class MessagesApi:
                 hint="check ANTHROPIC_BASE_URL, and whether a proxy or a login page is in between",
             ) from error
 
-    def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
+    def send(self, request: Mapping[str, Any], *, on_block: OnBlock) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
             request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
         """
+        found = self._send(request, on_block)
+        return self._clean(found) if isinstance(found, Fault) else found
+
+    def _clean(self, fault: Fault) -> Fault:
+        """Leave out of an endpoint's words what it was told in confidence."""
+        return replace(fault, message=redact(fault.message, environ_values=self._secrets))
+
+    def _send(self, request: Mapping[str, Any], on_block: OnBlock) -> Answer | Fault:
         import httpx2
 
         builder = AnswerBuilder()
@@ -144,7 +166,7 @@ class MessagesApi:
         self,
         request: Mapping[str, Any],
         builder: AnswerBuilder,
-        on_block: Callable[[Mapping[str, Any]], None],
+        on_block: OnBlock,
     ) -> Answer | Fault:
         import httpx2
 
@@ -273,7 +295,9 @@ def _find_words(error: StatusError) -> str:
 
 def _describe(error: StatusError) -> str:
     kind = _find_text(_get_error(error), "type")
-    text = " ".join(_find_words(error).split())[:_SHOWN_CHARS] or "no body"
+    text = " ".join(_find_words(error)[:_READ_CHARS].split())[:_SHOWN_CHARS] or "no body"
+    if target := error.headers.get("location"):
+        text = f"it sends us to {target[:_SHOWN_CHARS]}; if that is right, set ANTHROPIC_BASE_URL"
     words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
     return f"{words} (request {error.request_id})" if error.request_id else words
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.meters.gauge import Gauge, open_gauge
-from relay.meters.prices import cost_usd, find_limits, worst_cost_usd
+from relay.meters.prices import Price, cost_usd, find_limits, normalize_model, worst_cost_usd
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
@@ -39,6 +39,7 @@ class ContextWindow:
         self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
         self.turn = 0
         self._doubted = False
+        self._others: dict[str, Price | None] = {}  # unasked ones that answered
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
         self.allowed_tokens = self.max_output_tokens
         self.begin(History())
@@ -168,7 +169,18 @@ class ContextWindow:
             self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
         self._own_tokens += sum(map(_estimate_said, answer.content))
         estimated = usage is None or usage != answer.usage
+        self._look_at_model(answer.model)
         self._emit(answer.model, usage or worst, answer.stop_reason, duration_s, estimated=estimated)
+
+    def _look_at_model(self, model: str) -> None:
+        """Say once that another model answers than the one that was asked; its price is the one that counts."""
+        if model in self._others or not model or normalize_model(model) == normalize_model(self.spec.model):
+            return
+        self._others[model] = self.spec.find_price(model)
+        words = (
+            "its price counts" if self._others[model] else "its price is not known: counted as the one that was asked"
+        )
+        self._connection.observe(Noticed(text=f"{model} answers, not {self.spec.model}; {words}", warning=True))
 
     def _correct(self, usage: Usage | None) -> Usage | None:
         """Return a usage with the prompt as relay counts it where the endpoint cannot have counted all of it."""
@@ -195,7 +207,7 @@ class ContextWindow:
                 turn=self.turn,
                 model=model,
                 usage=usage,
-                cost_usd=self._price(usage, estimated=estimated),
+                cost_usd=self._price(model, usage, estimated=estimated),
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,
@@ -206,13 +218,14 @@ class ContextWindow:
             )
         )
 
-    def _price(self, usage: Usage, *, estimated: bool) -> float | None:
+    def _price(self, model: str, usage: Usage, *, estimated: bool) -> float | None:
         """Return what a response cost, at most where its usage is an estimate; None when the price is unknown."""
-        if self.spec.price is None:
+        price = self._others.get(model) or self.spec.price
+        if price is None:
             return None
         if estimated:
-            return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, self.spec.price)
-        return cost_usd(usage, self.spec.price)
+            return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price)
+        return cost_usd(usage, price)
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")

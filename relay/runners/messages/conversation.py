@@ -306,7 +306,9 @@ class Conversation:
         if gauge.zone is Zone.SOFT and not self._noticed:
             self._noticed = True
             self._observe_line("soft", gauge.soft_tokens)
-            self._notify(self._context.spec.render_soft_notice(gauge.least_tokens, gauge.soft_tokens))
+            self._notify(
+                self._context.spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
+            )
         return None
 
     def _cross_hard_line(self) -> SessionOutcome:

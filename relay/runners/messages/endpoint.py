@@ -4,19 +4,27 @@ Everything that goes over the wire is what the provider's SDK sends, without wha
 the two against each other. The SDK is not loaded: it takes most of a second and 50 MB, and this is all that is used.
 """
 
+import json
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from relay.errors import RunnerError
 
 if TYPE_CHECKING:
     import httpx2
 
+MAX_ERROR_BYTES = 64 * 1024
+"""Of the body of an error: its words are in the first few hundred."""
+_KEY_NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_LEAST_SECRET_CHARS = 4
+"""Anything shorter is in every second word, and no secret."""
 ADDRESS = "https://api.anthropic.com"
 VERSION = "2026-10-21"
 CONNECT_TIMEOUT_S = 10.0
+_PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _KEEP_ALIVE_S = 60
 _KEEP_ALIVE_PROBES = 5
 _SEGMENT_CHARS = "!$&'()*+,;=:@"
@@ -24,33 +32,55 @@ _SEGMENT_CHARS = "!$&'()*+,;=:@"
 
 
 class StatusError(Exception):
-    """An answer that is an error, read to its end.
+    """An answer that is an error.
 
     Args:
         response: What the endpoint answered.
+        body: As much of it as was read.
     """
 
-    def __init__(self, response: "httpx2.Response") -> None:
+    def __init__(self, response: "httpx2.Response", body: bytes) -> None:
         super().__init__(f"HTTP {response.status_code}")
         self.status_code = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.request_id: str | None = response.headers.get("request-id")
         try:
-            self.body: Any = response.json()
+            self.body: Any = json.loads(body)
         except (ValueError, RecursionError):
-            self.body = response.text
+            self.body = body.decode(errors="replace")
 
 
 def require_success(response: "httpx2.Response") -> "httpx2.Response":
-    """Return the response, or raise what it says went wrong.
+    """Return the response, or raise what it says went wrong; what it says behind `MAX_ERROR_BYTES` is not read.
 
     Raises:
-        StatusError: It is an error.
+        StatusError: It is an error, or sends us elsewhere: an endpoint does not, and a prompt goes nowhere else.
     """
     if response.is_success:
         return response
-    response.read()
-    raise StatusError(response)
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) >= MAX_ERROR_BYTES:
+            break
+    raise StatusError(response, bytes(body[:MAX_ERROR_BYTES]))
+
+
+def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what of the way to the endpoint must not be shown, whoever says it back: keys, and parts of the address.
+
+    Longest first.
+    """
+    values = {environ.get(name, "") for name in _KEY_NAMES}
+    lines = environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
+    values |= {line.partition(":")[2].strip().removeprefix("Bearer ") for line in lines}
+    with suppress(ValueError):
+        address = urlsplit(environ.get("ANTHROPIC_BASE_URL", ""))
+        user, at, _ = address.netloc.rpartition("@")
+        password = user.partition(":")[2]
+        values |= {user if at else "", password, unquote(password), address.query, address.fragment}
+        values |= {value for _, value in parse_qsl(address.query)}
+    return tuple(sorted((value for value in values if len(value) >= _LEAST_SECRET_CHARS), key=len, reverse=True))
 
 
 def get_key_name(environ: Mapping[str, str]) -> str:
@@ -59,7 +89,7 @@ def get_key_name(environ: Mapping[str, str]) -> str:
     Raises:
         RunnerError: Neither ``ANTHROPIC_API_KEY`` nor ``ANTHROPIC_AUTH_TOKEN`` is set, or it cannot be a key.
     """
-    name = next((name for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if environ.get(name)), None)
+    name = next((name for name in _KEY_NAMES if environ.get(name)), None)
     if name is None:
         raise RunnerError(
             "no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set",
@@ -94,15 +124,37 @@ def open_client(
     import httpx2
 
     key_name = get_key_name(environ)
-    proxied = not {"http", "https", "all"}.isdisjoint(getproxies())
+    proxies = getproxies()
+    proxied = not {"http", "https", "all"}.isdisjoint(proxies)
+    for kind, proxy in proxies.items():
+        _require_proxy(kind, proxy)
     return httpx2.Client(
         base_url=environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or ADDRESS,
         headers=_build_headers(environ, environ[key_name]),
         timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
-        follow_redirects=True,
+        follow_redirects=False,
         # A client that is given a transport does not look for proxies.
         transport=transport or (None if proxied else httpx2.HTTPTransport(socket_options=_keep_alive())),
     )
+
+
+def _require_proxy(kind: str, proxy: str) -> None:
+    """Refuse what cannot be a proxy; the HTTP client would blame the endpoint.
+
+    Raises:
+        RunnerError: It names no host, or no such kind of proxy.
+    """
+    if kind not in {"http", "https", "all"}:
+        return
+    try:
+        address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        fit = address.scheme in _PROXY_SCHEMES and address.hostname and (address.port or 1) > 0
+    except ValueError:
+        fit = False
+    if not fit or not proxy.isprintable() or " " in proxy:
+        raise RunnerError(
+            f"{kind.upper()}_PROXY is no address of a proxy", hint="set it to http://host:port, or unset it"
+        )
 
 
 def quote_model(model: str) -> str:

@@ -77,7 +77,10 @@ _NOT_OVERFLOW = re.compile(
 )
 _BARE_OVERFLOWS = frozenset({400, 413})
 """Statuses that some endpoints (Cerebras, Mistral) send without any body when the prompt is too long."""
-_SPEND_LIMIT = re.compile(r"\AYou have reached your specified API usage limits")
+_SPEND_LIMIT = re.compile(r"\AYou have reached your specified API usage limits|\AYour credit balance is too low")
+_REDIRECTS = range(300, 400)
+_READ_CHARS = 4_000
+"""Of an error's text: the patterns are tried at each place of it, so a long one would take minutes."""
 _SPEND_CODE = "enforced_spend_limit_reached"
 
 _KIND_BY_TYPE = {
@@ -111,9 +114,9 @@ def classify_error(*, status: int, error_type: str | None, error_code: str | Non
         error_code: ``error.details.error_code`` of the body, or ``error.code``.
         text: The body's message; only looked at to recognise an overflow or a spending cap. Empty without a body.
     """
-    if error_code == _SPEND_CODE or _SPEND_LIMIT.match(text):
+    if error_code == _SPEND_CODE or _SPEND_LIMIT.match(text) or status in _REDIRECTS:
         return FaultKind.USER
-    words = " ".join(word for word in (error_type, error_code, text) if word)
+    words = " ".join(word[:_READ_CHARS] for word in (error_type, error_code, text) if word)
     if is_overflow(status=status, text=words):
         return FaultKind.OVERFLOW
     if error_type in _KIND_BY_TYPE and not (error_type == "api_error" and status in _KIND_BY_STATUS):

@@ -1,25 +1,38 @@
 """When an endpoint says that a refused request may be tried again."""
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+_RESET = re.compile(r"(anthropic-ratelimit-[a-z0-9-]+)-reset")
+_EXHAUSTED = frozenset({"0", "rejected"})
+"""What ``-remaining`` and, of the limits of a subscription, ``-status`` say of a limit that is reached."""
 _LONGEST_WAIT_S = 366 * 86_400.0
 
 
 def find_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits; None if nothing."""
+    """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits; None if nothing.
+
+    Where no limit is called exhausted, the first reset of those of which nothing is said.
+    """
     if (wait_ms := _parse_seconds(headers.get("retry-after-ms", ""))) is not None:
         return wait_ms / 1000
     if (wait_s := _parse_seconds(headers.get("retry-after", ""))) is not None:
         return wait_s
-    resets = [
-        _seconds_until(headers.get(f"anthropic-ratelimit-{kind}-reset", ""))
-        for kind in ("requests", "tokens", "input-tokens", "output-tokens")
-        if headers.get(f"anthropic-ratelimit-{kind}-remaining") == "0"
-    ]
-    return max((reset for reset in resets if reset is not None), default=None)
+    exhausted, unsaid = list[float](), list[float]()
+    for name, value in headers.items():
+        kind = _RESET.fullmatch(name.lower())
+        reset = _seconds_until(value) if kind else None
+        if kind is None or reset is None:
+            continue
+        said = headers.get(f"{kind[1]}-remaining") or headers.get(f"{kind[1]}-status")
+        if said in _EXHAUSTED:
+            exhausted.append(reset)
+        elif said is None:
+            unsaid.append(reset)
+    return max(exhausted) if exhausted else min(unsaid, default=None)
 
 
 def _parse_seconds(value: str) -> float | None:
@@ -35,10 +48,12 @@ def _parse_seconds(value: str) -> float | None:
 
 
 def _seconds_until(moment: str) -> float | None:
-    """Seconds until an RFC 3339 time; None when it is not one."""
+    """Seconds until an RFC 3339 time, or one in seconds since the epoch; None when it is neither."""
     try:
+        if moment.isdecimal():
+            return _seconds_from_now(datetime.fromtimestamp(int(moment), UTC))
         return _seconds_from_now(datetime.fromisoformat(moment))
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, OSError):
         return None
 
 
