@@ -63,10 +63,15 @@ def _check_contents(messages: Messages) -> Iterator[ApiError]:
         content = message.get("content")
         if not isinstance(content, str | list):
             yield refuse(f"messages.{index}.content: Field required")
-        elif not content:
+        elif not content and not _sets_output(message):
             yield refuse(f"messages.{index}: all messages must have non-empty content")
         for place, block in enumerate(list_blocks(content)):
             yield from _check_block(f"messages.{index}.content.{place}", message.get("role"), block)
+
+
+def _sets_output(message: Mapping[str, Any]) -> bool:
+    """Say whether a ``system`` message only sets the effort from here on (beta mid-conversation-output-config)."""
+    return message.get("role") == "system" and isinstance(message.get("output_config"), Mapping)
 
 
 def _check_block(where: str, role: Any, block: Block) -> Iterator[ApiError]:

@@ -1,6 +1,7 @@
 """The life of a rehearsal server."""
 
 import contextlib
+import signal
 import socket
 import threading
 import time
@@ -88,7 +89,7 @@ def serve(
 def run_forever(
     script: Script, *, host: str = "127.0.0.1", port: int = 0, announce: Callable[[Rehearsal], None]
 ) -> None:
-    """Serve a script until Ctrl-C.
+    """Serve a script until Ctrl-C or SIGTERM; a shell's background job, which ignores Ctrl-C, too.
 
     Args:
         script: What is played.
@@ -96,6 +97,8 @@ def run_forever(
         port: 0 takes a free one.
         announce: Called once with the running server, to show its address.
     """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     running = serve(script, host=host, port=port, keeps_bodies=False)
     with running as rehearsal, contextlib.suppress(KeyboardInterrupt):
         announce(rehearsal)

@@ -357,7 +357,7 @@ def test_status_imports_neither_the_sdk_nor_the_screen_nor_the_server(planned, e
 
 
 def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, environ, relay):
-    """A doctor that follows the two lines finds the rehearsed model; Ctrl-C ends the server."""
+    """A doctor that follows the two lines finds the rehearsed model; a signal ends the server, with its report."""
     script = tmp_path / "script.yaml"
     script.write_text(SCRIPT)
     running = subprocess.Popen(
@@ -378,10 +378,11 @@ def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, envir
     model = next(finding for finding in body["findings"] if finding["name"] == "model")
     assert model["state"] == "ok"
     assert model["words"].endswith("; rehearsed: a script plays the model")
-    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 0
     assert "nothing here is a model's judgement" in err
+    assert "requests were answered" in err
 
 
 def test_a_script_with_a_mistake_is_named_by_line(tmp_path, relay):

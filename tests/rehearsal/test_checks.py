@@ -46,6 +46,7 @@ ACCEPTED = [
     [USER, call("a"), results("a", after=[text("and go on")])],
     [USER, call("a"), results("a"), {"role": "user", "content": "Please continue"}],
     [USER, SYSTEM],
+    [USER, {"role": "system", "content": [], "output_config": {"effort": "high"}}],
     [USER, call("a"), results("a"), SYSTEM, SYSTEM],
     [USER, call("a"), results("a"), SYSTEM, {"role": "assistant", "content": "Yes."}, USER],
     [USER, {"role": "assistant", "content": [text("x"), *call("a")["content"]]}, results("a")],
@@ -69,6 +70,7 @@ REFUSED = {
         [USER, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}, USER],
         "messages.2: roles must alternate",
     ),
+    "system without anything": ([USER, {"role": "system", "content": []}], "must have non-empty content"),
     "system after assistant": (
         [USER, {"role": "assistant", "content": "a"}, SYSTEM],
         "must immediately follow a user turn",
