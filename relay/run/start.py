@@ -250,6 +250,7 @@ def _describe_environment(branch: str, held: Mechanism, settings: Settings) -> t
     return (
         f"Branch {branch}; your working directory is the repository's root.",
         f"Commands run in a sandbox ({held}), {network}, without a terminal and without input.",
+        "They can write here and in $TMPDIR; the home directory is empty.",
     )
 
 

@@ -217,6 +217,18 @@ def test_three_sessions_that_end_at_the_same_item_with_the_same_error_stop_the_r
     assert len(stage.seen(LegStarted)) == 3
 
 
+def test_a_first_prompt_that_does_not_fit_is_the_users(stage):
+    """A fresh session would send the same: there is none, and the phase is not called too big."""
+    overflow = {"text": "no", "fault": {"kind": "overflow", "times": "always"}}
+
+    ended = stage.run(script([overflow], FINISH))
+
+    assert ended.exit_code == ExitCode.USER
+    assert "the first prompt of a session has about" in ended.reason
+    assert "too big" not in ended.reason
+    assert len(stage.seen(LegStarted)) == 1
+
+
 def test_the_same_error_is_counted_over_runs(stage):
     """Each run is another process: what was before is read from git."""
     for n in (1, 2, 3):
@@ -327,10 +339,10 @@ def test_a_key_that_is_refused_at_the_start_changes_nothing(stage, act):
 
 
 def test_a_prompt_that_never_fits_stops_after_three_sessions(stage):
-    """Fresh sessions do not help where the first request is too long already; there is no fourth."""
-    overflow = {"text": "no", "fault": {"kind": "overflow", "times": "always"}}
+    """Fresh sessions do not help where each becomes too long; there is no fourth."""
+    overflow = [bash("true"), {"text": "no", "fault": {"kind": "overflow", "times": "always"}}]
 
-    ended = stage.run(script([overflow], [overflow], [overflow], FINISH))
+    ended = stage.run(script(overflow, overflow, overflow, FINISH))
 
     assert ended.exit_code == ExitCode.STOPPED
     assert "too big" in ended.reason

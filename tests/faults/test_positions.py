@@ -532,8 +532,7 @@ def check_retries(stage, case: Case) -> None:
 
 def check_money(stage, case: Case, ended) -> None:
     """What the endpoint bills is never more than what is counted, and counted exactly where it says what it bills."""
-    unsaid = case.fault.get("report") == "falling" or case.fault["kind"] in {FaultName.CUT, FaultName.STALL}
-    if case.counted or unsaid or case.fault["kind"] == FaultName.OTHER_MODEL:
+    if case.counted or case.fault["kind"] in {FaultName.CUT, FaultName.STALL, FaultName.OTHER_MODEL}:
         return  # of an answer that broke off, what came is counted
     billed = sum(cost_usd(parse_usage(r.usage) or Usage(), PRICE) for r in stage.server.requests if r.usage)
     if ended.estimated:

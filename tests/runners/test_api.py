@@ -619,10 +619,12 @@ def test_what_cannot_be_a_key_is_refused_without_showing_it(key):
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-s3cret-api-key",
     "ANTHROPIC_AUTH_TOKEN": "s3cret-token",
-    "ANTHROPIC_CUSTOM_HEADERS": "X-Team: s3cret-team\nX-Auth: Bearer s3cret-bearer",
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Team: s3cret-our-team\nX-Auth: Bearer s3cret-bearer",
     "ANTHROPIC_BASE_URL": "http://s3cret-user:s3cret%21pw@127.0.0.1:9/v1?key=s3cret-query",
 }
-ECHO = "you sent sk-s3cret-api-key, s3cret-token, s3cret-team, s3cret-bearer, s3cret%21pw, s3cret!pw and s3cret-query"
+ECHO = (
+    "you sent sk-s3cret-api-key, s3cret-token, s3cret-our-team, s3cret-bearer, s3cret%21pw, s3cret!pw and s3cret-query"
+)
 
 
 @pytest.mark.parametrize(

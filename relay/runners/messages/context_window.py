@@ -163,11 +163,12 @@ class ContextWindow:
 
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before anything of it is used."""
-        usage, worst = self._correct(answer.usage), self._worst_usage()
+        said = sum(map(_estimate_said, answer.content))
+        usage, worst = self._correct(answer.usage, said), self._worst_usage()
         self.gauge = self.gauge.measure(usage)
         if usage is None:
             self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
-        self._own_tokens += sum(map(_estimate_said, answer.content))
+        self._own_tokens += said
         estimated = usage is None or usage != answer.usage
         self._look_at_model(answer.model)
         self._emit(answer.model, usage or worst, answer.stop_reason, duration_s, estimated=estimated)
@@ -182,9 +183,18 @@ class ContextWindow:
         )
         self._connection.observe(Noticed(text=f"{model} answers, not {self.spec.model}; {words}", warning=True))
 
-    def _correct(self, usage: Usage | None) -> Usage | None:
-        """Return a usage with the prompt as relay counts it where the endpoint cannot have counted all of it."""
-        if usage is None or usage.prompt_tokens >= LEAST_BELIEVED * self._own_tokens:
+    def _correct(self, usage: Usage | None, said_tokens: int) -> Usage | None:
+        """Return a usage with the prompt, and the answer, as relay counts them where the endpoint has counted a part.
+
+        Args:
+            usage: As reported; None stays None.
+            said_tokens: What is seen of the answer, by estimate.
+        """
+        if usage is None:
+            return None
+        if usage.output_tokens < LEAST_BELIEVED * said_tokens:
+            usage = replace(usage, output_tokens=said_tokens)
+        if usage.prompt_tokens >= LEAST_BELIEVED * self._own_tokens:
             return usage
         if not self._doubted:
             self._doubted = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from relay.errors import RunnerError
+from relay.secrets.patterns import MIN_VALUE_CHARS
 
 if TYPE_CHECKING:
     import httpx2
@@ -20,7 +21,7 @@ MAX_ERROR_BYTES = 64 * 1024
 """Of the body of an error: its words are in the first few hundred."""
 _KEY_NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _LEAST_SECRET_CHARS = 4
-"""Anything shorter is in every second word, and no secret."""
+"""Of the address; anything shorter is in every second word."""
 ADDRESS = "https://api.anthropic.com"
 VERSION = "2026-10-21"
 CONNECT_TIMEOUT_S = 10.0
@@ -71,9 +72,10 @@ def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
 
     Longest first.
     """
-    values = {environ.get(name, "") for name in _KEY_NAMES}
     lines = environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
-    values |= {line.partition(":")[2].strip().removeprefix("Bearer ") for line in lines}
+    keys = {line.partition(":")[2].strip().removeprefix("Bearer ") for line in lines}
+    keys |= {environ.get(name, "") for name in _KEY_NAMES}
+    values = {key for key in keys if len(key) >= MIN_VALUE_CHARS}
     with suppress(ValueError):
         address = urlsplit(environ.get("ANTHROPIC_BASE_URL", ""))
         user, at, _ = address.netloc.rpartition("@")
