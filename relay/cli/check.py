@@ -38,6 +38,8 @@ class Remark:
     """1-based; 0 when it concerns the whole file."""
     message: str
     warning: bool = False
+    hint: str = ""
+    """What to do about it; may be empty."""
 
     @property
     def where(self) -> str:
@@ -98,18 +100,19 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except PlanError as error:
         if not place.plan_file.exists():
             raise
-        return Checked(place=place, plan=None, remarks=(_from_error(error),))
+        return Checked(place=place, plan=None, remarks=(_from_error(error, place),))
     remarks = tuple(_from_violation(violation, place.plan_name) for violation in check_plan(plan))
     try:
         settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
     except ConfigError as error:
-        remarks = (*remarks, _from_error(error))
+        remarks = (*remarks, _from_error(error, place))
         return Checked(place=place, plan=plan, remarks=remarks)
     return _size(place, plan, remarks, settings)
 
 
-def _from_error(error: RelayError) -> Remark:
-    return Remark(path=error.path, line=error.line, message=error.message)
+def _from_error(error: RelayError, place: Place) -> Remark:
+    hint = place.caller.write(error.hint) if error.hint else ""
+    return Remark(path=error.path, line=error.line, message=error.message, hint=hint)
 
 
 def _from_violation(violation: "Violation", path: str) -> Remark:
@@ -150,7 +153,13 @@ def render_json(checked: Checked) -> str:
     body = {
         "phases": [_render_phase(phase) for phase in phases],
         "violations": [
-            {"path": found.path, "line": found.line, "message": found.message, "warning": found.warning}
+            {
+                "path": found.path,
+                "line": found.line,
+                "message": found.message,
+                "warning": found.warning,
+                "hint": found.hint,
+            }
             for found in checked.remarks
         ],
     }
@@ -177,6 +186,8 @@ def show_checked(checked: Checked) -> None:
     for found in checked.remarks:
         word = "warning: " if found.warning else ""
         say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")
+        if found.hint:
+            say(f"  {found.hint}", style="dim")
     if checked.plan and checked.sizes:
         if checked.remarks:
             say()

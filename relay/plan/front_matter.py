@@ -1,7 +1,7 @@
 """The YAML block at the top of a plan file; only its ``relay`` mapping is kept.
 
 Aliases, tags and depth are refused before anything is built, so that neither an alias bomb nor a recursion limit is
-ever met. Other tools keep keys of their own in front matter; they are left alone.
+ever met. Other tools keep keys of their own in front matter; they are left alone, and need not be YAML.
 """
 
 import re
@@ -25,6 +25,8 @@ _WORDS = {
 }
 _FENCE = re.compile(r"---[ \t]*")
 _KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
+_RELAY = re.compile(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
+_MARKDOWN = re.compile(r"#{1,6}[ \t]|[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]")
 _RULE_HINT = "if this is a thematic break and not front matter, put a blank line above it"
 
 
@@ -42,14 +44,19 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
     """Read the front matter; a text without any gives an empty value.
 
     Raises:
-        PlanError: It is not closed, too long, not YAML, or its ``relay`` part is not usable.
+        PlanError: It has a ``relay`` key, and is not closed, too long or not YAML, or that part is not usable.
     """
     if not _FENCE.fullmatch(lines.at(0)):
         return FrontMatter()
     close = _read_close(lines)
     if close is None:
         return FrontMatter()
-    document = _load(lines, close)
+    try:
+        document = _load(lines, close)
+    except PlanError:
+        if _is_ours(lines, close):
+            raise
+        return FrontMatter(body=close + 1 if _is_of_others(lines, close) else 0)
     if document is not None and not isinstance(document, dict):
         return FrontMatter()
     settings = _read_settings(document or {}, lines, close)
@@ -64,13 +71,22 @@ def _read_close(lines: Lines) -> int | None:
             break
         if _FENCE.fullmatch(lines.at(index)):
             return index
-    if lines.count > 1 and _KEY.match(lines.at(1)):
+    if lines.count > 1 and _KEY.match(lines.at(1)) and _is_ours(lines, min(lines.index_at(limit) + 1, lines.count)):
         raise PlanError(
             f"the front matter that starts here is not closed by a line `---` within {MAX_CHARS // 1024} KiB",
             line=1,
             hint=_RULE_HINT,
         )
     return None
+
+
+def _is_ours(lines: Lines, stop: int) -> bool:
+    return any(_RELAY.match(lines.at(index)) for index in range(1, stop))
+
+
+def _is_of_others(lines: Lines, close: int) -> bool:
+    """Whether this looks like keys of another tool, and not like Markdown between two thematic breaks."""
+    return _KEY.match(lines.at(1)) is not None and not any(_MARKDOWN.match(lines.at(at)) for at in range(1, close))
 
 
 def _load(lines: Lines, close: int) -> Any:

@@ -85,9 +85,10 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
     ran = relay("check")
     assert ran.code == 1
     assert ran.out.startswith("PLAN.md")
+    assert "\n  `relay init` puts an example PLAN.md there\n" in ran.out
     body = json.loads(relay("check", "--json").out)
     assert body["phases"] == []
-    assert len(body["violations"]) == 1
+    assert [found["hint"] for found in body["violations"]] == ["`relay init` puts an example PLAN.md there"]
 
 
 def test_no_plan_at_all(relay):
