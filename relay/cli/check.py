@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     Raises:
         PlanError: There is no such file.
     """
+    from relay.gate.proof import check_gates
     from relay.plan.check import check_plan
 
     try:
@@ -101,7 +103,8 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
         if not place.plan_file.exists():
             raise
         return Checked(place=place, plan=None, remarks=(_from_error(error, place),))
-    remarks = tuple(_from_violation(violation, place.plan_name) for violation in check_plan(plan))
+    violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
+    remarks = tuple(_from_violation(violation, place.plan_name) for violation in violations)
     try:
         settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
     except ConfigError as error:

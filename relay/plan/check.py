@@ -5,23 +5,37 @@ there. What loses work or stops a run is an error; what weakens it is a warning.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relay.plan.lines import Lines
 from relay.plan.model import Phase, Plan, Violation
+from relay.plan.near_boxes import find_near_boxes
+from relay.plan.numbering import find_printed_number, fold_number
 from relay.plan.outline import Entry, EntryKind, Outline, Section, find_extents, iter_entries
 from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number, render_plain
-from relay.plan.statements import find_statement, read_after_lines, read_verify_lines
+from relay.plan.statements import (
+    find_statement,
+    is_validation,
+    read_after_lines,
+    read_validation_commands,
+    read_verify_lines,
+)
 from relay.words import list_some, shorten
 
-_ALLOWED_BOX = "write `- [ ] text` or `- [x] text`"
-_NEAR_BOX = re.compile(r"\[(?:[ \t\xa0]*+(?:[xX][ \t\xa0]*+)?|[^\w\s\[\]\\^!@#])\](?![(\[:])")
-_NEAR_ITEM = re.compile(r"(?:[-*+•‣–—]|\d{1,9}[.)])[ \t\xa0]*\[[ \txX]?\](?![(\[:])")
-_BARE_BOX = re.compile(r"\[[ xX]\][ \t]+\S")
 _HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
 _SENTENCE = re.compile(r"[A-Z][a-z]+ .*")
+_PROSE_WORD = re.compile(
+    r"\b(?:all|an?|and|are|be|been|by|can|correctly|every|has|have|is|manually|must|no|not|of|should|succeeds?"
+    r"|that|the|when|with|works?|without)\b",
+    re.IGNORECASE,
+)
+_SHELL = re.compile(r"""[|&;<>$="'(){}\[\]*/\\]|(?:^|\s)-""")
+_CALL = re.compile(r"[A-Za-z_][\w.]*\([^()]*\)")
+_NO_PROGRAM = re.compile(r"[^\x00-\x7f]")
+_FEW_WORDS = 2
 _SHOWN_CHARS = 60
+_SHOWN_NAMES = 8
 _MAX_COMMAND_CHARS = 4_000
 _DECEPTIVE = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufffd]")
 """Control characters but tab and line feed, what reorders or hides text, and what stands for NUL."""
@@ -39,24 +53,50 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
         *_check_lines(outline),
+        *find_near_boxes(outline),
         *_check_line_ends(plan.text),
     ]
     return tuple(sorted(found, key=lambda violation: violation.line))
 
 
 def _check_numbers(plan: Plan) -> Iterator[Violation]:
+    parents = _find_parents(plan.outline.sections)
     seen: dict[str, Phase] = {}
+    other: list[tuple[int, str]] = []
     for phase in plan.phases:
         number = parse_number(render_plain(phase.heading)).number.casefold()
         first = seen.setdefault(number, phase) if number else phase
-        if first is not phase:
+        if first is not phase and parents[first.line] == parents[phase.line]:
             yield _error(phase.line, f"phase number {number} is taken by line {first.line}; give each phase its own")
-        elif number and number != phase.id.casefold():
-            yield _warning(
-                phase.line,
-                f"this heading says {number}, but relay counts it as phase {phase.id}, because not every phase "
-                "carries its own number; number all of them or none",
-            )
+        elif number and number != phase.id.casefold() and not phase.done:
+            other.append((phase.line, f"{number}, but relay counts it as phase {phase.id}"))
+    why = "because not every phase carries a number of its own; number all of them or none"
+    yield from _join(other, f"this heading says {{}}, {why}", f"these headings say {{}}, {why}")
+    yield from _check_item_numbers(plan)
+
+
+def _find_parents(sections: Sequence[Section]) -> dict[int, int]:
+    """Return for the line of each heading the line of the one that it stands under; 0 for none."""
+    above: list[Section] = []
+    found = {}
+    for section in sections:
+        above = [other for other in above if other.level < section.level]
+        found[section.line] = above[-1].line if above else 0
+        above.append(section)
+    return found
+
+
+def _check_item_numbers(plan: Plan) -> Iterator[Violation]:
+    """Name items whose printed number is not their id, because others print it too."""
+    numbers = {item.id: find_printed_number(item.text) for phase in plan.phases for item in phase.open_items}
+    found = [
+        (item.line, f"{numbers[item.id]} is item {item.id}")
+        for phase in plan.phases
+        for item in phase.open_items
+        if "." in numbers[item.id] and fold_number(numbers[item.id]) != fold_number(item.id)
+    ]
+    why = "because more than one item has that number; give each its own"
+    yield from _join(found, f"the item that says {{}}, {why}", f"of the items here, the one that says {{}}, {why}")
 
 
 def _check_order(plan: Plan) -> Iterator[Violation]:
@@ -109,19 +149,35 @@ def _find_cycle(plan: Plan) -> tuple[Phase, ...]:
 
 
 def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
-    for phase in plan.phases:
-        if not phase.verify:
-            yield _warning(
-                phase.line,
-                f"phase {phase.id} has no `Verify:` line, so its boxes are ticked unchecked; add one such as "
-                "Verify: `pytest -q`",
-            )
+    bare = [(phase.line, phase.id) for phase in plan.phases if not phase.verify and not phase.done]
+    why = "no `Verify:` line, so its boxes are ticked unchecked; add one such as Verify: `pytest -q`"
+    yield from _join(bare, f"phase {{}} has {why}", f"phases {{}} have {why.replace('its', 'their')}")
     seen: set[str] = set()
     for phase in plan.phases:
         yield from _check_commands(phase, tuple(command for command in phase.verify if command not in seen))
         seen.update(phase.verify)
+    done = {section.line for section in iter_done_sections(plan)}
     for section in outline.sections:
-        yield from _check_statements(section)
+        if section.line not in done:
+            yield from _check_statements(section)
+            yield from _check_validation(section)
+
+
+def iter_done_sections(plan: Plan) -> Iterator[Section]:
+    """Yield the sections of the phases that are done."""
+    for phase, extent in zip(plan.phases, find_extents(plan.outline.sections), strict=True):
+        if phase.done:
+            yield from plan.outline.sections[extent.head : extent.stop]
+
+
+def _check_validation(section: Section) -> Iterator[Violation]:
+    if not is_validation(section):
+        return
+    ways = "list the commands as `- `command`` or in one code block"
+    if section.boxes:
+        yield _warning(section.line, f"the boxes here make this section a phase, and no gate; {ways}, without boxes")
+    elif not read_validation_commands(section):
+        yield _warning(section.line, f"nothing in this section is read as a command; {ways}")
 
 
 def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violation]:
@@ -145,9 +201,10 @@ def _check_statements(section: Section) -> Iterator[Violation]:
     for verify in read_verify_lines(section):
         if not verify.commands:
             yield _warning(verify.line, "`Verify:` names no command; put it in backticks on the same line or below")
-        elif verify.plain and _SENTENCE.fullmatch(verify.commands[0]):
-            shown = shorten(verify.commands[0], _SHOWN_CHARS)
-            yield _warning(verify.line, f"relay will run `{shown}` as a command; put the command in backticks")
+        for command in verify.commands:
+            if words := find_no_command(command, plain=verify.plain):
+                shown = shorten(command, _SHOWN_CHARS)
+                yield _warning(verify.line, f"relay will run `{shown}` as a command, and {words}")
     for after in read_after_lines(section):
         if after.prose:
             yield _warning(
@@ -157,20 +214,69 @@ def _check_statements(section: Section) -> Iterator[Violation]:
             )
 
 
+def find_no_command(command: str, *, plain: bool) -> str:
+    """Say why a verify command is hardly one; empty where nothing speaks against it.
+
+    Args:
+        command: What stands behind `Verify:`.
+        plain: It stands there without backticks.
+    """
+    words = command.split()
+    first = words[0] if words else ""
+    if plain and (_SENTENCE.fullmatch(command) or _is_prose(command)):
+        return "it reads like a sentence; put the command in backticks"
+    if _CALL.fullmatch(command):
+        return "it is a call in some language; write the command that makes it"
+    if _NO_PROGRAM.match(first):
+        return "no command begins like that; write one that fails when the phase is not done"
+    if len(words) == 1 and (named := find_paths(f"`{command}`").named) and "/" not in first:
+        return f"`{named[0]}` is a file; write the command that checks it"
+    return ""
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a line has the small words of a sentence and nothing that only a shell knows."""
+    enough = len(text.split()) > _FEW_WORDS
+    return enough and _PROSE_WORD.search(text) is not None and _SHELL.search(text.rstrip(".!")) is None
+
+
 def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
     for box in outline.sections[0].boxes:
         yield _error(box.line, "this item stands above the first heading, so it is in no phase; put a heading above it")
     prose = {box.line: box.prose for section in outline.sections for box in section.boxes}
     for phase in plan.phases:
         yield from _check_repeats(phase)
-        for item in phase.items:
-            for path in find_paths(prose[item.line]).refused:
-                shown = shorten(path, _SHOWN_CHARS)
-                yield _warning(item.line, f"`{shown}` leads out of the repository; paths are relative to its root")
-            if not item.paths:
-                yield _warning(
-                    item.line, f"item {item.id} names no file or folder; add it at the end, as in ` — src/keys.py`"
-                )
+    items = [(phase, item) for phase in plan.phases for item in phase.open_items]
+    out = [
+        (item.line, f"`{shorten(path, _SHOWN_CHARS)}`")
+        for _, item in items
+        for path in find_paths(prose[item.line]).refused
+    ]
+    rule = "out of the repository; paths are relative to its root"
+    yield from _join(out, f"{{}} leads {rule}", f"{{}} lead {rule}")
+    bare = [(item.line, item.id) for phase, item in items if not item.paths and not phase.files]
+    rule = "no file or folder; add it at the end, as in ` — src/keys.py`"
+    yield from _join(bare, f"item {{}} names {rule}", f"items {{}} name {rule}")
+    yield from _check_signs(plan)
+
+
+def _check_signs(plan: Plan) -> Iterator[Violation]:
+    """Say what is made of boxes that only Kiro writes."""
+    begun = [(item.line, item.id) for phase in plan.phases for item in phase.open_items if plan.text[item.mark] != " "]
+    rule = "neither blank nor `x` in its box, and is open for relay"
+    yield from _join(
+        begun, f"item {{}} has {rule}", f"items {{}} have {rule.replace('its box, and is', 'their boxes, and are')}"
+    )
+    for phase in plan.phases:
+        if phase.done and not all(item.done for item in phase.items) and not any(item.done for item in phase.items):
+            yield _warning(phase.line, f"all items of phase {phase.id} are optional (`[ ]*`), so relay passes over it")
+
+
+def _join(found: Sequence[tuple[int, str]], one: str, many: str) -> Iterator[Violation]:
+    """Put what is alike into one warning, at the first line; more than a few are counted."""
+    if found:
+        words = [name for _, name in found]
+        yield _warning(found[0][0], (many if found[1:] else one).format(list_some(words, _SHOWN_NAMES)))
 
 
 def _check_repeats(phase: Phase) -> Iterator[Violation]:
@@ -207,14 +313,7 @@ def _check_lines(outline: Outline) -> Iterator[Violation]:
 
 
 def _check_entry(entry: Entry) -> Iterator[Violation]:
-    shown = shorten(entry.text.partition("\n")[0], _SHOWN_CHARS)
     match entry.kind:
-        case EntryKind.BULLET if _NEAR_BOX.match(entry.text):
-            yield _error(entry.line, f"`{shown}` is not a box, so this is no item; {_ALLOWED_BOX}")
-        case EntryKind.PROSE if _NEAR_ITEM.match(entry.text):
-            yield _error(entry.line, f"`{shown}` is not a list item, so its box does not count; {_ALLOWED_BOX}")
-        case EntryKind.PROSE if _BARE_BOX.match(entry.text):
-            yield _warning(entry.line, f"`{shown}` has no bullet, so its box does not count; {_ALLOWED_BOX}")
         case EntryKind.CODE if entry.unclosed:
             yield _error(entry.line, "this code fence is not closed, so all that follows is code; close it")
         case EntryKind.HTML if entry.text.lstrip().startswith("<!--") and "-->" not in entry.text:

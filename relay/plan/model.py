@@ -55,6 +55,8 @@ class Phase:
     """Gate commands of this phase: the document's first, then inherited ones, then its own; no repeats."""
     own_verify: tuple[str, ...]
     """Those of `verify` that stand in the phase itself: they must be green at its end, whatever was red before."""
+    files: tuple[str, ...]
+    """Files and folders that the phase itself lists, below a label such as ``**Files:**``."""
     after: tuple[str, ...]
     """Ids of the phases that must be done first; the phase above by default."""
 
@@ -67,6 +69,12 @@ class Phase:
     def open_items(self) -> tuple[Item, ...]:
         """The items that are still to be ticked, in order; optional ones are not."""
         return tuple(item for item in self.items if not item.done and not item.optional)
+
+    @property
+    def open_paths(self) -> tuple[str, ...]:
+        """What the phase and its open items name, each once."""
+        named = (path for item in self.open_items for path in item.paths)
+        return tuple(dict.fromkeys((*named, *self.files)))
 
     def mark(self, marks: Collection[int], sign: str) -> "Phase":
         """Return the phase with `sign` in those of its boxes that stand at these offsets."""

@@ -1,14 +1,16 @@
 """Text → `Plan`."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from relay.errors import PlanError
 from relay.plan.model import Item, Phase, Plan
+from relay.plan.near_boxes import find_near_boxes
 from relay.plan.numbering import fold_number, number_items, number_phases
 from relay.plan.outline import Box, Extent, Outline, Section, find_extents, read_outline
 from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number
-from relay.plan.statements import read_after_lines, read_validation_commands, read_verify_lines
+from relay.plan.statements import read_after_lines, read_file_list, read_validation_commands, read_verify_lines
 
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
@@ -47,6 +49,7 @@ def parse_plan(text: str) -> Plan:
                 items=items,
                 verify=gates.find(extent),
                 own_verify=gates.find_own(extent),
+                files=_read_files(sections[extent.head : extent.stop]),
                 after=_find_after(section, known, phases[-1].id if phases else None),
             )
         )
@@ -77,6 +80,11 @@ def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
         for item_id, box in zip(ids, boxes, strict=True)
         for found in (find_paths(box.prose),)
     )
+
+
+def _read_files(sections: Sequence[Section]) -> tuple[str, ...]:
+    listed = (path for section in sections if not section.is_notes for path in read_file_list(section))
+    return tuple(dict.fromkeys(listed))
 
 
 def _find_after(section: Section, known: Mapping[str, str], above: str | None) -> tuple[str, ...]:
@@ -148,6 +156,8 @@ def _no_phase(outline: Outline) -> PlanError:
     loose = outline.sections[0].boxes
     if loose:
         return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)
+    if near := next(iter(sorted(find_near_boxes(outline), key=attrgetter("line"))), None):
+        return PlanError(f"no phase found: {near.message}", line=near.line)
     line = outline.front.body + 1
     hint = "`relay init` puts an example PLAN.md there"
     return PlanError(f"no phase found; {_EXAMPLE}", line=line, hint=hint)

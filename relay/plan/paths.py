@@ -31,6 +31,9 @@ _EXTENSIONS = frozenset(_KNOWN_EXTENSIONS.split())
 _NAMES = frozenset(_KNOWN_NAMES.split())
 _WORD = re.compile(r"[^\s\x00-\x1f\x7f`\"'<>|;&$\\?!=,\ufffd]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_REMOTE = re.compile(r"(?:origin|upstream|refs|heads|remotes)/|@[\w~-]*/|[\w.-]+/[\w.-]+#\d+")
+"""A branch, a package or an alias of a bundler, an issue of a forge: with a slash, and no path."""
+_SYSTEM = re.compile(r"/(?:boot|dev|etc|home|mnt|opt|proc|root|sys|tmp|usr|var|Users|Volumes|private)(?:/|$)")
 _LINE_SUFFIX = re.compile(r":\d+(?:-\d+|:\d+)?$")
 _EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,9}")
 _HERE = re.compile(r"\A(?:\./+)+")
@@ -112,7 +115,7 @@ def _looks_like_path(word: str) -> bool:
     if word.startswith("-") or word.endswith("()") or not _WORD.fullmatch(word):
         return False
     word = _strip_line(word)
-    if word.startswith("//") or (":" in word and _SCHEME.match(word)):
+    if word.startswith("//") or _REMOTE.match(word) or (":" in word and _SCHEME.match(word)):
         return False
     return ("/" in word and word.strip("/.") != "") or _is_file_name(word)
 
@@ -137,7 +140,10 @@ def _strip_line(word: str) -> str:
 
 
 def _clean(word: str) -> str:
+    """Return a word as a path relative to the root; ``/src/x.py`` is one, ``/etc/hosts`` and ``/v1/keys`` are not."""
     word = _strip_line(word)
+    if word.startswith("/") and _is_file_name(word) and not _SYSTEM.match(word):
+        word = word.lstrip("/")
     return _HERE.sub("", word) if word.startswith("./") else word
 
 

@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from relay.plan.outline import Entry, EntryKind, Section
+from relay.plan.paths import find_paths
 from relay.plan.spans import find_code_spans
 
 _STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
+_FILES = re.compile(
+    r"[*_]{0,3}(?:(?:key|affected|relevant|related|changed|modified|new)\s+)?files?"
+    r"(?:\s+to\s+(?:create|modify|change|touch|edit|update)|\s+(?:affected|changed|modified|touched|involved))?"
+    r"[*_]{0,3}[ \t]*:[*_]{0,3}",
+    re.IGNORECASE,
+)
 _NOTHING = frozenset({"none", "nothing", "n/a", "-", "—", "–"})
 _TARGET = re.compile(
     r"(?:(?:phase|task|step|iteration|milestone|stage|part|sprint|wave)s?\s*)?\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)",
@@ -46,12 +53,33 @@ def find_statement(text: str) -> str | None:
 
 
 def read_verify_lines(section: Section) -> tuple[VerifyLine, ...]:
-    """Return the ``Verify:`` lines of one section."""
+    """Return the ``Verify:`` lines of one section; in a list of files that word names a file."""
+    listed = _find_listed(section.entries)
     return tuple(
         _read_verify(section.entries, at)
         for at, entry in enumerate(section.entries)
-        if _is_line(entry) and find_statement(entry.text) == "verify"
+        if _is_line(entry) and find_statement(entry.text) == "verify" and at not in listed
     )
+
+
+def read_file_list(section: Section) -> tuple[str, ...]:
+    """Return the paths in the lists of a section that follow a label such as ``**Files:**``, each once."""
+    named = (find_paths(section.entries[at].text).named for at in sorted(_find_listed(section.entries)))
+    return tuple(dict.fromkeys(path for paths in named for path in paths))
+
+
+def _find_listed(entries: Sequence[Entry]) -> frozenset[int]:
+    """Return which entries are lists of files, labels included; a task ends one."""
+    listed: set[int] = set()
+    label: int | None = None
+    for at, entry in enumerate(entries):
+        if _is_line(entry) and _FILES.match(entry.text):
+            label = entry.depth
+        elif label is not None and not (_is_line(entry) and entry.depth > label):
+            label = None
+        if label is not None:
+            listed.add(at)
+    return frozenset(listed)
 
 
 def read_after_lines(section: Section) -> tuple[AfterLine, ...]:
@@ -60,9 +88,14 @@ def read_after_lines(section: Section) -> tuple[AfterLine, ...]:
     return tuple(_read_after(entry) for entry in found if _rest(entry.text))
 
 
+def is_validation(section: Section) -> bool:
+    """Whether a section is titled ``Validation Commands``."""
+    return _VALIDATION.fullmatch(section.title.strip()) is not None
+
+
 def read_validation_commands(section: Section) -> tuple[str, ...]:
     """Return the commands of a section titled ``Validation Commands``; of any other section, none."""
-    if section.boxes or not _VALIDATION.fullmatch(section.title.strip()):
+    if section.boxes or not is_validation(section):
         return ()
     return tuple(command for entry in section.entries for command in _read_listed(entry))
 

@@ -3,7 +3,7 @@
 A phase's context at its end is roughly
 
     fixed    1,700 tokens for tools and role, the rules files, the plan's text
-  + reading  the files its items name, whole, once: bytes / 4 · 4/3, at most `READ_BYTES` of each
+  + reading  the files it and its items name, whole, once: bytes / 4 · 4/3, at most `READ_BYTES` of each
   + work     `ITEM_TOKENS` for each open item
 
 and what it costs follows from sending that context, growing evenly, `TURNS` + `ITEM_TURNS` · items times through the
@@ -115,7 +115,7 @@ def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int
 
 
 def _measure(root: Path, plan: Plan, phase: Phase, *, line_tokens: int, rules_bytes: int) -> PhaseSize:
-    paths = dict.fromkeys(path for item in phase.open_items for path in item.paths)
+    paths = phase.open_paths if phase.open_items else ()
     text = len(plan.preamble) + phase.end - phase.start + sum(len(other.title) for other in plan.phases)
     return size_phase(
         phase,

@@ -27,7 +27,7 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
     Counted from the commit that last wrote the phase: ``planned``, ``amended``, a session's amendment of this phase,
     or a commit of the user's own that changed the plan file. What is not committed is not looked at.
     """
-    named = tuple(dict.fromkeys(path.rstrip("/") for item in phase.open_items for path in item.paths))
+    named = tuple(dict.fromkeys(path.rstrip("/") for path in phase.open_paths))
     head = repo.head()
     made = _find_plan_commit(repo, plan_path, phase.id) if named and head else None
     if head is None or made is None or made == head:

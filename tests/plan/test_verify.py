@@ -97,3 +97,37 @@ def test_validation_commands_hold_for_what_stands_under_the_same_heading():
 def test_validation_commands_without_a_heading_above_hold_for_the_document():
     text = "### One\n- [ ] a\n## Validation Commands\n- `x`\n- run it\n### Two\n- [ ] b\n"
     assert [phase.verify for phase in parse_plan(text).phases] == [("x",), ("x",)]
+
+
+FILES = """\
+# P
+### Task 1: A
+**Files:**
+- Create: `src/a.py`
+- Modify: `src/b.py:12-20`, lib/c.py
+- Test: `tests/test_a.py`
+- Verify: `x.json`
+
+Verify: `t`
+- [ ] **Step 1:** do it
+### Task 2: B
+- Files to modify: `src/d.py`
+  - `src/e.py` (new)
+- Verify: `u`
+- [ ] b — src/f.py
+### Notes
+**Files:** `src/g.py`
+### Task 3: C
+Files: `h.py`
+text `i.py`
+- [x] c
+- `j.py`
+"""
+
+
+def test_lists_of_files_are_the_phases_paths_and_no_gate():
+    one, two, three = parse_plan(FILES).phases
+    assert one.files == ("src/a.py", "src/b.py", "lib/c.py", "tests/test_a.py", "x.json")
+    assert (one.verify, two.verify) == (("t",), ("u",))
+    assert two.open_paths == ("src/f.py", "src/d.py", "src/e.py")
+    assert (three.files, three.open_paths) == (("h.py",), ("h.py",))
