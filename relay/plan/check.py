@@ -7,6 +7,7 @@ there. What loses work or stops a run is an error; what weakens it is a warning.
 import re
 from collections.abc import Iterator, Sequence
 
+from relay.plan.errands import asks_for_outside
 from relay.plan.lines import Lines
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.near_boxes import find_near_boxes
@@ -257,6 +258,9 @@ def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
     bare = [(item.line, item.id) for phase, item in items if not item.paths and not phase.files]
     rule = "no file or folder; add it at the end, as in ` — src/keys.py`"
     yield from _join(bare, f"item {{}} names {rule}", f"items {{}} name {rule}")
+    outside = [(item.line, item.id) for _, item in items if asks_for_outside(item.text)]
+    rule = "a push, a pull request, a merge or for moving the plan, which is left to you; it is ticked all the same"
+    yield from _join(outside, f"item {{}} asks for {rule}", f"items {{}} ask for {rule}")
     yield from _check_signs(plan)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from string import Template
 
+from relay.plan.errands import has_errands
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.shipped import get_shipped
 from relay.session.values import Baton
@@ -90,6 +91,7 @@ def render_phase_message(briefing: PhaseBriefing) -> str:
         ("The plan so far", _render_outline(plan, phase, briefing.plan_path)),
         ("Your phase", plan.text[phase.start : phase.end].strip()),
         ("Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
+        ("Not yours to do", _load("errands").strip() if has_errands(phase) else ""),
         ("Red before this phase", briefing.baseline),
         ("Changed since the plan was made", "\n".join(briefing.stale)),
         ("What is known (ledger)", briefing.ledger),
