@@ -89,6 +89,44 @@ def test_the_tasks_of_spec_kit():
     ]
 
 
+def test_the_tasks_of_kiro():
+    plan = read("kiro.md")
+    (phase,) = plan.phases
+    assert [(item.id, item.done, item.optional, item.depth) for item in phase.items] == [
+        ("1", True, False, 0),
+        ("1.1", True, False, 1),
+        ("2", False, False, 0),
+        ("2.1", False, False, 1),
+        ("2.2", False, True, 1),
+        ("3", False, False, 0),
+        ("4", False, True, 0),
+    ]
+    assert [item.id for item in phase.open_items] == ["2", "2.1", "3"]
+    assert [v.message for v in check_plan(plan) if not v.warning] == []
+
+
+def test_the_tasks_of_superpowers():
+    plan = read("superpowers.md")
+    assert outline(plan) == [("1", "Backoff", 3), ("2", "Finish", 2)]
+    one, two = plan.phases
+    assert [item.id for item in two.items] == ["2.1", "2.2"]
+    assert one.files == ("src/backoff.py", "src/upload.py", "tests/test_backoff.py")
+    assert two.files == ("src/upload.py", "data.json")
+    assert (one.verify, two.verify) == ((), ())
+    assert [(v.line, v.warning, v.message.partition(" (")[0][:30]) for v in check_plan(plan)] == [
+        (9, True, "phases 1, 2 have no `Verify:` "),
+        (46, True, "item 2.2 asks for a push, a pu"),
+    ]
+
+
+def test_the_tasks_of_openspec_below_front_matter_of_another_tool():
+    plan = read("openspec.md")
+    assert outline(plan) == [("1", "Schema", 2), ("2", "Endpoint", 3), ("3", "Validation", 2)]
+    assert [item.id for item in plan.items] == ["1.1", "1.2", "2/1", "2.1", "2.2", "3/1", "3.2"]
+    found = [v.message for v in check_plan(plan)]
+    assert any("of the items here, the one that says 3.1 is item 3/1, 3.1 is item 3.2" in message for message in found)
+
+
 def test_a_roadmap_in_the_style_of_gsd():
     plan = read("gsd.md")
     assert outline(plan) == [("1", "Phases", 2), ("2", "Foundation", 2), ("3", "Capture", 2)]
