@@ -43,7 +43,8 @@ def run_gate(
 
     Args:
         commands: In this order.
-        sandbox: At the level the commands need; tests usually write.
+        sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: what a
+            session left there is in no commit.
         limits: Of each command.
         should_stop: Polled; true ends the running command and skips the rest.
         outputs_dir: Where the full output of commands that say much is kept.
@@ -52,10 +53,8 @@ def run_gate(
         SandboxError: The sandbox could not be set up.
     """
     folder = outputs_dir if _ensure_folder(sandbox.policy.root, outputs_dir) else None
-    # What a session left in TMPDIR or in a cache there is in no commit.
-    with sandbox.renew() as fresh:
-        gate = _Gate(sandbox=fresh, limits=limits, should_stop=should_stop, outputs_dir=folder)
-        return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
+    gate = _Gate(sandbox=sandbox, limits=limits, should_stop=should_stop, outputs_dir=folder)
+    return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
 
 
 def _ensure_folder(root: Path, folder: Path) -> bool:

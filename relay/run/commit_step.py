@@ -5,10 +5,10 @@ code, ticks and trailers in one tree. Every refusal is a value with words for th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.errors import RepoError
-from relay.gate.model import GateResult, Outcome, Verdict
+from relay.gate.model import Outcome
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
@@ -18,8 +18,8 @@ from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.candidate import Candidate, PhaseCommit, Refused
-from relay.run.gates import make_hooks, run_phase_gate
-from relay.run.omissions import Delivery, find_left_out, render_left_out
+from relay.run.gates import GateRun, GateTask, Moved, find_moved, make_hooks, run_phase_gate, take_back
+from relay.run.omissions import Delivery, describe_surplus, find_left_out, render_left_out
 from relay.run.pending_plan import PendingPlan
 from relay.run.plan_commit import tick_edited_plan
 from relay.sandbox.policy import PROTECTED_NAMES
@@ -29,11 +29,12 @@ from relay.session.events import Committed, Noticed
 from relay.setup.context import RunContext
 from relay.store import trailers
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
+from relay.store.environment import find_earlier_paths, load_environment, read_environment
 from relay.store.legs import close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
-from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.steering import describe, find_persons, find_steering, find_strange
+from relay.store.surplus import Intent
 from relay.store.trailers import AMENDED, LEG
 from relay.tools.confine import is_covered
 from relay.words import list_some, name_item, shorten
@@ -43,8 +44,8 @@ SUBJECT_CHARS = 72
 BATON_TITLE = "Baton:"
 """Line of a hand-off commit's body after which the baton stands."""
 EVIDENCE_CHARS = 300
-MAX_GATE_RUNS = 2
-"""A gate may format what it checks once; then it has to agree with it."""
+MAX_GATE_RUNS = 3
+"""A gate may format what it checks once, and a file may be saved beside it once; then it has to agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class _Work:
     before: TreeSnapshot
     """The work tree when the gate began."""
     after: TreeSnapshot
-    gate: GateResult
+    run: GateRun
 
 
 def commit_leg(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
@@ -77,26 +78,42 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
     Raises:
         RepoError: A snapshot or the commit could not be stored.
     """
-    changed: list[str] = []
-    leg, user = candidate.leg, find_user_paths(ctx.repo, candidate.leg)
+    leg, begin = candidate.leg, write_snapshot_tree(ctx.repo)
+    environment = load_environment(ctx.repo, leg.environment)
+    changes = find_leg_changes(ctx.repo, leg, begin)
+    user = find_user_paths(ctx.repo, leg) | find_earlier_paths(ctx.repo, environment, changes)
+    user |= find_persons(c.path for c in changes if c.kind is ChangeKind.ADDED)
+    owned = select_owned(ctx.plan_path, leg, user, changes)
+    before, moved = begin, Moved()
     for _ in range(MAX_GATE_RUNS):
-        before = write_snapshot_tree(ctx.repo)
-        changes = find_leg_changes(ctx.repo, leg, before)
-        user |= find_earlier_paths(ctx.repo, leg, changes)
-        user |= find_persons(c.path for c in changes if c.kind is ChangeKind.ADDED)
-        owned = select_owned(ctx.plan_path, leg, user, changes)
-        gate, verdict = _run_gate(ctx, candidate)
-        if not verdict.green:
-            return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+        run = _run_gate(ctx, candidate, owned, before)
+        work = _Work(owned=owned, user=user, changes=changes, before=begin, after=before, run=run)
+        if not run.verdict.green:
+            return _refuse_red(ctx, candidate, work)
+        take_back(ctx.repo, run, before)
         after = write_snapshot_tree(ctx.repo)
-        changed = [change.path for change in diff_trees(ctx.repo, before.tree, after.tree) if change.path in owned]
-        if not changed:
-            if after.tree != before.tree:
-                changes = find_leg_changes(ctx.repo, leg, after)
-            work = _Work(owned=owned, user=user, changes=changes, before=before, after=after, gate=gate)
-            return _commit_checked(ctx, candidate, work)
-    words = f"the gate itself keeps changing what it checks: {list_paths(changed)}"
+        moved = find_moved(ctx, run, owned, diff_trees(ctx.repo, before.tree, after.tree))
+        if not (moved.owned or moved.others):
+            changes = find_leg_changes(ctx.repo, leg, after)
+            return _commit_checked(ctx, candidate, replace(work, changes=changes, after=after))
+        before = after
+    if not moved.owned:
+        return Refused(for_user=f"files changed each time they were checked: {list_paths(moved.others)}")
+    words = f"the gate itself keeps changing what it checks: {list_paths(moved.owned)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
+
+
+def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
+    """Return a red gate's words, with what the gate was not shown: it may be red for want of that."""
+    verdict, run = work.run.verdict, work.run
+    if not run.is_hidden:
+        return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+    if refusal := _check_left_out(ctx, candidate, work):
+        return refusal
+    users = work.user | {entry.path for entry in candidate.leg.skipped}
+    left = describe_surplus(ctx.repo, run.surplus, users, work.after)
+    unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
+    return Refused(for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
 
 
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
@@ -108,7 +125,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
     _report_left_out(ctx, work)
-    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, work.gate))
+    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, work.run))
     if outcome.commit is None:
         return _explain(outcome)
     _finish(ctx, candidate, outcome)
@@ -135,9 +152,20 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
     return None
 
 
-def _run_gate(ctx: RunContext, candidate: Candidate) -> tuple[GateResult, Verdict]:
-    own = candidate.phase.own_verify
-    return run_phase_gate(ctx, candidate.phase.id, candidate.commands, baseline=candidate.baseline, own=own)
+def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now: TreeSnapshot) -> GateRun:
+    leg = candidate.leg
+    return run_phase_gate(
+        ctx,
+        GateTask(
+            phase_id=candidate.phase.id,
+            commands=candidate.commands,
+            intent=Intent(head=leg.base_head, paths=owned, drafts=(ctx.plan_path, ctx.ledger_path)),
+            now=now,
+            environment=load_environment(ctx.repo, leg.environment) or read_environment(ctx.repo),
+            baseline=candidate.baseline,
+            own=candidate.phase.own_verify,
+        ),
+    )
 
 
 def _check_plan(candidate: Candidate) -> Refused | None:
@@ -198,6 +226,9 @@ def _report_left_out(ctx: RunContext, work: _Work) -> None:
     left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
     if left:
         ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
+    if work.run.surplus.paths and not work.run.is_hidden:
+        words = describe_surplus(ctx.repo, work.run.surplus, work.user, work.after)
+        ctx.observe(Noticed(text=f"the gate could see what the commit does not hold: {words}", warning=True))
     mixed = [change.path for change in work.changes if change.path in work.user]
     if persons := find_persons(mixed):
         words = f"not committed, because only you write such a file: {list_paths(sorted(persons))}"
@@ -226,16 +257,17 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         refused = _check_planted(
             ctx.workspace.protected, [path for path in paths if path not in there], "a commit hook"
         )
-        refused = refused or _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo))
+        now = write_snapshot_tree(ctx.repo)
+        refused = refused or _check_secrets(ctx, candidate, paths, now)
         if refused is not None:
             return refused.for_model
-        _, verdict = _run_gate(ctx, candidate)
+        verdict = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now).verdict
         return None if verdict.green else verdict.for_model
 
     return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
 
 
-def _render_message(ctx: RunContext, candidate: Candidate, gate: GateResult) -> Message:
+def _render_message(ctx: RunContext, candidate: Candidate, run: GateRun) -> Message:
     pending = candidate.pending
     ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
@@ -252,7 +284,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, gate: GateResult) -> 
             *_render_amended(pending),
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
-            (trailers.GATE, _render_gate(gate)),
+            (trailers.GATE, _render_gate(run)),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_spent(spent),
         ),
@@ -273,12 +305,18 @@ def _render_tick(item: Item, evidence: str) -> str:
     return f"- [x] {name_item(item.id, item.text)}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
 
 
-def _render_gate(gate: GateResult) -> str:
-    """Return ``pass <digest>``, with the number of commands that stayed red as they were before the phase."""
+def _render_gate(run: GateRun) -> str:
+    """Return ``pass <digest>``, with two numbers where they are not 0.
+
+    ``red-before`` counts the commands that stayed red as they were before the phase, ``seen`` the paths that the gate
+    could see and the commit does not hold.
+    """
+    gate = run.result
     if not gate.commands:
         return "none"
     red = sum(check.status is not Outcome.PASSED for check in gate.commands)
-    return f"pass {gate.digest}" + (f" red-before={red}" if red else "")
+    seen = 0 if run.is_hidden else len(run.surplus.paths)
+    return f"pass {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
 
 
 def _choose_subject(candidate: Candidate) -> str:

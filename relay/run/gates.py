@@ -1,58 +1,150 @@
 """What runs in the sandbox on relay's own behalf: a phase's gate and the user's commit hooks."""
 
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from relay.errors import SandboxError
+from relay.files.tree import read_file, replace_file
 from relay.gate.model import GateResult, Verdict
 from relay.gate.run import run_gate
+from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
 from relay.git.hooks import HookResult, HookRun, Hooks
+from relay.git.objects import find_blob_id, read_entries
+from relay.git.repository import Repo
+from relay.git.status import ChangeKind, PathChange
+from relay.sandbox.policy import Mechanism, StandIn
+from relay.sandbox.run import Sandbox
+from relay.sandbox.scan import make_hiding
 from relay.session.events import GateFinished, GateStarted
 from relay.setup.context import RunContext
+from relay.store.environment import Environment
+from relay.store.snapshot import TreeSnapshot
+from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
 
 
-def run_phase_gate(
-    ctx: RunContext,
-    phase_id: str,
-    commands: Sequence[str],
-    *,
-    baseline: GateResult | None,
-    own: Collection[str] | None = None,
-    is_baseline: bool = False,
-) -> tuple[GateResult, Verdict]:
-    """Run a phase's gate and tell everybody about it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateTask:
+    """A gate that is to be run."""
 
-    Args:
-        ctx: The collaborators.
-        phase_id: For the events.
-        commands: The gate; without any, it is green and proves nothing.
-        baseline: The same before the phase; None when it is not known: then nothing red is excused.
-        own: Commands that stand in the phase itself; None when all do.
-        is_baseline: Whether this run is the baseline.
+    phase_id: str
+    """For the events."""
+    commands: Sequence[str]
+    """Without any, it is green and proves nothing."""
+    intent: Intent
+    """The commit that it is to judge."""
+    now: TreeSnapshot
+    """The work tree as it is."""
+    environment: Environment
+    """What it may see besides."""
+    baseline: GateResult | None = None
+    """The same commands before the phase; None when that is not known: then nothing red is excused."""
+    own: Collection[str] | None = None
+    """Commands that stand in the phase itself; None when all do."""
+    is_baseline: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRun:
+    """A gate that was run."""
+
+    result: GateResult
+    verdict: Verdict
+    surplus: Surplus = field(default_factory=Surplus)
+    """What the work tree had in another form than the commit."""
+    is_hidden: bool = False
+    """Whether the commands saw the commit's form of it; always false where nothing differed."""
+    rewritten: Mapping[str, tuple[str, bytes]] = field(default_factory=dict, hash=False)
+    """``path: (mode, bytes)`` of the commit's files that the commands rewrote, where that is not in the work tree."""
+
+
+def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
+    """Run a phase's gate on what its commit is going to hold, and tell everybody about it.
+
+    Raises:
+        SandboxError: That could not be laid out, or not be run.
     """
-    if not commands:
-        return GateResult(commands=()), Verdict(green=True, for_model="", for_user="no verify command")
-    ctx.observe(GateStarted(phase_id=phase_id, baseline=is_baseline, commands=tuple(commands)))
-    result = run_gate(
-        commands,
-        sandbox=ctx.workspace.sandbox,
-        limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
-        should_stop=ctx.workspace.should_stop,
-        outputs_dir=ctx.workspace.outputs_dir,
-    )
-    verdict = compare_gate(baseline, result, own=own)
+    if not task.commands:
+        verdict = Verdict(green=True, for_model="", for_user="no verify command")
+        return GateRun(result=GateResult(commands=()), verdict=verdict)
+    surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
+    ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=tuple(task.commands)))
+    with ctx.workspace.sandbox.renew() as fresh:
+        laid, sandbox = _lay_out(ctx, fresh, surplus)
+        result = run_gate(
+            task.commands,
+            sandbox=sandbox,
+            limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
+            should_stop=ctx.workspace.should_stop,
+            outputs_dir=ctx.workspace.outputs_dir,
+        )
+        rewritten = find_rewritten(ctx.repo.root, laid, task.intent.paths) if laid else {}
+    verdict = compare_gate(task.baseline, result, own=task.own)
     ctx.observe(
         GateFinished(
-            phase_id=phase_id,
-            baseline=is_baseline,
+            phase_id=task.phase_id,
+            baseline=task.is_baseline,
             passed=verdict.green,
             summary=verdict.for_user,
             duration_s=sum(check.duration_s for check in result.commands),
         )
     )
-    return result, verdict
+    hidden = laid is not None
+    return GateRun(result=result, verdict=verdict, surplus=surplus, is_hidden=hidden, rewritten=rewritten)
+
+
+def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut | None, Sandbox]:
+    """Put what the commit is going to hold in the repository's place, where the work tree differs and it can be."""
+    place = fresh.private.path / "stage"
+    if not surplus.paths or fresh.show(StandIn(place=place, shown=())) is None:
+        return None, fresh
+    layout = Layout(
+        root=ctx.repo.root,
+        extra=frozenset(surplus.extra),
+        files=read_committed(ctx.repo, surplus),
+        modes=surplus.modes,
+        is_hidden=make_hiding(fresh.policy),
+    )
+    try:
+        laid = build_stage(layout, place)
+    except OSError as error:
+        words = f"what the commit would hold could not be laid out for the gate: {error.strerror}"
+        raise SandboxError(words, hint=f"{place.parent.parent} needs space; TMPDIR names another place") from error
+    return laid, fresh.show(StandIn(place=place, shown=laid.shown)) or fresh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What changed while a gate ran, so that its verdict is on something else."""
+
+    owned: tuple[str, ...] = ()
+    """Of the commit."""
+    others: tuple[str, ...] = ()
+    """Not of the commit, but the gate may have seen it."""
+
+
+def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Iterable[PathChange]) -> Moved:
+    """Say what of the changes during a gate speaks against its verdict.
+
+    What is not the commit's is hidden in the next run, where it can be. A file that was new in a run which hides such
+    files already is the gate's own.
+    """
+    kept, others = {*owned, ctx.plan_path, ctx.ledger_path}, []
+    if ctx.workspace.sandbox.mechanism is Mechanism.BWRAP:
+        others = [c.path for c in changes if not (run.is_hidden and c.kind is ChangeKind.ADDED)]
+    mine = tuple(change.path for change in changes if change.path in owned)
+    return Moved(owned=mine, others=tuple(path for path in others if path not in kept))
+
+
+def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
+    """Give the work tree what a gate made of the commit's files, where they still are what the gate began with."""
+    entries = read_entries(repo, before.tree, tuple(run.rewritten))
+    for path, (mode, data) in run.rewritten.items():
+        there = read_file(repo.root, path)
+        if there is not None and find_blob_id(repo, there) == entries.get(path, ("", ""))[1]:
+            replace_file(repo.root, path, data, mode)
 
 
 def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None) -> Hooks:

@@ -20,6 +20,7 @@ from relay.hints import Hint, TypedPath
 from relay.plan.model import Item
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import TreeSnapshot, find_unheld, make_filter
+from relay.store.surplus import Surplus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,3 +151,36 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "Let git have it (git check-ignore -v", typed, " names the rule), and run again"
         case Cause.SUBMODULE:
             return "Commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
+
+
+def describe_surplus(repo: Repo, surplus: Surplus, user: frozenset[str], now: TreeSnapshot) -> str:
+    """Return what the work tree has in another form than a commit, and why that would not hold it.
+
+    Args:
+        repo: The repository.
+        surplus: The paths, at least one.
+        user: What differed from HEAD when the leg began.
+        now: The work tree, with what it leaves out.
+    """
+    ignored = frozenset(find_ignored(repo, surplus.extra))
+    reasons = {entry.path: entry.reason for entry in now.skipped}
+    users = with_parents(user)
+    groups: dict[str, list[str]] = {}
+    for path in surplus.paths:
+        if path in users:
+            reason = str(Cause.USER)
+        elif path in ignored:
+            reason = str(Cause.IGNORED)
+        elif path in surplus.modes:
+            reason = "executable or not, where core.fileMode tells git not to look"
+        else:
+            reason = reasons.get(path) or _find_reason(repo, path)
+        groups.setdefault(reason, []).append(path)
+    return "; ".join(f"{list_paths(paths)} ({reason})" for reason, paths in groups.items())
+
+
+def _find_reason(repo: Repo, path: str) -> str:
+    place = repo.root / path
+    if place.is_dir() and not place.is_symlink():
+        return "a directory without files that git would take"
+    return "not of this phase"

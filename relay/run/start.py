@@ -22,7 +22,7 @@ from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
 from relay.run.commit_step import BATON_TITLE
-from relay.run.gates import run_phase_gate
+from relay.run.gates import GateTask, run_phase_gate
 from relay.run.pending_plan import PendingPlan
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
@@ -31,15 +31,18 @@ from relay.setup.context import PlanFiles, RunContext
 from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale
+from relay.store.environment import read_environment, save_environment
 from relay.store.history import read_plan_commits
 from relay.store.legs import (
     LegStart,
     OpenLeg,
     continue_leg,
+    find_place_id,
     keep_snapshot,
     open_leg,
 )
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.surplus import Intent
 from relay.store.texts import find_text
 from relay.store.trailers import BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
 
@@ -84,18 +87,35 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     kept = (
         keep_snapshot(ctx.repo, before, f"relay: before the gate of phase {phase.id}") if dirty and commands else None
     )
-    baseline, _ = run_phase_gate(ctx, phase.id, commands, baseline=None, is_baseline=True)
+    environment = read_environment(ctx.repo)
+    task = GateTask(
+        phase_id=phase.id,
+        commands=commands,
+        intent=Intent(head=head, paths=(), drafts=(ctx.plan_path, ctx.ledger_path)),
+        now=before,
+        environment=environment,
+        is_baseline=True,
+    )
+    baseline = run_phase_gate(ctx, task).result
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in baseline.commands):
         return None
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
+    if commands:
+        environment = read_environment(ctx.repo)  # the gate's own caches too
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (BASELINE, render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
-    start = LegStart(session_id=ctx.new_id(), phase_id=phase.id, plan_path=ctx.plan_path, trailers=marks)
+    start = LegStart(
+        session_id=ctx.new_id(),
+        phase_id=phase.id,
+        plan_path=ctx.plan_path,
+        environment=save_environment(ctx.repo, environment),
+        trailers=marks,
+    )
     leg = open_leg(ctx.repo, start, base=base)
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline)
 
@@ -123,7 +143,15 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
     marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
     marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
-    start = LegStart(session_id=ctx.new_id(), phase_id=leg.phase_id, plan_path=ctx.plan_path, trailers=marks)
+    # In another work tree other files are ignored, and so they are where an older relay opened the leg.
+    is_known = leg.environment and leg.place == find_place_id(ctx.repo)
+    start = LegStart(
+        session_id=ctx.new_id(),
+        phase_id=leg.phase_id,
+        plan_path=ctx.plan_path,
+        environment=leg.environment if is_known else save_environment(ctx.repo, read_environment(ctx.repo)),
+        trailers=marks,
+    )
     leg = continue_leg(ctx.repo, leg, start)
     pending = _read_pending(ctx.files, plan, leg)
     interrupted = _describe_interruption(leg, pending.claimed_ids) + (f" {discarded}" if discarded else "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.sandbox.environment import build_env
-from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
@@ -87,6 +87,8 @@ class Bwrap:
     program: Path
     view: MountView
     found: Found
+    stage: StandIn | None = None
+    """What commands see in the place of the repository; None for itself."""
 
     mechanism = Mechanism.BWRAP
 
@@ -109,13 +111,17 @@ class Bwrap:
         """Return the same with another private directory."""
         return replace(self, private=private, view=plan_view(self.policy, self.level, private))
 
+    def show(self, stage: StandIn) -> "Bwrap":
+        """Return the same on another stage."""
+        return replace(self, stage=stage)
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.
 
         Raises:
             SandboxError: The git directory cannot be protected.
         """
-        mounts = render_view(self.view, self.policy, self.level, self.found)
+        mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
         policy = self.policy
         program = assemble(Filter(metadata=self.level is Level.READ_ONLY, unix_sockets=policy.network))
         seccomp_fd = write_memfd(program)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from relay.sandbox import launcher
 from relay.sandbox.environment import build_env
-from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 
@@ -39,6 +39,9 @@ class Confinement(Protocol):
 
     def renew(self, private: PrivateDir) -> "Confinement":
         """Return the same with another private directory."""
+
+    def show(self, stage: StandIn) -> "Confinement | None":
+        """Return the same with something else in the place of the repository; None where it cannot be."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch for a command whose first word is an absolute path.
@@ -77,6 +80,9 @@ class Unconfined:
     def renew(self, private: PrivateDir) -> "Unconfined":
         """Return the same with another private directory."""
         return replace(self, private=private)
+
+    def show(self, _stage: StandIn) -> None:
+        """Return None: a path leads where it leads."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch; commands have the user's own home."""

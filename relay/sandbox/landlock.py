@@ -14,7 +14,7 @@ from relay.sandbox.bwrap import write_memfd
 from relay.sandbox.confinement import supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
-from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import DEVICE_NAMES, PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import scan_repository
@@ -48,6 +48,9 @@ class Landlock:
         """Return the same with another private directory."""
         granted = _grant(self.policy, find_home(self.policy.env), private, self.closed)
         return replace(self, private=private, granted=granted)
+
+    def show(self, _stage: StandIn) -> None:
+        """Return None: a path leads where it leads."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Grant what exists now and return the launch."""

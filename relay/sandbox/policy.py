@@ -78,6 +78,16 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """What commands see in the place of the repository."""
+
+    place: Path
+    """A directory that only relay and these commands write."""
+    shown: tuple[str, ...]
+    """Paths of the repository that are shown there all the same; `place` has a mount point for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of one command. Sizes are per process or per file as the kernel counts them."""
 

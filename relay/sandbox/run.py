@@ -11,7 +11,7 @@ from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.confined import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_install_command
-from relay.sandbox.policy import Level, Limits, Mechanism, Policy
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
@@ -87,6 +87,11 @@ class Sandbox:
         """Return the same sandbox with an empty private directory of its own; the caller closes it."""
         private = PrivateDir()
         return replace(self, confinement=self.confinement.renew(private), private=private)
+
+    def show(self, stage: StandIn) -> Self | None:
+        """Return this sandbox with something else in the place of the repository; None where it cannot be."""
+        confinement = self.confinement.show(stage)
+        return None if confinement is None else replace(self, confinement=confinement)
 
     def close(self) -> None:
         """Remove the private directory."""

@@ -1,16 +1,16 @@
 """Finds what needs protection inside the repository: nested git directories, rules files, files with secrets."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from relay.errors import SandboxError
-from relay.sandbox.places import find_real
+from relay.sandbox.places import find_home, find_real, find_secrets
 from relay.sandbox.policy import TEMPLATE_SUFFIXES, Policy
 
-_GENERATED = frozenset(
+GENERATED = frozenset(
     {
         "node_modules",
         ".venv",
@@ -51,7 +51,7 @@ def scan_repository(policy: Policy) -> Found:
         for entry in entries:
             if entry.name == ".git" or entry.name in policy.protected_names:
                 protected += _find_real(entry, policy.root)
-            elif not entry.is_dir(follow_symlinks=False) and _is_secret(entry.name, policy.secret_names):
+            elif not entry.is_dir(follow_symlinks=False) and is_secret_name(entry.name, policy.secret_names):
                 secrets += _find_real(entry, policy.root)
     if len(protected) + len(secrets) > _MOST:
         raise SandboxError(
@@ -69,7 +69,7 @@ def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]
         folder = pending.pop()
         entries = _list(folder)
         yield folder, entries
-        closed = {".git", *policy.protected_names, *_GENERATED}
+        closed = {".git", *policy.protected_names, *GENERATED}
         pending += [e.path for e in entries if e.name not in closed and e.is_dir(follow_symlinks=False)]
 
 
@@ -88,5 +88,20 @@ def _list(folder: str) -> list[os.DirEntry[str]]:
         return []  # unreadable for relay is unreadable for its commands too
 
 
-def _is_secret(name: str, patterns: tuple[str, ...]) -> bool:
+def is_secret_name(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a file of this name usually holds credentials, and is no template of one."""
     return any(fnmatchcase(name, pattern) for pattern in patterns) and not name.endswith(TEMPLATE_SUFFIXES)
+
+
+def make_hiding(policy: Policy) -> Callable[[str], bool]:
+    """Return a test for whether commands may read nothing at a path of the repository, or below it."""
+    places = [os.fspath(place) for place in (*find_secrets(find_home(policy.env)), *map(find_real, policy.unreadable))]
+    hidden = frozenset(
+        os.path.relpath(place, policy.root) for place in places if Path(place).is_relative_to(policy.root)
+    )
+
+    def is_hidden(path: str) -> bool:
+        above = (path, *map(str, PurePosixPath(path).parents))
+        return is_secret_name(above[0].rpartition("/")[2], policy.secret_names) or not hidden.isdisjoint(above)
+
+    return is_hidden

@@ -13,7 +13,7 @@ from pathlib import Path
 from relay.sandbox.confinement import supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
-from relay.sandbox.policy import Level, Mechanism, Policy
+from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
@@ -69,6 +69,9 @@ class Seatbelt:
     def renew(self, private: PrivateDir) -> "Seatbelt":
         """Return the same with another private directory."""
         return replace(self, private=private)
+
+    def show(self, _stage: StandIn) -> None:
+        """Return None: a path leads where it leads."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Write the profile and return the launch.

@@ -24,7 +24,7 @@ from relay.sandbox.places import (
     is_searchable,
     is_there,
 )
-from relay.sandbox.policy import Level, Policy
+from relay.sandbox.policy import Level, Policy, StandIn
 from relay.sandbox.private import PrivateDir, ensure_device_nodes
 from relay.sandbox.scan import Found
 
@@ -157,25 +157,40 @@ def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
     return [Mount(op=Op.DEVICE, source=node, dest=Path("/dev", node.name)) for node in sorted(nodes.iterdir())], ()
 
 
-def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> tuple[Mount, ...]:
+def render_view(
+    view: MountView, policy: Policy, level: Level, found: Found, stage: StandIn | None = None
+) -> tuple[Mount, ...]:
     """Add what depends on the repository's content, each path checked now.
+
+    Args:
+        view: What does not depend on it.
+        policy: The repository and its rules.
+        level: What may be written.
+        found: What needs protection in the repository.
+        stage: What stands in the repository's place; None for itself.
 
     Raises:
         SandboxError: The git directory cannot be protected.
     """
     root = policy.root
     write = level is Level.WORKSPACE_WRITE
-    mounts = [*view.fixed, Mount(op=Op.WRITE if write else Op.READ, source=root, dest=root)]
+    how = Op.WRITE if write else Op.READ
+    mounts = [*view.fixed, Mount(op=how, source=stage.place if stage else root, dest=root)]
     require_git_link(root)
+    shown = (root,) if stage is None else _find_staged(stage, root)
+    mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
     # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
     sockets = [p for p in find_unix_sockets() if not p.is_relative_to(root) and is_searchable(p)]
     masked = _real((*found.secrets, *view.secrets, *sockets))
+    # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
+    guarded, masked = (_leave_out_staged(places, root, shown) for places in (guarded, masked))
     visible = [place for place in masked if is_visible(place, mounts)]
     if write:
-        mounts += _pin(root, (*guarded, *visible))
+        pins = [mount.dest for mount in _pin(root, (*guarded, *visible))]
+        mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown)]
     mounts += [Mount(op=Op.READ, source=place, dest=place) for place in guarded]
     for place in visible:
         if place.is_dir():
@@ -183,6 +198,19 @@ def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> 
         else:
             mounts.append(Mount(op=Op.READ, source=DEV_NULL, dest=place))
     return (*mounts, *view.frozen)
+
+
+def _find_staged(stage: StandIn, root: Path) -> tuple[Path, ...]:
+    """Return what the stage shows of the repository, where the mount point still is what relay made.
+
+    A command before this one may have given a directory above it another name and put a link in its place.
+    """
+    points = ((root / path, stage.place / path) for path in stage.shown)
+    return tuple(place for place, point in points if os.path.realpath(point) == str(point) and point.exists())
+
+
+def _leave_out_staged(places: list[Path], root: Path, shown: tuple[Path, ...]) -> list[Path]:
+    return [place for place in places if not place.is_relative_to(root) or place in shown or is_below(place, shown)]
 
 
 def require_git_link(root: Path) -> None:

@@ -30,11 +30,9 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.tally import drop_spent, find_spent
-from relay.store.trailers import BASE, BOOT, OPENED, PLACE, REPLACED, SKIPPED, WIP
+from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPPED, WIP
 
 _UNBORN = "none"
-_LONGEST_MOMENT = 20
-"""No time in nanoseconds has so many digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,8 @@ class LegStart:
     session_id: str
     phase_id: str
     plan_path: str
+    environment: str = ""
+    """What git ignores at the start, as `relay.store.environment.save_environment` stored it; empty when not known."""
     trailers: tuple[tuple[str, str], ...] = ()
     """Further ones, kept and handed back."""
 
@@ -66,8 +66,8 @@ class OpenLeg:
     place: str
     """Of the work tree in which it began, as `find_place_id` says it; empty for a leg of an older relay."""
     wip_ref: str
-    opened_ns: int = 0
-    """When it was first opened, to be compared with the change times of files in the same place; 0 when not known."""
+    environment: str = ""
+    """The commit that says what git ignored at its start (`relay.store.environment`); empty when not known."""
     last_wip: Snapshot | None = None
     """The newest snapshot of this leg."""
     spend: Spent = field(default_factory=Spent)
@@ -131,22 +131,16 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     base = base or write_snapshot_tree(repo)
     place = find_place_id(repo)
     kept = _render_start(start, head, place, wip_ref, skipped=base.skipped, spent=Spent())
-    kept += ((OPENED, _find_moment(repo)),)
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
-    commit = objects.write_commit(repo, base.tree, (head,) if head else (), message)
+    commit = objects.write_commit(repo, base.tree, _list_parents(head, start.environment), message)
     if not refs.move_ref(repo, find_leg_ref(branch), commit, None):
         raise RepoError(f"a leg is open on {branch} already", hint=WHY)
     return _parse_leg(branch, read_text(repo, commit))
 
 
-def _find_moment(repo: Repo) -> str:
-    """Return the time of the file system, in nanoseconds, as it is now.
-
-    It has its own clock: it may be on another machine, and the system's clock is a few milliseconds ahead of it.
-    """
-    place = repo.make_relay_dir()
-    os.utime(place)
-    return str(place.stat().st_ctime_ns)
+def _list_parents(*commits: str | None) -> tuple[str, ...]:
+    """Return the parents of a leg's commit, which keeps what it names."""
+    return tuple(commit for commit in commits if commit)
 
 
 def _render_start(  # what the two ways to begin a session share
@@ -161,6 +155,7 @@ def _render_start(  # what the two ways to begin a session share
         (PLACE, place),
         (WIP, wip_ref),
         *trailers.render_spent(spent),
+        *(((ENVIRONMENT, start.environment),) if start.environment else ()),
         *_render_skipped(skipped),
         *start.trailers,
     )
@@ -193,7 +188,7 @@ def _read(repo: Repo, ref: str, commit: str) -> CommitText:
 
 
 def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
-    base, opened = text.get(BASE), text.get(OPENED)
+    base = text.get(BASE)
     return OpenLeg(
         branch=branch,
         commit=text.commit,
@@ -205,7 +200,7 @@ def _parse_leg(branch: str, text: CommitText) -> OpenLeg:
         boot_id=text.get(BOOT),
         place=text.get(PLACE),
         wip_ref=text.get(WIP),
-        opened_ns=int(opened) if opened.isdecimal() and len(opened) < _LONGEST_MOMENT else 0,
+        environment=text.get(ENVIRONMENT),
         spend=_parse_spent(text) if text.get(trailers.COST) else Spent(),
         skipped=_parse_skipped(text),
         trailers=text.found,
@@ -249,11 +244,8 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     """
     place = find_place_id(repo)
     kept = _render_start(start, leg.base_head, place, leg.wip_ref, skipped=leg.skipped, spent=leg.spend)
-    if leg.opened_ns and leg.place == place:  # elsewhere files are of another time, restored ones too
-        kept += ((OPENED, str(leg.opened_ns)),)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
-    parents = (leg.base_head,) if leg.base_head else ()
-    commit = objects.write_commit(repo, leg.base_tree, parents, message)
+    commit = objects.write_commit(repo, leg.base_tree, _list_parents(leg.base_head, start.environment), message)
     if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint=WHY)
     drop_spent(repo, leg.session_id)

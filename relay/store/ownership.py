@@ -7,8 +7,8 @@ from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 from relay.git.status import PathChange
 from relay.plan.files import find_ledger_path
+from relay.store.environment import find_earlier_paths, load_environment
 from relay.store.legs import OpenLeg, find_leg_changes
-from relay.store.prior_files import find_earlier_paths
 from relay.store.snapshot import TreeSnapshot
 from relay.store.trailers import LEFTOVER
 
@@ -16,7 +16,8 @@ from relay.store.trailers import LEFTOVER
 def find_owned_paths(repo: Repo, plan_path: str, leg: OpenLeg, now: TreeSnapshot) -> tuple[str, ...]:
     """Return what the sessions of a leg changed: neither the user's dirt nor what only relay writes."""
     changes = find_leg_changes(repo, leg, now)
-    user = find_user_paths(repo, leg) | find_earlier_paths(repo, leg, changes)
+    environment = load_environment(repo, leg.environment)
+    user = find_user_paths(repo, leg) | find_earlier_paths(repo, environment, changes)
     return select_owned(plan_path, leg, user, changes)
 
 

@@ -32,17 +32,32 @@ def find_kept(stage):
     return stage.git("for-each-ref", "--format=%(refname)", "refs/relay/wip").split()
 
 
-def test_the_users_edit_stays_the_users_and_is_kept_as_it_was(stage):
-    """The session's change is on top of it, so that it cannot be committed; the notice names the ref."""
-    prepare(stage, "app.txt")
-    stage.write("app.txt", "start\nan unfinished bad edit\n")
+EDIT = "start\nan unfinished bad edit\n"
+APPEND = "echo hello | tee -a app.txt > hello.txt"
 
-    ended = stage.run(script("echo hello | tee -a app.txt > hello.txt"), dirty=True)
+
+def test_the_users_edit_stays_the_users(stage):
+    """The session's change is on top of it, so that it cannot be committed; no gate has seen or rewritten it."""
+    prepare(stage, "app.txt")
+    stage.write("app.txt", EDIT)
+
+    ended = stage.run(script(APPEND), dirty=True)
+
+    assert (ended.exit_code, "app.txt" in ended.reason) == (ExitCode.STOPPED, True)
+    assert (stage.root / "app.txt").read_text() == f"{EDIT}hello\n"
+
+
+def test_without_a_sandbox_it_is_kept_as_it_was(stage):
+    """Nothing hides it from the gate then; the notice names the ref."""
+    prepare(stage, "app.txt")
+    stage.write("app.txt", EDIT)
+
+    ended = stage.run(script(APPEND), dirty=True, sandbox="off")
 
     assert (ended.exit_code, "app.txt" in ended.reason) == (ExitCode.STOPPED, True)
     assert stage.git("show", "HEAD:app.txt") == "start\n"
     kept = find_kept(stage)[0]
-    assert stage.git("show", f"{kept}:app.txt") == "start\nan unfinished bad edit\n"
+    assert stage.git("show", f"{kept}:app.txt") == EDIT
     assert any("app.txt" in n.text and kept in n.text for n in stage.seen(Noticed))
 
 

@@ -1,13 +1,15 @@
 """A session that takes a line out of .gitignore: what it hid was there before, and is the user's."""
 
 import json
+import os
 
 import pytest
 
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
-from relay.store.legs import LegStart, close_leg, continue_leg, open_leg, read_leg
+from relay.store.environment import load_environment
+from relay.store.legs import read_leg
 
 
 def script(*commands):
@@ -75,19 +77,19 @@ def test_a_renamed_directory_is_the_sessions_work(stage, finish, autocrlf):
     assert stage.git("ls-tree", "HEAD", "src") == ""
 
 
-def test_the_moment_survives_other_sessions_and_is_forgotten_elsewhere(diary, tmp_path):
-    """In another work tree the times of files say nothing."""
+def test_what_was_ignored_stays_known_to_the_sessions_of_a_phase(diary, finish):
+    """Also behind a session that ended early, and whatever times the files say they have."""
+    os.utime(diary.root / "local/diary.txt", (2**32, 2**32))
+    quit_early = {"name": "bash", "input": {"command": OPEN_UP}}, {"name": "block", "input": {"reason": "no"}}
+    turns = [{"tools": [call]} for call in quit_early]
+    diary.run(json.dumps({"sessions": [{"name": "s", "turns": turns}]}), all_=False)
     repo = open_repo(diary.root)
-    start = LegStart(session_id="a", phase_id="1", plan_path="PLAN.md")
-    first = open_leg(repo, start)
-    again = continue_leg(repo, first, start)
-    diary.git("worktree", "add", "-q", "--detach", str(tmp_path / "other"))
-    other = open_repo(tmp_path / "other")
 
-    elsewhere = continue_leg(other, again, start)
-    back = continue_leg(repo, elsewhere, start)
+    leg = read_leg(repo)
+    assert leg is not None
+    environment = load_environment(repo, leg.environment)
+    assert environment is not None
 
-    assert first.opened_ns > (diary.root / "local/diary.txt").stat().st_ctime_ns
-    assert (again.opened_ns, elsewhere.opened_ns, back.opened_ns) == (first.opened_ns, 0, 0)
-    assert read_leg(repo) == back
-    assert close_leg(repo, back)
+    assert environment.holds("local/anything.txt")
+    assert not environment.holds("hello.txt")
+    assert finish(script("echo own > local/own.txt", HELLO)) == [".gitignore", "PLAN.md", "hello.txt", "local/own.txt"]

@@ -1,0 +1,202 @@
+"""The work tree as a commit is going to hold it, laid out beside it for a gate to run in.
+
+Only what differs is laid out: a directory in which nothing does is shown as it is, and one in which something does is
+made anew without it. What is small is copied, so that a gate may rename it and remove it; what is large is shown.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.files.tree import find_stat, read_file
+from relay.git.modes import EXECUTABLE, FILE, SYMLINK, find_mode
+from relay.git.names import with_parents
+from relay.plan.files import STATE_DIR
+
+MAX_COPIED_FILES = 200
+"""Of one directory; with more it is shown as it is."""
+MAX_COPIED_BYTES = 1_000_000
+"""Of one file."""
+MAX_COPIES = 1_000
+"""Files in all: about a tenth of a second's work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What is to stand where the work tree stands."""
+
+    root: Path
+    """The work tree."""
+    extra: frozenset[str]
+    """Paths that are left out, with what is below them."""
+    files: Mapping[str, tuple[str, bytes]] = field(hash=False)
+    """``path: (mode, bytes)`` of files in another form; of a symlink its target."""
+    modes: Mapping[str, str] = field(hash=False)
+    """``path: mode`` of files that have another mode only."""
+    is_hidden: Callable[[str], bool] = field(hash=False)
+    """Whether no command may read what is at a path: its name is shown, and nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """What stands in a directory instead of the work tree."""
+
+    place: Path
+    shown: tuple[str, ...]
+    """Paths to be shown as the work tree has them; each has a place of its kind."""
+    copied: frozenset[str]
+    """Paths of files that are as they are in the work tree."""
+
+
+def build_stage(layout: Layout, place: Path) -> LaidOut:
+    """Lay it out in a new directory.
+
+    Raises:
+        OSError: No space is left, or something cannot be read.
+    """
+    changed = (*layout.extra, *layout.files, *layout.modes)
+    opened = with_parents({path.rpartition("/")[0] for path in changed} - {""})
+    builder = _Builder(layout=layout, place=place, opened=opened)
+    place.mkdir(mode=0o755)
+    builder.fill("")
+    for path, (mode, data) in layout.files.items():
+        _write(place / path, mode, data)
+    for path, mode in layout.modes.items():
+        with contextlib.suppress(FileNotFoundError):  # large, or in a directory that was too large to copy
+            (place / path).chmod(0o755 if mode == EXECUTABLE else 0o644)
+    return LaidOut(place=place, shown=tuple(builder.shown), copied=frozenset(builder.copied))
+
+
+def _write(target: Path, mode: str, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if mode == SYMLINK:
+        target.symlink_to(os.fsdecode(data))
+    else:
+        target.write_bytes(data)
+        target.chmod(0o755 if mode == EXECUTABLE else 0o644)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Builder:
+    """Fills a stage. Mutable: notes what was copied and what is shown."""
+
+    layout: Layout
+    place: Path
+    opened: frozenset[str]
+    """Directories in which something differs."""
+    shown: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+
+    def fill(self, folder: str) -> None:
+        """Take every entry of a directory that differs, and do the same in those below it."""
+        for entry in _list(self.layout.root / folder):
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if path in self.layout.extra or path in self.layout.files or path == STATE_DIR:
+                continue
+            if path == ".git":
+                self._show(path, is_folder=entry.is_dir(follow_symlinks=False))
+            elif not entry.is_dir(follow_symlinks=False):
+                self._take_file(path, entry.stat(follow_symlinks=False))
+            elif path in self.opened:
+                self._make_folder(path, entry.stat(follow_symlinks=False))
+                self.fill(path)
+            else:
+                self._take_folder(path, entry.stat(follow_symlinks=False))
+
+    def _take_folder(self, path: str, found: os.stat_result) -> None:
+        if self.layout.is_hidden(path):
+            self._make_folder(path, found)
+            return
+        below = _list_small(self.layout.root, path, MAX_COPIES - len(self.copied))
+        if below is None:
+            self._show(path, is_folder=True)
+            return
+        self._make_folder(path, found)
+        for inner, status in below:
+            if stat.S_ISDIR(status.st_mode):
+                self._make_folder(inner, status)
+            else:
+                self._take_file(inner, status)
+
+    def _make_folder(self, path: str, found: os.stat_result) -> None:
+        (self.place / path).mkdir()
+        (self.place / path).chmod(stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+
+    def _take_file(self, path: str, found: os.stat_result) -> None:
+        source, target = self.layout.root / path, self.place / path
+        if stat.S_ISLNK(found.st_mode):
+            target.symlink_to(source.readlink())
+        elif not stat.S_ISREG(found.st_mode):
+            return  # a pipe or a socket of a command that has ended
+        elif self.layout.is_hidden(path):
+            target.touch(mode=0o600)
+        elif found.st_size > MAX_COPIED_BYTES:
+            self._show(path, is_folder=False)
+        else:
+            try:
+                shutil.copyfile(source, target, follow_symlinks=False)
+                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))  # what is built goes by it
+                target.chmod(stat.S_IMODE(found.st_mode))
+                self.copied.append(path)
+            except PermissionError:
+                target.unlink(missing_ok=True)
+                self._show(path, is_folder=False)
+
+    def _show(self, path: str, *, is_folder: bool) -> None:
+        if is_folder:
+            (self.place / path).mkdir()
+        else:
+            (self.place / path).touch()
+        self.shown.append(path)
+
+
+def _list(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(found)
+
+
+def _list_small(root: Path, folder: str, most: int) -> list[tuple[str, os.stat_result]] | None:
+    """Return what is below a directory, parents first; None when that is much, special or not to be read."""
+    most = min(most, MAX_COPIED_FILES)
+    below: list[tuple[str, os.stat_result]] = []
+    pending = [folder]
+    while pending:
+        try:
+            there = _list(root / pending[-1])
+        except OSError:
+            return None
+        above = pending.pop()
+        for entry in there:
+            status = entry.stat(follow_symlinks=False)
+            below.append((f"{above}/{entry.name}", status))
+            if stat.S_ISDIR(status.st_mode):
+                pending.append(f"{above}/{entry.name}")
+            elif status.st_size > MAX_COPIED_BYTES:
+                return None
+        if len(below) > most:
+            return None
+    return below
+
+
+def find_rewritten(root: Path, laid: LaidOut, paths: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+    """Return ``path: (mode, bytes)`` of the regular files among `paths` that are not what the work tree has.
+
+    What a gate has removed is not among them, nor what is shown to it as the work tree has it.
+
+    Args:
+        root: The work tree.
+        laid: Where the gate ran.
+        paths: Which to look at.
+    """
+    rewritten = {}
+    for path in laid.copied.intersection(paths):
+        mode, data = find_mode(find_stat(laid.place, path)), read_file(laid.place, path)
+        if data is not None and mode in {FILE, EXECUTABLE}:
+            there = find_mode(find_stat(root, path)), read_file(root, path)
+            if there != (mode, data):
+                rewritten[path] = (mode, data)
+    return rewritten

@@ -1,0 +1,240 @@
+"""A gate sees what is going to be committed and what was installed or built before, and nothing else."""
+
+import os
+
+import pytest
+
+from relay.ledger import Ledger
+from relay.plan.parse import parse_plan
+from relay.run.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit_step import commit_phase
+from relay.run.pending_plan import PendingPlan
+from relay.run.start import begin_phase
+from relay.session.events import GateFinished, Noticed
+from tests.scripted import ScriptedRunner
+
+
+@pytest.fixture
+def work(stage):
+    """Commit a phase in which this and that was done; `gate` is its verify command."""
+    stage.write(".gitignore", "*.log\nbuild/\nlocal.env\n")
+    stage.write("src/app.py", "print('app')\n")
+    stage.commit("files")
+
+    def run(gate, do=lambda: None, *, before=lambda: None, **flags):
+        stage.write("PLAN.md", f"## Phase 1 — Hello\nVerify: `{gate}`\n- [ ] Say hello\n")
+        stage.commit("plan")
+        before()
+        with stage.enter("run", flags=flags, runner=ScriptedRunner([]), dirty=True) as ctx:
+            plan = parse_plan((stage.root / "PLAN.md").read_text())
+            handover = begin_phase(ctx, plan, plan.phases[0], reason="")
+            assert handover is not None
+            stage.write("hello.txt", "hello\n")
+            do()
+            candidate = Candidate(
+                phase=plan.phases[0],
+                leg=handover.leg,
+                number=1,
+                pending=PendingPlan(head=plan, plan=plan.tick(["1.1"]), ledger=Ledger()),
+                evidence={},
+                touched=frozenset(),
+                commands=handover.commands,
+                baseline=handover.baseline,
+                subject="",
+                status="done",
+                baton="",
+            )
+            return commit_phase(ctx, candidate)
+
+    return run
+
+
+def files(stage):
+    return stage.git("show", "--name-only", "--format=", "HEAD").split()
+
+
+def make_large(stage, path):
+    with (stage.root / path).open("wb") as file:
+        file.truncate(10_000_001)
+
+
+def fill(stage, folder):
+    (stage.root / folder).mkdir(parents=True)
+    for number in range(5_001):
+        (stage.root / folder / f"{number}.txt").touch()
+
+
+def make_repository(stage, path):
+    stage.write(f"{path}/index.html", "x")
+    stage.git("-C", path, "init", "-q")
+
+
+LEFT_BY_THE_PHASE = {
+    "ignored": ("test -e out.log", lambda s: s.write("out.log", "x"), "out.log (ignored by git)"),
+    "below a tracked directory": ("test -e src/out.log", lambda s: s.write("src/out.log", "x"), "src/out.log"),
+    "ignored by its own line": (
+        "test -e data.csv",
+        lambda s: (s.write("data.csv", "x"), s.write(".gitignore", "*.csv\n")),
+        "data.csv (ignored by git)",
+    ),
+    "a directory that git ignores": ("test -e build/x", lambda s: s.write("build/x", "x"), "build (ignored by git)"),
+    "too large": ("test -e big.bin", lambda s: make_large(s, "big.bin"), "big.bin (10.0 MB)"),
+    "too many": ("test -e web/7.txt", lambda s: fill(s, "web"), "web (5,001 untracked files)"),
+    "its own repository": (
+        "test -e web/index.html",
+        lambda s: make_repository(s, "web"),
+        "web (a repository of its own)",
+    ),
+    "an empty directory": ("test -d src/empty", lambda s: (s.root / "src/empty").mkdir(), "src/empty (a directory"),
+    "a pipe": ("test -p src/pipe", lambda s: os.mkfifo(s.root / "src/pipe"), "src/pipe"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_BY_THE_PHASE)
+def test_what_a_commit_would_not_hold_makes_no_gate_green(stage, work, case):
+    """Nothing of it is in a clean clone; the refusal names it and says why."""
+    gate, do, words = LEFT_BY_THE_PHASE[case]
+
+    made = work(gate, lambda: do(stage))
+
+    assert isinstance(made, Refused)
+    assert words in made.for_model
+    assert words in made.for_user
+    assert stage.commits() == ()
+
+
+def change_mode(stage):
+    (stage.root / "src/app.py").chmod(0o755)
+    stage.git("config", "core.fileMode", "false")
+
+
+def keep_times(stage):
+    """Change a file so that its size and its seconds stay the same."""
+    place = stage.root / "src/app.py"
+    found = place.stat()
+    stage.git("config", "core.checkStat", "minimal")
+    stage.git("config", "core.trustctime", "false")
+    place.write_text("print('opp')\n")
+    os.utime(place, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def test_a_mode_that_git_does_not_look_at_is_not_seen(stage, work):
+    """The commit has the file as it was."""
+    made = work("test -x src/app.py", before=lambda: None, do=lambda: change_mode(stage))
+    assert isinstance(made, Refused)
+    assert "src/app.py (executable or not, where core.fileMode tells git not to look)" in made.for_model
+
+
+def test_a_change_that_git_was_told_to_overlook_is_committed(stage, work):
+    """What the gate saw is what the commit holds."""
+    assert isinstance(work("grep -q opp src/app.py", lambda: keep_times(stage)), PhaseCommit)
+    assert "src/app.py" in files(stage)
+
+
+USERS = {
+    "untracked": ("test -e helper.py", lambda s: s.write("helper.py", "x"), "helper.py"),
+    "dirty": ("grep -q mine src/app.py", lambda s: s.write("src/app.py", "mine"), "src/app.py"),
+    "removed": ("test ! -e src/app.py", lambda s: (s.root / "src/app.py").unlink(), "src/app.py"),
+    "staged": ("test -e helper.py", lambda s: (s.write("helper.py", "x"), s.git("add", ".")), "helper.py"),
+}
+
+
+@pytest.mark.parametrize("case", USERS)
+def test_what_the_user_has_not_committed_makes_no_gate_green(stage, work, case):
+    """It stays as it is."""
+    gate, do, path = USERS[case]
+
+    made = work(gate, before=lambda: do(stage))
+
+    assert isinstance(made, Refused)
+    assert f"{path} (uncommitted changes of the user's from before this phase)" in made.for_model
+    assert [gate.passed for gate in stage.seen(GateFinished)] == [False, False], "the baseline is judged the same way"
+    assert stage.git("status", "--porcelain", "--", path) != ""
+
+
+def test_what_the_user_has_not_committed_makes_no_gate_red(stage, work):
+    """A broken draft beside the work, and a file that is gone, are not the phase's."""
+
+    def scribble():
+        stage.write("src/test_draft.py", "(")
+        (stage.root / "src/app.py").unlink()
+
+    made = work("test ! -e src/test_draft.py && python3 src/app.py && cat hello.txt", before=scribble)
+
+    assert isinstance(made, PhaseCommit), made
+    assert files(stage) == ["PLAN.md", "hello.txt"]
+    assert (stage.root / "src/test_draft.py").read_text() == "("
+
+
+def test_what_was_there_when_the_phase_began_is_its_environment(stage, work):
+    """Ignored settings, dependencies and caches; new files in them are theirs, beside what differs too."""
+
+    def install():
+        stage.write("local.env", "x")
+        stage.write("build/deps/a.o", "x")
+        stage.write("notes.txt", "mine")
+
+    gate = "test -e local.env && test -e build/deps/b.o && test -e node_modules/left/index.js && test ! -e notes.txt"
+
+    def do():
+        stage.write("build/deps/b.o", "x")
+        stage.write("node_modules/left/index.js", "x")
+        stage.write(".gitignore", "*.log\nbuild/\nlocal.env\nnode_modules/\n")
+
+    assert isinstance(work(f"{gate} && rm -rf build", do, before=install), PhaseCommit)
+    assert files(stage) == [".gitignore", "PLAN.md", "hello.txt"]
+    assert (stage.root / "build/deps/a.o").exists()
+
+
+def test_a_file_that_the_user_saves_while_the_gate_runs_is_not_seen(stage, work):
+    """The gate is run once more without it."""
+    runs = []
+
+    def save():
+        runs.append(True)
+        if len(runs) == 2:  # the first is the baseline
+            stage.write("src/app.py", "saved\n")
+            stage.write("new.py", "saved\n")
+
+    stage.on_gate = save
+    made = work("cat hello.txt && ! grep -q saved src/app.py new.py || sleep 0.3")
+    assert isinstance(made, PhaseCommit), made
+    assert files(stage) == ["PLAN.md", "hello.txt"]
+    assert (stage.root / "src/app.py").read_text() == "saved\n"
+
+
+def test_a_gate_that_formats_does_so_beside_what_differs(stage, work):
+    """What it makes of the commit's files is taken into the work tree, and then it has to agree."""
+    stage.write("hello.txt", "")
+    (stage.root / "hello.txt").unlink()
+
+    made = work("sed -i s/^hello$/formatted/ hello.txt && touch made.txt", before=lambda: stage.write("notes.txt", "x"))
+
+    assert isinstance(made, PhaseCommit), made
+    assert stage.git("show", "HEAD:hello.txt") == "formatted\n"
+    assert (stage.root / "hello.txt").read_text() == "formatted\n"
+    assert [gate.passed for gate in stage.seen(GateFinished)] == [False, True, True]
+    assert not (stage.root / "made.txt").exists()
+
+
+def test_secrets_stay_hidden_where_something_differs(stage, work):
+    """In what is copied and in what is shown."""
+
+    def prepare():
+        stage.write("build/.env", "KEY=1\n")
+        stage.write("src/.env", "KEY=2\n")
+        stage.commit("settings")
+        stage.write("src/notes.txt", "mine\n")
+
+    made = work("test -e src/.env && test -e build/.env && ! grep -rq [K]EY= . && cat hello.txt", before=prepare)
+    assert isinstance(made, PhaseCommit), made
+
+
+def test_without_a_sandbox_the_commit_says_what_the_gate_could_see(stage, work):
+    """Nothing can be hidden then: it is told, and counted in the trailer."""
+    made = work("test -e out.log", lambda: stage.write("out.log", "x"), sandbox="off")
+
+    assert isinstance(made, PhaseCommit)
+    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").split()[2:] == ["seen=1"]
+    words = "the gate could see what the commit does not hold: out.log (ignored by git)"
+    assert any(notice.text == words and notice.warning for notice in stage.seen(Noticed))
