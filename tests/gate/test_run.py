@@ -38,13 +38,14 @@ def sandbox(root):
 @pytest.fixture
 def run(root, sandbox):
     def run_commands(*commands, limits=LIMITS, should_stop=lambda: False, outputs_dir=None):
-        return run_gate(
-            commands,
-            sandbox=sandbox,
-            limits=limits,
-            should_stop=should_stop,
-            outputs_dir=outputs_dir or root / ".relay" / "outputs",
-        )
+        with sandbox.renew() as fresh:
+            return run_gate(
+                commands,
+                sandbox=fresh,
+                limits=limits,
+                should_stop=should_stop,
+                outputs_dir=outputs_dir or root / ".relay" / "outputs",
+            )
 
     return run_commands
 
@@ -61,6 +62,8 @@ def run(root, sandbox):
         ("kill -9 $$", Outcome.FAILED, 137),
         ("echo 'No tests executed!'", Outcome.NO_TESTS, 0),
         ("if [", Outcome.FAILED, 2),
+        ("true --if-present", Outcome.NO_TESTS, 0),
+        ("echo ran && true --if-present", Outcome.PASSED, 0),
         ("echo '- [x] x' > PLAN.md", Outcome.FAILED, 1),
         ("cat", Outcome.PASSED, 0),
     ],

@@ -153,7 +153,8 @@ def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):
 
     words = refuse(stage, script(write("data.bin", "small\n"), TICK))
 
-    assert "data.bin (in what relay leaves out of commits, data.bin: 10.0 MB)" in words
+    assert "Not shown to the gate" in words
+    assert "data.bin (uncommitted changes of the user's from before this phase)" in words
     stage.git("add", "data.bin")
     stage.git("commit", "-q", "-m", "mine")
     ended = stage.run(script(TICK))

@@ -153,12 +153,15 @@ def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
     check_resumes(stage)
 
 
-def ask_once(stage, gate, items, *, then=(), number=signal.SIGINT, phase="next"):
-    """Ask a session to stop while its last command runs, when it has ticked the first `items` of two."""
+def ask_once(stage, gate, items, *, then="", number=signal.SIGINT, phase="next"):
+    """Ask a session to stop while its last command runs, when it has ticked the first `items` of two.
+
+    Ask once more when a process runs whose command line has the mark `then`.
+    """
     stage.write(
         "PLAN.md", f"## Phase 1\nVerify: `{gate}`\n- [ ] Say hello — hello.txt\n- [ ] Say it twice — hello.txt\n"
     )
-    stage.write(".gitignore", "started\ngate\n")
+    stage.write(".gitignore", "started\n")
     stage.commit("two items")
     ticks = "".join(f'      - tools: [{{name: tick, input: {{item: "1.{n}", evidence: "seen"}}}}]\n' for n in items)
     script = f"""
@@ -175,8 +178,8 @@ sessions:
         running = Running(stage.root, server.base_url, phase, stage.find_program())
         running.wait_for((stage.root / "started").exists)
         running.process.send_signal(number)
-        for place in then:
-            running.wait_for((stage.root / place).exists)
+        if then:
+            running.wait_for(lambda: find_processes(then))
             running.process.send_signal(number)
         code, out, err = running.end()
         asked = [request for request in server.requests if request.path == "/v1/messages"]
@@ -212,15 +215,16 @@ def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
     assert stage.server.errors == []
 
 
-@pytest.mark.parametrize("then", [(), ("gate",)])
-def test_asked_once_what_does_not_pass_stays_in_the_leg(stage, then):
+@pytest.mark.parametrize("again", [False, True])
+def test_asked_once_what_does_not_pass_stays_in_the_leg(stage, again):
     """A red gate, or one that a second Ctrl-C ended, commits nothing; claims and baton are in the snapshot."""
     head = stage.git("rev-parse", "HEAD")
-    gate = f"if [ -e hello.txt ]; then touch {stage.root}/gate; sleep 300; fi; false" if then else "false"
+    then = f"{os.getpid()}78" if again else ""
+    gate = f"if [ -e hello.txt ]; then sleep 300.{then}; fi; false" if then else "false"
     code, out = ask_once(stage, gate, (1,), then=then)
 
     assert code == 130, out
-    assert (STOPPING[Urgency.NOW] in out.splitlines()) == bool(then)
+    assert (STOPPING[Urgency.NOW] in out.splitlines()) == again
     assert stage.git("rev-parse", "HEAD~1") == head
     assert "- [ ] Say hello" in (stage.root / "PLAN.md").read_text()
     stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace(gate, "grep -q hello hello.txt"))
@@ -241,14 +245,13 @@ def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
 def test_stopped_while_the_gate_runs(stage):
     """The gate's processes die, nothing is committed, and the gate is run again by the next run."""
     mark = f"{os.getpid()}77"
-    gate = f"if [ -e slow ]; then touch {stage.root}/started; sleep 300.{mark}; fi; grep -q hello hello.txt"
+    gate = f"if [ -e slow ]; then sleep 300.{mark}; fi; grep -q hello hello.txt"
     stage.write("PLAN.md", f"## Phase 1\nVerify: `{gate}`\n- [ ] Say hello — hello.txt\n")
-    stage.write(".gitignore", "slow\nstarted\n")
     head = stage.commit("slow gate")
     script = REST.replace("rm -f started", "touch slow")
     with serve(parse_script(script)) as server:
         running = Running(stage.root, server.base_url, program=stage.find_program())
-        running.wait_for((stage.root / "started").exists)
+        running.wait_for(lambda: find_processes(mark))
         running.process.send_signal(signal.SIGTERM)
         ended, out, err = running.end()
 
