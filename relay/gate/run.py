@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relay.files.walk import open_ignored
 from relay.gate.model import CommandCheck, GateResult, Outcome
-from relay.gate.shell_line import swallows_exit
+from relay.gate.shell_line import may_run_nothing, swallows_exit
 from relay.gate.signs import find_failures, ran_no_tests
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult
@@ -106,7 +106,7 @@ def _judge(command: str, result: CommandResult, output: str) -> Outcome:
         return Outcome.TIMED_OUT
     if result.exit_code in _MISSING:
         return Outcome.MISSING
-    if ran_no_tests(output):
+    if ran_no_tests(output) or (may_run_nothing(command) and not output.strip()):
         return Outcome.NO_TESTS
     if result.exit_code != 0:
         return Outcome.FAILED

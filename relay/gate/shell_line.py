@@ -4,13 +4,24 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-_CERTAIN = re.compile(r"(?:true|:|exit 0|echo(?: .*)?|printf(?: .*)?)(?:\s*\d?>.*)?", re.DOTALL)
-"""Commands that succeed whatever happened before."""
+_CERTAIN = re.compile(
+    r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|cat|tail|head|sleep|date)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL
+)
+"""Commands that succeed whatever happened before; `wait` does where it names nothing to wait for."""
+_REPORTING = re.compile(
+    r"(?:ls|less|more|tee|touch|mkdir|rm|env|pwd|wc|sort|git (?:status|diff|log|show))(?:\s.*)?", re.DOTALL
+)
+"""Commands that may fail, and say nothing of the one that failed before them."""
+_NESTED = re.compile(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
+_IF_PRESENT = re.compile(r"--if-present\b")
+_COLLECTING = re.compile(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
+_MOST_NESTED = 5
+"""Groups in groups are looked into; no one writes more."""
 
 _PREPARING = re.compile(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
 _STOPS_AT_FAILURE = re.compile(r"set\s+-[a-z]*e")
 _OPERATOR = re.compile(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
-_PLAIN = re.compile(r"[^\\'\"`()#|&;\n]+")
+_PLAIN = re.compile(r"[^\\'\"`(){}#|&;\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +39,10 @@ def check_command(command: str) -> str | None:
         return "is empty: it checks nothing"
     if parts[-1].text == "":
         return "runs in the background: its exit code is not seen; remove the &"
+    if _COLLECTING.search(command):
+        return "only lists tests: --collect-only runs none of them; remove it"
+    if _IF_PRESENT.search(command) and not re.search(r"\s(?:-ws|--workspaces|-r|--recursive)\b", command):
+        return "passes when there is no such script: remove --if-present"
     last, before = parts[-1], parts[:-1]
     if swallows_exit(command):
         return f"always succeeds: `{last.operator.strip() or ';'} {last.text}` throws the exit code away; remove it"
@@ -36,24 +51,54 @@ def check_command(command: str) -> str | None:
     return _check_sequence(parts)
 
 
-def swallows_exit(command: str) -> bool:
+def swallows_exit(command: str, _nested: int = 0) -> bool:
     """Say whether the command exits 0 even when the part that matters fails."""
     parts = _split(command)
-    if not parts:
+    if not parts or _nested > _MOST_NESTED:
         return False
     last = parts[-1]
-    if last.text.startswith("(") and last.text.endswith(")"):
-        return swallows_exit(last.text[1:-1])
     if len(parts) == 1:
-        return False
+        inner = _find_inner(last.text)
+        return inner is not None and swallows_exit(inner, _nested + 1)
     if last.text == "":
         return True
     sequence = last.operator in {";", "\n", "&"}
     if sequence and any(_STOPS_AT_FAILURE.match(part.text) for part in parts):
         return False
     if sequence and all(_PREPARING.match(part.text) for part in parts[:-1]):
+        inner = _find_inner(last.text)
+        return inner is not None and swallows_exit(inner, _nested + 1)
+    if last.operator == "||" and _REPORTING.fullmatch(last.text):
+        return True
+    return (sequence or last.operator == "||") and _always_succeeds(last.text)
+
+
+def may_run_nothing(command: str) -> bool:
+    """Say whether the command exits 0, without a word, where it finds nothing to run."""
+    return _IF_PRESENT.search(command) is not None
+
+
+def _always_succeeds(text: str, nested: int = 0) -> bool:
+    """Say whether one command, or a group of commands, exits 0 whatever happens."""
+    inner = _find_inner(text)
+    if inner is None or nested > _MOST_NESTED:
+        return _CERTAIN.fullmatch(text) is not None
+    parts = _split(inner)
+    if not parts:
         return False
-    return (sequence or last.operator == "||") and _CERTAIN.fullmatch(last.text) is not None
+    if any(part.operator == "&&" for part in parts):
+        return all(_always_succeeds(part.text, nested + 1) for part in parts)
+    return _always_succeeds(parts[-1].text, nested + 1)
+
+
+def _find_inner(text: str) -> str | None:
+    """Return what is in a group, or is given to another shell; None for anything else."""
+    if text.startswith("(") and text.endswith(")"):
+        return text[1:-1]
+    if text.startswith("{") and text.endswith("}"):
+        return text[1:-1].strip().removesuffix(";")
+    nested = _NESTED.fullmatch(text)
+    return nested[2] if nested else None
 
 
 def _check_sequence(parts: list[_Segment]) -> str | None:
@@ -67,7 +112,7 @@ def _check_sequence(parts: list[_Segment]) -> str | None:
 
 
 def _split(command: str) -> list[_Segment]:
-    """Split at operators outside quotes and parentheses, without comments; an empty last part follows a final ``&``."""
+    """Split at operators outside quotes and groups, without comments; an empty last part follows a final ``&``."""
     command = command.strip()
     parts: list[_Segment] = []
     operator, pieces, at, depth = "", list[str](), 0, 0
@@ -77,12 +122,25 @@ def _split(command: str) -> list[_Segment]:
             parts.append(_Segment(operator=operator, text="".join(pieces).strip()))
             operator, pieces, at = match[0], [], match.end()
             continue
-        depth = max(depth + (command[at] == "(") - (command[at] == ")"), 0)
+        depth = max(depth + _find_step(command, at), 0)
         end = _skip(command, at)
         pieces.append("" if _begins_comment(command, at) else command[at:end])
         at = end
     parts.append(_Segment(operator=operator, text="".join(pieces).strip()))
     return [part for part in parts if part.text or (part is parts[-1] and part.operator == "&")]
+
+
+def _find_step(command: str, at: int) -> int:
+    """Return 1 where a group begins, -1 where one ends; a brace is one only as a word of its own."""
+    char = command[at]
+    if char in "()":
+        return 1 if char == "(" else -1
+    if char not in "{}":
+        return 0
+    before, after = command[at - 1 : at], command[at + 1 : at + 2]
+    if char == "{":
+        return int((not before or before in " \t\n;&|(") and after in {" ", "\t", "\n"})
+    return -int((before in {" ", "\t", "\n", ";", "&"}) and (not after or after in " \t\n;&|)"))
 
 
 def _begins_comment(command: str, at: int) -> bool:

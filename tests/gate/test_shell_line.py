@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.shell_line import check_command, swallows_exit
+from relay.gate.shell_line import check_command, may_run_nothing, swallows_exit
 
 SWALLOWED = [
     "pytest || true",
@@ -23,6 +23,23 @@ SWALLOWED = [
     "set -e; pytest || true",
     "cd app; pytest; true",
     r"pytest \a|| true",
+    "{ pytest; true; }",
+    "{ pytest || true; }",
+    "cd app; { pytest; true; }",
+    "{ { pytest; :; }; }",
+    "pytest; { echo done; }",
+    "pytest || (echo failed)",
+    "pytest || { echo failed; }",
+    "pytest || (echo a && echo b)",
+    "pytest || { cat log; }",
+    "pytest || cat log",
+    "pytest || git diff",
+    "pytest > log; cat log",
+    "pytest & wait",
+    "pytest & npm test & wait",
+    "((pytest || true))",
+    "bash -c 'pytest || true'",
+    'sh -ec "pytest || true"',
 ]
 
 HONEST = [
@@ -46,6 +63,20 @@ HONEST = [
     'test "$(git status --porcelain | wc -l)" = 0',
     "pytest; exit",
     "cd app; npm test",
+    "{ pytest; }",
+    "{ cd app; pytest; }",
+    "{ pytest && ruff check; }",
+    "pytest || { echo bad; exit 1; }",
+    "pytest || (cat log && exit 1)",
+    "pytest || (cat log; false)",
+    "pytest tests/{a,b}.py",
+    "awk '{ print }' f",
+    "echo ${X} && pytest",
+    "test -f a && cat a",
+    "mkdir -p out; cat f",
+    "(cd app && pytest)",
+    "bash -c 'pytest'",
+    "()",
 ]
 
 
@@ -78,6 +109,8 @@ def test_honest_commands_are_not_warned_of(command):
         ("pytest tests/a\npytest tests/b", "join the commands with &&"),
         ("pytest &", "background"),
         ("pytest || true", "`|| true` throws the exit code away"),
+        ("pytest tests --collect-only -q", "only lists tests"),
+        ("npm run lint --if-present", "passes when there is no such script"),
     ],
 )
 def test_warnings_say_what_to_do(command, words):
@@ -88,3 +121,16 @@ def test_warnings_say_what_to_do(command, words):
 def test_any_text_is_read(command):
     check_command(command)
     swallows_exit(command)
+
+
+def test_groups_without_end_are_not_looked_into():
+    """The command is a stranger's text."""
+    assert not swallows_exit("(" * 5_000 + "pytest || true" + ")" * 5_000)
+    assert not swallows_exit("pytest || " + "{ " * 5_000 + "true" + "; }" * 5_000)
+    assert not swallows_exit("()")
+
+
+def test_what_is_there_in_some_places_only_is_no_mistake():
+    assert check_command("npm test --workspaces --if-present") is None
+    assert may_run_nothing("npm test --workspaces --if-present")
+    assert not may_run_nothing("npm test")
