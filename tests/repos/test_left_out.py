@@ -151,7 +151,7 @@ def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):
     with (stage.root / "data.bin").open("wb") as file:
         file.truncate(MAX_UNTRACKED_BYTES + 1)
 
-    words = refuse(stage, script(write("data.bin", "small\n"), TICK))
+    words = refuse(stage, script(bash("echo small > data.bin"), TICK))
 
     assert "Not shown to the gate" in words
     assert "data.bin (uncommitted changes of the user's from before this phase)" in words

@@ -71,6 +71,11 @@ def find_processes(mark):
     return found
 
 
+def is_asleep(mark):
+    """Return whether a `sleep` with the mark runs, and not only a shell that may come to it."""
+    return any(line.startswith(b"sleep\0") for line in find_processes(mark))
+
+
 def wait_until_gone(mark):
     deadline = time.monotonic() + 20
     while find_processes(mark) and time.monotonic() < deadline:
@@ -179,7 +184,7 @@ sessions:
         running.wait_for((stage.root / "started").exists)
         running.process.send_signal(number)
         if then:
-            running.wait_for(lambda: find_processes(then))
+            running.wait_for(lambda: is_asleep(then))
             running.process.send_signal(number)
         code, out, err = running.end()
         asked = [request for request in server.requests if request.path == "/v1/messages"]
@@ -251,7 +256,7 @@ def test_stopped_while_the_gate_runs(stage):
     script = REST.replace("rm -f started", "touch slow")
     with serve(parse_script(script)) as server:
         running = Running(stage.root, server.base_url, program=stage.find_program())
-        running.wait_for(lambda: find_processes(mark))
+        running.wait_for(lambda: is_asleep(mark))
         running.process.send_signal(signal.SIGTERM)
         ended, out, err = running.end()
 
