@@ -122,6 +122,8 @@ def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     mark = "▸" if is_next else " "
     style = "bold" if is_next else "dim" if state == "done" else ""
     say(f"{mark} {BOXES[state]} {title:<{_TITLE_CHARS}}  {'  '.join(facts)}", style=style)
+    for words in known.doubts:
+        say(f"        doubtful: {words}", style="yellow")
     if is_next:
         for item, box in zip(phase.items, states, strict=True):
             say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
@@ -172,6 +174,7 @@ def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:
         "done": phase.done,
         "items": items,
         "commits": list(known.commits),
+        "doubts": list(known.doubts),
         "spent": _render_spent(known.spent),
     }
 

@@ -61,6 +61,15 @@ def read_entries(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[
     return found
 
 
+def find_names(repo: Repo, rev: str, paths: Sequence[str]) -> frozenset[str]:
+    """Return those of `paths` that the tree of `rev` has, as files or as directories."""
+    found: set[str] = set()
+    for batch in _batches(paths):
+        out = repo.git.run("ls-tree", "-z", "--name-only", "--full-tree", rev, "--", *batch)
+        found |= {os.fsdecode(name) for name in out.split(b"\0")[:-1]}
+    return frozenset(found)
+
+
 def read_blob_ids(repo: Repo, rev: str) -> frozenset[str]:
     """Return the ids of all files in the tree of `rev`."""
     records = repo.git.run("ls-tree", "-r", "-z", "--full-tree", rev).split(b"\0")[:-1]

@@ -18,6 +18,7 @@ from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.candidate import Candidate, PhaseCommit, Refused
+from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, make_hooks, run_phase_gate, take_back
 from relay.run.omissions import Delivery, describe_surplus, find_left_out, render_left_out
 from relay.run.pending_plan import PendingPlan
@@ -122,10 +123,15 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
     refusal = refusal or _check_strange(ctx.repo)
     refusal = refusal or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
+    doubts = find_doubts(ctx.repo, _make_delivery(ctx, candidate, work), was_green=_was_green(candidate))
+    refusal = refusal or check_phantom(doubts)
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
+    for words in doubts.sentences:
+        ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)
-    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, work.run))
+    marks = tuple((trailers.DOUBT, words) for words in doubts.sentences)
+    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
     _finish(ctx, candidate, outcome)
@@ -134,7 +140,18 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
     """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
-    delivery = Delivery(
+    delivery = _make_delivery(ctx, candidate, work)
+    if found := find_left_out(ctx.repo, delivery):
+        words, ways = render_left_out(found)
+        for_model = f"{words}. Do the work in other files, or call block and say this."
+        return Refused(for_user=words, for_model=for_model, ways=ways)
+    for path in find_ignored(ctx.repo, sorted(candidate.touched)):
+        ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
+    return None
+
+
+def _make_delivery(ctx: RunContext, candidate: Candidate, work: _Work) -> Delivery:
+    return Delivery(
         leg=candidate.leg,
         items=candidate.pending.claims,
         touched=candidate.touched,
@@ -143,13 +160,11 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
         user=work.user - {ctx.plan_path, ctx.ledger_path},
         after=work.after,
     )
-    if found := find_left_out(ctx.repo, delivery):
-        words, ways = render_left_out(found)
-        for_model = f"{words}. Do the work in other files, or call block and say this."
-        return Refused(for_user=words, for_model=for_model, ways=ways)
-    for path in find_ignored(ctx.repo, sorted(candidate.touched)):
-        ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
-    return None
+
+
+def _was_green(candidate: Candidate) -> bool:
+    """Say whether the gate was green before too; without commands it shows nothing at all."""
+    return not candidate.commands or (candidate.baseline is not None and candidate.baseline.passed)
 
 
 def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now: TreeSnapshot) -> GateRun:
@@ -267,7 +282,9 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
 
 
-def _render_message(ctx: RunContext, candidate: Candidate, run: GateRun) -> Message:
+def _render_message(
+    ctx: RunContext, candidate: Candidate, run: GateRun, doubts: tuple[tuple[str, str], ...]
+) -> Message:
     pending = candidate.pending
     ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
@@ -285,6 +302,7 @@ def _render_message(ctx: RunContext, candidate: Candidate, run: GateRun) -> Mess
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
             (trailers.GATE, _render_gate(run)),
+            *doubts,
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_spent(spent),
         ),

@@ -80,13 +80,14 @@ def _find_named(delivery: Delivery) -> set[str]:
     inside = with_parents(delivery.owned)
     needed: set[str] = set()
     for item in delivery.items:
-        names, targets = _clean(item.paths), _clean(item.targets)
+        names, targets = clean_paths(item.paths), clean_paths(item.targets)
         is_told = targets or names & inside
         needed |= targets | (names & (delivery.changed | delivery.touched) if is_told else names)
     return needed
 
 
-def _clean(paths: Iterable[str]) -> set[str]:
+def clean_paths(paths: Iterable[str]) -> set[str]:
+    """Return paths of items as git writes them."""
     return {str(PurePosixPath(path)) for path in paths}
 
 

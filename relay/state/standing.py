@@ -29,6 +29,8 @@ class PhaseStanding:
     """Items that the open leg claims and no commit has."""
     is_open: bool = False
     """Whether it has an open leg."""
+    doubts: tuple[str, ...] = ()
+    """What its commits say against boxes that they tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ def _stand_phases(
 ) -> Iterator[PhaseStanding]:
     """Say of each phase what was done and spent for it, whatever its number was then."""
     from relay.state.lineage import find_claims, find_leg_phase, find_phases
+    from relay.store.trailers import DOUBT
 
     plan, plan_path = situation.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
@@ -117,6 +120,7 @@ def _stand_phases(
             commits=tuple(commit.commit for commit in reversed(own)),
             claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
             is_open=is_open,
+            doubts=tuple(words for commit in own for key, words in commit.found if key == DOUBT),
         )
 
 
