@@ -7,7 +7,7 @@ tool was doing. The session is driven elsewhere (`relay.run.leg`).
 from collections.abc import Callable
 from dataclasses import replace
 
-from relay.files.tree import read_file, replace_file, take_look
+from relay.files.tree import Look, read_file, replace_file, take_look
 from relay.git.modes import FILE
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees, find_blob_id
@@ -50,8 +50,8 @@ class Keeper:
         self._begun = handover.pending
         self._recorded = 0
         self._was_busy = self._has_looked = False
-        self._foreign: set[str] = set()
-        """Files that somebody else changed and no tool has written since."""
+        self._foreign: dict[str, Look] = {}
+        """Files that somebody else changed, as they looked then; those that a tool has written since are not there."""
         self._told: set[str] = set()
         self._on_disk = self._read_own()
 
@@ -78,14 +78,14 @@ class Keeper:
         """Take the session's first snapshot, or one after the gate, which may have changed files too."""
         self.save()
         found = tuple(change.path for change in diff_trees(self._ctx.repo, last.tree, self._get_last().tree))
-        self._foreign.update(found)
+        self._foreign.update({path: take_look(self._ctx.repo.root, path) for path in found})
         if not self._has_looked:
             self._tell(found)
         self._has_looked = True
 
     def _keep(self, found: tuple[str, ...]) -> None:
         if found:
-            self._foreign.update(found)
+            self._foreign.update({path: take_look(self._ctx.repo.root, path) for path in found})
             self._tell(found)
             self.save(paths=found)
 
@@ -93,11 +93,16 @@ class Keeper:
         """Keep what a call has changed and noted; return its result, with what relay has put back."""
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
-        self._foreign.difference_update(result.changed_paths or ())
+        self._drop_written(result.changed_paths or ())
         self._take_records()
         # Last: the snapshot holds the ledger with the new records, and the plan as it was put back.
         self._store(call, result)
         return result
+
+    def _drop_written(self, written: tuple[str, ...]) -> None:
+        root = self._ctx.repo.root
+        looks = self._foreign.items()
+        self._foreign = {path: old for path, old in looks if path not in written and take_look(root, path) == old}
 
     def save(
         self,

@@ -40,7 +40,8 @@ def note_spent(repo: Repo, session_id: str, spent: Spent, *, synced: bool) -> No
         fd = open_regular(name, parent, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if synced else 0))
         try:
             is_new = os.fstat(fd).st_size == 0
-            os.write(fd, line)
+            if os.write(fd, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), session_id)
             if synced:
                 sync_fd(fd)
         finally:

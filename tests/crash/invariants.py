@@ -12,6 +12,9 @@ from tests.crash.scenario import MARKS, PHASES, git
 
 OWN = ("PLAN.md", "PLAN.ledger.yaml")
 USERS = ("dirty.txt", "staged.txt", "notes/untracked.txt", "stashed.txt", "kept.txt")
+MOST_USD = 1.0
+"""No request of the scenario can cost as much: 32,000 tokens out, a few thousand in."""
+_ROUNDED_USD = 1e-5
 _BOX = re.compile(r"^- \[(.)\] (.*)$", re.MULTILINE)
 
 
@@ -134,6 +137,18 @@ def _check_history(root: Path, environ: dict[str, str]) -> list[str]:
     if len(ticked) != sum(PHASES.values()) or "- [ ]" in (root / "PLAN.md").read_text():
         wrong.append(f"not all boxes are ticked: {sorted(ticked)}")
     return wrong
+
+
+def check_spent(root: Path, environ: dict[str, str], *, billed: float, kills: int) -> list[str]:
+    """Return in words what is wrong with what the commits say was spent: never less than was billed.
+
+    A request that a kill or a failing call may have cut off counts with the most that it can have cost.
+    """
+    costs = git(root, "log", "--format=%(trailers:key=Relay-Cost,valueonly)", environ=environ).split("\n")
+    spent = sum(float(cost.lstrip("~").removesuffix(" USD")) for cost in costs if cost.endswith(" USD"))
+    if billed - _ROUNDED_USD <= spent <= billed + kills * MOST_USD + _ROUNDED_USD:
+        return []
+    return [f"spent {spent:.6f} USD, billed {billed:.6f} USD, {kills} interruptions"]
 
 
 def find_ticked(plan: str) -> set[str]:

@@ -7,16 +7,23 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from tests.crash.invariants import Final, Kept, check_all, find_versions, read_final, read_kept
+from relay.runners.messages.answers import parse_usage
+from tests.crash.invariants import Final, Kept, check_all, check_spent, find_versions, hash_blob, read_final, read_kept
 from tests.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
 from tests.crash.tracer import Ended, Fault, Start, Starter, build
 
+_PRICE = find_price("claude-opus-5-5", at=datetime.now(UTC).date())
+assert _PRICE
+PRICE = _PRICE
 MAX_RUNS = 4
 """Runs that a recovery may take; one is what it should take."""
 
@@ -71,6 +78,10 @@ class Rig:
     on_disk: bool = False
     """Copies are synced, so that a power cut leaves the user's things as they were."""
     boot_id: Path | None = None
+    root: Path | None = None
+    """Where a person saves a file meanwhile; None for nowhere."""
+    saved: dict[str, str] = field(default_factory=dict)
+    """Object id → words, for all that was saved so."""
     kept: Kept = field(init=False)
     reference: Reference = field(init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -89,6 +100,23 @@ class Rig:
     def count_answers(self) -> int:
         """Return how many answers of the model were asked for so far."""
         return sum(1 for request in self.server.requests if request.path == "/v1/messages")
+
+    def count_billed(self, since: int) -> float:
+        """Return what the answers cost, in USD, that were asked for behind the first `since` requests."""
+        usages = [parse_usage(request.usage) for request in self.server.requests[since:] if request.usage]
+        return sum(cost_usd(usage, PRICE) for usage in usages if usage)
+
+    def save_meanwhile(self) -> float:
+        """Be the person who saves a file while the model thinks, which the session's next command writes over.
+
+        It is the server's clock, since that asks when a request has come and is not answered yet.
+        """
+        if self.root is not None and not (file := self.root / "app.txt").exists():
+            text = f"saved in an editor, {next(self._numbers)}\n".encode()
+            self.saved[hash_blob(text)] = "saved while the model thought"
+            with contextlib.suppress(FileExistsError), file.open("xb") as stream:
+                stream.write(text)
+        return time.monotonic()
 
     def run(self, root: Path, fault: Fault | None = None, *, log: Path | None = None, python: bool = False) -> Ended:
         """Run relay once in `root`."""
@@ -141,11 +169,13 @@ class Rig:
 
     def try_faults(self, faults: Iterable[Fault], *, python: bool = False) -> Trial:
         """Interrupt a fresh job at each of `faults` in turn, finish it, and check everything."""
-        before, faults = self.count_answers(), tuple(faults)
+        before, faults, since = self.count_answers(), tuple(faults), len(self.server.requests)
+        self.saved = {}
         seen = dict(find_versions(self.place / "origin", self.environ))
         hits: list[str] = []
         wrong: list[str] = []
         with self.copy() as root:
+            self.root = root
             for fault in faults:
                 ended = self.run(root, fault, python=python)
                 self.boot_id = self.cut() or self.boot_id
@@ -156,10 +186,13 @@ class Rig:
                     wrong += self._check_done(root)
                 seen |= find_versions(root, self.environ)
             wrong += self._finish(root)
+            self.root, seen = None, seen | self.saved
             answers = self.count_answers() - before - self.reference.answers
             try:
                 lost = check_all(root, self.environ, kept=self.kept, final=self.reference.final, seen=seen)
                 wrong += [f"{words} {seen.get(words.removeprefix('lost: '), '')}" for words in lost]
+                kills = len(faults) + sum(fault.mode == "E" for fault in faults) if hits else 0
+                wrong += check_spent(root, self.environ, billed=self.count_billed(since), kills=kills)
                 wrong += self._check_idle(root)
             except subprocess.CalledProcessError as error:
                 wrong.append(f"the repository cannot be read: {error}")
@@ -225,8 +258,13 @@ def open_rig(
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-crash-home-"))).resolve()
         starter = Starter(build(home))
         stack.callback(starter.close)
-        server = stack.enter_context(serve(parse_script(make_script()), keeps_bodies=False))
-        yield Rig(
+        made: list[Rig] = []
+
+        def clock() -> float:
+            return made[0].save_meanwhile() if made else time.monotonic()
+
+        server = stack.enter_context(serve(parse_script(make_script()), clock=clock, keeps_bodies=False))
+        rig = Rig(
             place=place,
             home=home,
             starter=starter,
@@ -235,3 +273,5 @@ def open_rig(
             cut=cut,
             on_disk=watched is not None,
         )
+        made.append(rig)
+        yield rig

@@ -79,6 +79,9 @@ def test_a_file_that_changed_since_it_was_seen_is_not_written_over(stage, play):
         write("c.txt"),
         bash("echo more >> c.txt"),
         write("c.txt", "its own\n"),
+        lambda: stage.write("c.txt", MINE),
+        bash("echo gone > c.txt"),
+        write("c.txt", "its own\n"),
     )
 
     errors = [result.text for result in results if result.is_error]
