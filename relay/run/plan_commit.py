@@ -17,7 +17,7 @@ from relay.state.plan_edit import EditKind, describe_refusal, find_edit, put_tic
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import get_branch
-from relay.store.planning_cost import drop_plan_usage, read_plan_usage
+from relay.store.planning_cost import PlanningRecord, drop_plan_usage, read_plan_usage
 from relay.store.texts import find_text
 
 
@@ -97,18 +97,20 @@ def _read_file(ctx: RunContext) -> bytes:
     return disk
 
 
-def _take_planning_cost(files: PlanFiles) -> Spent:
+def _find_planning(files: PlanFiles) -> PlanningRecord | None:
     record = read_plan_usage(files.repo)
-    return record.spend if record and record.plan_path == files.plan_path else Spent()
+    return record if record and record.plan_path == files.plan_path else None
 
 
 def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: str) -> None:
-    spent = _take_planning_cost(ctx.files)
+    planning = _find_planning(ctx.files)
+    spent = planning.spend if planning else Spent()
     message = Message(
         subject=subject,
         trailers=(
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.STATUS, status),
+            *(((trailers.SESSION, planning.session_id),) if planning else ()),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_spent(spent),
         ),
@@ -124,7 +126,8 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
     outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
     if outcome.commit is None:
         raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
-    drop_plan_usage(ctx.repo)
+    if planning is not None:
+        drop_plan_usage(ctx.repo, planning)
     ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))
     for words in outcome.left:
         ctx.observe(Noticed(text=words, warning=True))

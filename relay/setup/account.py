@@ -40,7 +40,9 @@ def read_spent(repo: Repo, plan_path: str) -> Spent:
     spends = (*(commit.spent for commit in counted), *read_unrecorded(repo, plan_path, counted))
     total = sum(spends, start=Spent())
     planning = read_plan_usage(repo)
-    return total + planning.spend if planning and planning.plan_path == plan_path else total
+    # A run that was killed right behind the plan's commit has both.
+    waits = planning and planning.plan_path == plan_path and planning.session_id not in {c.session for c in own}
+    return total + planning.spend if planning and waits else total
 
 
 class Book:

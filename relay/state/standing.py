@@ -135,7 +135,8 @@ def _count_rest(
         yield leg.spend
     yield from read_unrecorded(repo, source.plan_name, counted)
     planning = read_plan_usage(repo)
-    if planning is not None and planning.plan_path == source.plan_name:
+    recorded = {commit.session for commit in counted}  # a run that was killed right behind the plan's commit has both
+    if planning is not None and planning.plan_path == source.plan_name and planning.session_id not in recorded:
         yield planning.spend
 
 

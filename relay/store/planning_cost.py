@@ -57,30 +57,50 @@ def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
     raise GitError(f"{ref} is being moved by somebody else")
 
 
-def read_plan_usage(repo: Repo, branch: str | None = None) -> PlanningRecord | None:
-    """Return what is kept for the branch's written plan; None when nothing is."""
-    branch = branch or repo.branch
-    commit = refs.find_ref(repo, f"refs/relay/plan/{render_ref_part(branch)}") if branch else None
-    if commit is None:
+def read_plan_usage(repo: Repo) -> PlanningRecord | None:
+    """Return what is kept for the written plan of HEAD's branch; None when nothing is."""
+    found = _find_plan(repo)
+    if found is None:
         return None
-    record = _parse(read_text(repo, commit))
+    record = _parse(read_text(repo, found[1]))
     noted = find_spent(repo, record.session_id) if record.is_open else None
     return replace(record, spend=record.spend + noted) if noted else record
 
 
+def _find_plan(repo: Repo) -> tuple[str, str] | None:
+    """Return the ref and the commit that keep the branch's written plan; None without one.
+
+    A plan that was written on another branch waits here when HEAD is where it was then: the user took the file along
+    with ``git switch -c``.
+    """
+    branch = repo.branch
+    if branch is None:
+        return None
+    ref = f"{_PLANS}{render_ref_part(branch)}"
+    if (commit := refs.find_ref(repo, ref)) is not None:
+        return ref, commit
+    head = repo.head() or _UNBORN
+    listed = repo.git.run("for-each-ref", "--format=%(objectname) %(refname)", _PLANS).decode(
+        "utf-8", "surrogateescape"
+    )
+    others = (line.split(" ", 1) for line in listed.splitlines())
+    return next(((name, commit) for commit, name in others if read_text(repo, commit).get(trailers.BASE) == head), None)
+
+
 def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
     """Return the plan that waits for its commit on HEAD's branch, as relay wrote it; None when none does."""
-    ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
-    commit = refs.find_ref(repo, ref)
-    return objects.read_blob(repo, commit, plan_path) if commit else None
+    found = _find_plan(repo)
+    return objects.read_blob(repo, found[1], plan_path) if found else None
 
 
-def drop_plan_usage(repo: Repo) -> None:
-    """Forget what is kept for HEAD's branch: the ``planned`` commit carries it now."""
-    ref = f"refs/relay/plan/{render_ref_part(get_branch(repo))}"
-    commit = refs.find_ref(repo, ref)
-    if commit:
-        refs.drop_ref(repo, ref, commit)
+def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
+    """Forget a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
+    listed = repo.git.run("for-each-ref", "--format=%(objectname) %(refname)", _PLANS).decode(
+        "utf-8", "surrogateescape"
+    )
+    for commit, ref in (line.split(" ", 1) for line in listed.splitlines()):
+        if _parse(read_text(repo, commit)).session_id == kept.session_id:
+            refs.drop_ref(repo, ref, commit)
 
 
 def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
@@ -96,6 +116,7 @@ def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, 
     kept = (
         (trailers.PLAN, render_path(record.plan_path)),
         (trailers.SESSION, record.session_id),
+        (trailers.BASE, repo.head() or _UNBORN),
         *trailers.render_spent(record.spend),
         *(((trailers.OPEN, _YES),) if record.is_open else ()),
         *record.trailers,
@@ -103,8 +124,10 @@ def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, 
     return objects.write_commit(repo, tree, parents, Message(subject="relay: plan", trailers=kept))
 
 
-_OWN = frozenset({trailers.PLAN, trailers.SESSION, trailers.USAGE, trailers.COST, trailers.OPEN})
+_OWN = frozenset({trailers.PLAN, trailers.SESSION, trailers.USAGE, trailers.COST, trailers.OPEN, trailers.BASE})
 _YES = "yes"
+_UNBORN = "none"
+_PLANS = "refs/relay/plan/"
 
 
 def _parse(text: CommitText) -> PlanningRecord:

@@ -1,6 +1,5 @@
 """Whether relay keeps any refs for a branch. Asked first: the modules that read them load most of the write path."""
 
-from relay.git.names import render_ref_part
 from relay.git.repository import Repo
 
 
@@ -8,6 +7,6 @@ def has_kept_refs(repo: Repo, branch: str | None) -> bool:
     """Return whether there is a leg, a written plan, a rewound past or a cost; there is none for a detached HEAD."""
     if branch is None:
         return False
-    # Legs of every branch: what they cost may be this plan's.
-    kept = ("refs/relay/leg/", f"refs/relay/plan/{render_ref_part(branch)}", "refs/relay/rewound/", "refs/relay/spent/")
+    # Of every branch: what they cost may be this plan's.
+    kept = ("refs/relay/leg/", "refs/relay/plan/", "refs/relay/rewound/", "refs/relay/spent/")
     return bool(repo.git.run("for-each-ref", "--count=1", *kept))

@@ -23,6 +23,7 @@ from relay.store.planning_cost import (
     PlanningRecord,
     drop_plan_usage,
     read_plan_usage,
+    read_written_plan,
     save_plan_usage,
     save_rejected_plan,
 )
@@ -217,8 +218,22 @@ def test_what_planning_cost_waits_for_its_commit(box):
     assert read_plan_usage(repo) == again
     assert box.tree("refs/relay/plan/main") == {"docs/PLAN.md": b"# two"}
     assert box.tree("refs/relay/plan/main^") == {"docs/PLAN.md": b"# one"}
-    drop_plan_usage(repo)
+    drop_plan_usage(repo, again)
     assert read_plan_usage(repo) is None
+
+
+def test_a_written_plan_goes_along_to_a_new_branch(box):
+    """The user takes the file along; it waits nowhere else once HEAD has moved."""
+    repo = box.open()
+    record = PlanningRecord(plan_path="PLAN.md", session_id="p-1", spend=spend())
+    save_plan_usage(repo, record, b"# one")
+    box.git("switch", "-qc", "feature")
+    assert read_plan_usage(repo) == record
+    assert read_written_plan(repo, "PLAN.md") == b"# one"
+    box.git("commit", "-q", "--allow-empty", "-m", "the plan")
+    assert read_plan_usage(repo) is None
+    drop_plan_usage(repo, record)
+    assert box.git("for-each-ref", "refs/relay/plan") in ("", b"", None)
 
 
 def test_rejected_plans_are_kept(box):
