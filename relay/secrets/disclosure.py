@@ -1,4 +1,4 @@
-"""What a leg's change would disclose: lines of it that look like secrets.
+"""What a leg's change would disclose: lines of it, and names of new files, that look like secrets.
 
 Only lines that the change adds count: what was in the file before is the user's, and a session that edits near it
 is not to blame. A line that carries the comment of `relay.secrets.patterns.ALLOW` is let through and told to the user.
@@ -12,7 +12,7 @@ from relay.git.modes import GITLINK
 from relay.git.names import render_path
 from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
-from relay.secrets.patterns import ALLOW, find_secrets
+from relay.secrets.patterns import ALLOW, find_secrets, redact
 
 _SHOWN = 20
 """Enough lines to see what is wrong; a file full of keys need not fill a context."""
@@ -20,7 +20,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disclosure:
-    """One added line that looks like a secret."""
+    """One added line, or name, that looks like a secret."""
 
     words: str
     """``src/x.py:12 looks like an AWS access key``."""
@@ -42,12 +42,22 @@ def find_disclosures(
     """
     before = read_entries(repo, base, paths) if base and paths else {}
     after = read_entries(repo, tree, paths) if paths else {}
-    return tuple(
-        Disclosure(words=f"{render_path(path)}:{line} looks like {kind}", allowed=allowed)
-        for path, entry in sorted(after.items())
-        if entry[0] != GITLINK and entry != before.get(path)
-        for line, kind, allowed in _find_added(repo, before.get(path), entry[1], values)
+    names = [found for path in sorted(set(after) - set(before)) for found in _find_in_name(path, values)]
+    return (
+        *(Disclosure(words=f"the name {shown} looks like it holds {kind}", allowed=False) for shown, kind in names),
+        *(
+            Disclosure(words=f"{render_path(path)}:{line} looks like {kind}", allowed=allowed)
+            for path, entry in sorted(after.items())
+            if entry[0] != GITLINK and entry != before.get(path)
+            for line, kind, allowed in _find_added(repo, before.get(path), entry[1], values)
+        ),
     )
+
+
+def _find_in_name(path: str, values: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what a new file's name discloses, with the name as it can be shown."""
+    for found in find_secrets(path, environ_values=values):
+        yield redact(render_path(path), environ_values=values), found.kind
 
 
 def _find_added(

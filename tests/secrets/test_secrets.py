@@ -6,11 +6,14 @@ The tokens are put together here, so that no scanner takes this file for a leak.
 import json
 import random
 import string
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.git.repository import open_repo
+from relay.secrets.disclosure import find_disclosures
 from relay.secrets.patterns import REDACTED, Suspect, find_secret_values, find_secrets, redact
 
 WORD = string.ascii_letters + string.digits
@@ -59,6 +62,100 @@ TOKENS = {
     "a JSON web token": "ey" + "J" + some(WORD, 30) + ".ey" + "J" + some(WORD, 60) + "." + some(WORD, 43),
     "a private key": pem("RSA "),
 }
+
+
+UPPER = string.ascii_uppercase + string.digits
+LOWER = string.ascii_lowercase + string.digits
+OTHERS = {
+    "Anthropic admin": "sk-ant-" + "admin01-" + some(WORD, 93) + "AA",
+    "OpenAI service": "sk-" + "svcacct-" + some(WORD, 74),
+    "OpenAI old": "sk-" + some(WORD, 20) + "T3Blbk" + "FJ" + some(WORD, 20),
+    "Groq": "gs" + "k_" + some(WORD, 52),
+    "xAI": "xa" + "i-" + some(WORD, 80),
+    "Replicate": "r" + "8_" + some(WORD, 37),
+    "Perplexity": "pp" + "lx-" + some(WORD, 48),
+    "LangSmith": "ls" + "v2_pt_" + some(HEX, 32) + "_" + some(HEX, 10),
+    "Pinecone": "pc" + "sk_" + some(WORD, 60),
+    "Bedrock": "AB" + "SK" + some(WORD, 128),
+    "Bitbucket": "AT" + "BB" + some(WORD, 32),
+    "GitHub fine": "github_" + "pat_" + some(WORD, 82),
+    "GitHub app": "gh" + "s_" + some(WORD, 36),
+    "GitLab runner": "GR1348" + "941" + some(WORD, 20),
+    "GitLab flag": "glf" + "fct-" + some(WORD, 20),
+    "GitLab mail": "gli" + "mt-" + some(WORD, 25),
+    "GitLab agent": "glag" + "ent-" + some(WORD, 50),
+    "GitLab deploy": "gl" + "dt-" + some(WORD, 20),
+    "Discord bot": "MT" + some(WORD, 24) + "." + some(WORD, 6) + "." + some(WORD, 38),
+    "Discord webhook": "https://disc" + "ord.com/api/webhooks/123456789012345678/" + some(WORD, 68),
+    "webhook": "whs" + "ec_" + some(WORD, 32),
+    "RubyGems": "ruby" + "gems_" + some(HEX, 48),
+    "Mailgun": "ke" + "y-" + some(HEX, 32),
+    "Cloudflare": "v1" + ".0-" + some(HEX, 24) + "-" + some(HEX, 146),
+    "Heroku": "HRKU" + "-AA" + some(WORD, 58),
+    "Vercel": "vc" + "p_" + some(WORD, 56),
+    "Vercel blob": "vercel_" + "blob_rw_" + some(WORD, 40),
+    "Supabase": "sb" + "p_" + some(HEX, 40),
+    "Supabase secret": "sb_" + "secret_" + some(WORD, 31),
+    "Neon": "na" + "pi_" + some(LOWER, 64),
+    "PlanetScale": "psc" + "ale_tkn_" + some(WORD, 43),
+    "PlanetScale password": "psc" + "ale_pw_" + some(WORD, 43),
+    "Fly 1": "fm" + "1r_" + some(WORD, 120),
+    "Fly 2": "fm" + "2_" + some(WORD, 120),
+    "Resend": "r" + "e_" + some(WORD, 8) + "_" + some(WORD, 24),
+    "Notion": "nt" + "n_" + some(string.digits, 11) + some(WORD, 35),
+    "Notion old": "sec" + "ret_" + some(WORD, 43),
+    "Figma": "fi" + "gd_" + some(WORD, 43),
+    "Airtable": "pa" + "t" + some(WORD, 14) + "." + some(HEX, 64),
+    "Sentry org": "sntr" + "ys_" + some(WORD, 120),
+    "Sentry user": "sntr" + "yu_" + some(HEX, 64),
+    "Grafana cloud": "gl" + "c_" + some(WORD, 80),
+    "New Relic": "NR" + "AK-" + some(UPPER, 27),
+    "Tailscale": "tsk" + "ey-auth-" + some(WORD, 16) + "-" + some(WORD, 32),
+    "Terraform": some(WORD, 14) + ".atlas" + "v1." + some(WORD, 67),
+    "Pulumi": "pu" + "l-" + some(HEX, 40),
+    "1Password": "op" + "s_ey" + "J" + some(WORD, 300),
+    "Azure": some(WORD, 3) + "8Q" + "~" + some(WORD, 34),
+    "Docker organisation": "dckr" + "_oat_" + some(WORD, 32),
+    "Postman": "PM" + "AK-" + some(HEX, 24) + "-" + some(HEX, 34),
+    "Slack app": "xa" + "pp-1-A0" + some(UPPER, 9) + "-1234567890123-" + some(HEX, 64),
+    "Slack user": "xo" + "xp-" + "123456789012-123456789012-123456789012-" + some(HEX, 32),
+    "Slack configuration": "xo" + "xe.xo" + "xp-1-" + some(UPPER, 165),
+    "Stripe restricted": "rk_" + "live_" + some(WORD, 24),
+    "Square": "sq0" + "csp-" + some(WORD, 43),
+    "DigitalOcean refresh": "dor" + "_v1_" + some(HEX, 64),
+    "Shopify secret": "shp" + "ss_" + some(HEX, 32),
+    "Vault batch": "hv" + "b." + some(WORD, 140),
+    "Google OAuth access": "ya" + "29." + some(WORD, 60),
+    "Adobe": "p8" + "e-" + some(LOWER, 32),
+    "Alibaba": "LT" + "AI" + some(WORD, 20),
+    "Artifactory": "AK" + "Cp" + some(WORD, 69),
+    "Clojars": "CLOJ" + "ARS_" + some(LOWER, 60),
+    "Dynatrace": "dt0" + "c01." + some(UPPER, 24) + "." + some(UPPER, 64),
+    "EasyPost": "EZ" + "AK" + some(WORD, 54),
+    "Frame.io": "fi" + "o-u-" + some(WORD, 64),
+    "Harness": "pa" + "t." + some(WORD, 22) + "." + some(WORD, 24) + "." + some(WORD, 20),
+    "Infracost": "ic" + "o-" + some(WORD, 32),
+    "OpenShift": "sha2" + "56~" + some(WORD, 43),
+    "Prefect": "pn" + "u_" + some(WORD, 36),
+    "ReadMe": "rd" + "me_" + some(LOWER, 70),
+    "Sendinblue": "xkey" + "sib-" + some(HEX, 64) + "-" + some(LOWER, 16),
+    "Shippo": "ship" + "po_live_" + some(HEX, 40),
+    "Sourcegraph": "sg" + "p_" + some(HEX, 40),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(("before", "behind"), [("key = '", "'\n"), ("f(", ", 2)"), ("", "")])
+def test_a_token_of_another_issuer_is_found_and_redacted(name, before, behind):
+    text = f"{before}{OTHERS[name]}{behind}"
+
+    assert [found.line for found in find_secrets(text)] == [1]
+    assert OTHERS[name] not in redact(text)
+
+
+@pytest.mark.parametrize("name", ["a GitHub token", "an Anthropic key", "a GitLab token", "a DigitalOcean token"])
+def test_a_token_that_is_glued_to_something_is_found(name):
+    assert [found.kind for found in find_secrets(f"x9{TOKENS[name]}")] == [name]
 
 
 @pytest.mark.parametrize("kind", TOKENS)
@@ -123,6 +220,26 @@ def test_secrets_of_the_environment_are_known_by_their_names():
     assert find_secret_values(environ) == ("key-of-anthropic", "hunter2-hunter2")
 
 
+def test_secrets_of_the_environment_are_known_by_their_login():
+    environ = {
+        "DATABASE_URL": "postgres://relay:correct-horse@db.example/relay",
+        "MONGODB_URI": "mongodb+srv://relay:battery-staple@cluster.example",
+        "SENTRY_DSN": "https://0123456789abcdef@o1.ingest.example/42",
+        "AZURE_DEVOPS_EXT_PAT": "pat-pat-pat-pat",
+        "NPM_AUTH": "bnBtOm5wbS1ucG0=",
+        "GIT_AUTHOR_EMAIL": "somebody@example.org",
+        "AUTHOR": "Somebody Else",
+        "HOMEPAGE_URL": "https://relay.example/with/a/path",
+        "COMPAT": "something longer",
+    }
+
+    values = find_secret_values(environ)
+
+    assert {"correct-horse", "battery-staple", "pat-pat-pat-pat", "bnBtOm5wbS1ucG0="} <= set(values)
+    assert {environ["DATABASE_URL"], environ["MONGODB_URI"], environ["SENTRY_DSN"]} <= set(values)
+    assert len(values) == 7
+
+
 def test_a_value_is_found_also_as_json_writes_it():
     value = 'with "quotes" and\nlines'
 
@@ -139,9 +256,47 @@ def test_nothing_that_was_redacted_is_found_again(before, token, after):
 
 
 @pytest.mark.parametrize(
-    "text", ["-----BEGIN PRIVATE KEY-----" * 5_000, "eyJ" * 50_000, "://a:" * 40_000, "-----BEGIN " + "A" * 200_000]
+    "text",
+    [
+        "-----BEGIN PRIVATE KEY-----" * 5_000,
+        "eyJ" * 50_000,
+        "://a:" * 40_000,
+        "-----BEGIN " + "A" * 200_000,
+        "-eyJ" * 100_000,
+        "eyJa.eyJ" * 40_000,
+        "xapp-1-" * 50_000,
+        "M" * 400_000,
+        "glc_" * 90_000,
+        "EAAC" * 90_000,
+        "sntrys_" * 50_000,
+        "pat." * 90_000,
+        "_-.~" * 90_000 + "q~",
+    ],
 )
 @pytest.mark.timeout(120)
 def test_hostile_texts_take_linear_time(text):
     find_secrets(text)
     redact(text)
+
+
+def test_the_name_of_a_new_file_can_be_a_secret(tmp_path):
+    """It is named without what it discloses."""
+    token = TOKENS["a GitHub token"]
+    for args in (("init", "-q"), ("config", "user.name", "T"), ("config", "user.email", "t@example.org")):
+        subprocess.run(("git", *args), cwd=tmp_path, check=True)
+    (tmp_path / "src").mkdir()
+    (tmp_path / f"src/{token}.txt").write_text("nothing\n")
+    (tmp_path / "src/value-of-the-environment").write_text("nothing\n")
+    subprocess.run(("git", "add", "-A"), cwd=tmp_path, check=True)
+    repo = open_repo(tmp_path)
+    tree = repo.git.run("write-tree").decode().strip()
+    paths = [f"src/{token}.txt", "src/value-of-the-environment"]
+
+    found = find_disclosures(repo, None, tree, paths, ("value-of-the-environment",))
+
+    assert [one.words for one in found] == [
+        "the name src/[redacted].txt looks like it holds a GitHub token",
+        "the name src/[redacted] looks like it holds the value of a secret in relay's environment",
+    ]
+    assert not any(one.allowed for one in found)
+    assert find_disclosures(repo, tree, tree, paths, ()) == ()
