@@ -228,7 +228,7 @@ def get_git(environ: Mapping[str, str], cwd: Path, keep_out: Path | None) -> Git
     path = clean_path(environ.get("PATH", os.defpath), keep_out)
     program = _find_program("git", path)
     if program is None:
-        raise RepoError("git was not found on PATH", hint="install git 2.36 or newer")
+        raise RepoError("git was not found on PATH", hint="install git 2.39.1 or newer")
     env = {name: environ[name] for name in KEPT_ENVIRONMENT if name in environ}
     if "LD_LIBRARY_PATH" in env:
         env["LD_LIBRARY_PATH"] = clean_path(env["LD_LIBRARY_PATH"].replace(";", ":"), keep_out)

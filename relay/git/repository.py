@@ -15,8 +15,9 @@ from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.loose import read_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements
 
-MINIMUM_GIT = (2, 36)
-"""``git hook run`` and ``core.fsync`` came with 2.36 (April 2022)."""
+MINIMUM_GIT = (2, 39, 1)
+"""``git hook run`` and ``core.fsync`` came with 2.36. Before 2.39.1 (January 2023) a ``.gitattributes`` can write into
+the memory of git, which reads it outside of the sandbox (CVE-2022-23521; likewise CVE-2022-41903)."""
 
 _DISCOVERY = re.compile(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
@@ -36,11 +37,11 @@ class Repo:
     object_format: str
     """``sha1`` or ``sha256``."""
     git: Git
-    read_version: Callable[[], tuple[int, int]] = field(compare=False)
+    read_version: Callable[[], tuple[int, ...]] = field(compare=False)
     """Asks git once; see `git_version`."""
 
     @property
-    def git_version(self) -> tuple[int, int]:
+    def git_version(self) -> tuple[int, ...]:
         """Of git, asked for when it first matters.
 
         Raises:
@@ -224,12 +225,10 @@ def _find_linked(git_dir: Path) -> Path | None:
     return Path(os.path.realpath(place.parent), place.name)
 
 
-def _get_version(git: Git) -> tuple[int, int]:
-    found = re.search(rb"(\d+)\.(\d+)", git.run("version"))
-    version = (int(found[1]), int(found[2])) if found else (0, 0)
+def _get_version(git: Git) -> tuple[int, ...]:
+    found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", git.run("version"))
+    version = tuple(int(part or 0) for part in found.groups()) if found else (0, 0)
     if version < MINIMUM_GIT:
-        raise RepoError(
-            f"git {version[0]}.{version[1]} is too old; relay needs {MINIMUM_GIT[0]}.{MINIMUM_GIT[1]} or newer",
-            hint="install a newer git",
-        )
+        shown, wanted = (".".join(map(str, numbers)) for numbers in (version, MINIMUM_GIT))
+        raise RepoError(f"git {shown} is too old; relay needs {wanted} or newer", hint="install a newer git")
     return version

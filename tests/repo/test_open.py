@@ -184,7 +184,7 @@ def test_a_too_old_git_is_refused(box, tmp_path):
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\necho "git version 2.25.1"\n')
     fake.chmod(0o755)
-    with pytest.raises(RepoError, match=r"git 2\.25 is too old"):
+    with pytest.raises(RepoError, match=r"git 2\.25\.1 is too old"):
         open_repo(box.root, {**box.environ, "PATH": str(fake.parent)})
 
 
