@@ -17,6 +17,7 @@ from relay.git.status import ChangeKind, PathChange, find_ignored
 from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
+from relay.run.autorun import describe_autoruns
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, make_hooks, run_phase_gate, take_back
@@ -381,7 +382,7 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
             items=candidate.pending.claimed_ids,
         )
     )
-    for words in outcome.left:
+    for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.leg.base_head, outcome.commit or "")):
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.not_taken:
         words = f"a commit hook rewrote what is the user's and not committed: {list_paths(outcome.not_taken)}"

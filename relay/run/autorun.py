@@ -1,0 +1,106 @@
+"""What a commit brings that runs by itself on a person's machine, or steers another agent: named, never refused.
+
+Editors, shells, package managers, test runners, git and CI start such files without being asked. A project changes them
+all the time, so they stop nothing; whoever takes the commit over should have looked at them.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import cache
+
+from relay.git.modes import ABSENT, SYMLINK
+from relay.git.names import list_paths
+from relay.git.objects import diff_trees, load_blob
+from relay.git.repository import Repo
+from relay.git.status import PathChange
+
+
+class Starter(StrEnum):
+    """Who starts it."""
+
+    EDITOR = "an editor"
+    SHELL = "a shell or its version manager"
+    INSTALL = "an install or a build"
+    TESTS = "a test runner or a linter"
+    GIT = "git"
+    CI = "CI"
+    AGENT = "a coding agent"
+    LINK = "a link out of the repository"
+
+
+_NAMES = {
+    Starter.EDITOR: ".vscode/* .vscode/*/* .idea/* .zed/* .fleet/* .devcontainer/* .devcontainer.json *.sublime-project"
+    " *.code-workspace .dir-locals.el .exrc .vimrc .nvimrc .nvim.lua .lvimrc .gvimrc",
+    Starter.SHELL: ".envrc .mise.toml mise.toml .mise/* .tool-versions .rtx.toml .autoenv .env.fish .bashrc .zshrc"
+    " .profile .irbrc .pryrc .pythonrc.py .gdbinit .lldbinit .sdkmanrc flake.nix shell.nix default.nix"
+    " devenv.nix",
+    Starter.INSTALL: "package.json setup.py setup.cfg pyproject.toml build.rs .cargo/config .cargo/config.toml .npmrc"
+    " .yarnrc .yarnrc.yml .yarn/* .yarn/*/* .pnpmfile.cjs pnpm-workspace.yaml bunfig.toml binding.gyp"
+    " *.pth sitecustomize.py usercustomize.py .bazelrc .mvn/* .mvn/*/* gradlew mvnw *.gradle *.gradle.kts"
+    " gradle.properties gradle/wrapper/* directory.build.props directory.build.targets nuget.config"
+    " *.targets gemfile extconf.rb composer.json conanfile.py cmakelists.txt cmakepresets.json"
+    " hatch_build.py pip.conf uv.toml",
+    Starter.TESTS: "conftest.py pytest.ini tox.ini noxfile.py .rspec .mocharc.* karma.conf.js *.config.js *.config.cjs"
+    " *.config.mjs *.config.ts *.config.mts .eslintrc* .prettierrc* .babelrc* .stylelintrc* .pylintrc"
+    " mypy.ini .rubocop.yml .golangci.y*ml .swiftlint.yml phpunit.xml* rustfmt.toml .luacheckrc",
+    Starter.GIT: ".gitattributes .gitmodules .gitconfig .husky/* .husky/*/* .githooks/* .hooks/* .lefthook/*"
+    " lefthook.y*ml .lefthook.y*ml .pre-commit-config.yaml .pre-commit-hooks.yaml .overcommit.yml"
+    " .lintstagedrc* .commitlintrc*",
+    Starter.CI: ".github/workflows/* .github/actions/* .github/actions/*/* .gitlab-ci.y*ml .circleci/* .travis.y*ml"
+    " jenkinsfile azure-pipelines*.y*ml bitbucket-pipelines.y*ml .drone.y*ml .buildkite/* appveyor.y*ml"
+    " .woodpecker* cloudbuild.y*ml .forgejo/workflows/* .gitea/workflows/* netlify.toml vercel.json"
+    " procfile dockerfile docker-compose*.y*ml compose.y*ml",
+    Starter.AGENT: "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md .mcp.json .claude/*"
+    " .claude/*/* .codex/* .codex/*/* .gemini/* .cursor/* .cursor/*/* .cursorrules .agents/* .agents/*/*"
+    " .clinerules* .clinerules/* .windsurfrules .windsurf/* .windsurf/*/* .kiro/* .kiro/*/* .roo/*"
+    " .roo/*/* .roorules* .continue/* .continue/*/* .aider* opencode.json* .opencode/* .opencode/*/*"
+    " .github/copilot-instructions.md .github/instructions/* .github/prompts/* .github/chatmodes/*"
+    " .junie/* .amazonq/* .amazonq/*/* .goosehints .augment/* .trae/*",
+}
+"""Paths in lower case, each from any directory on; where two starters know a name, the first one counts."""
+_MOST_LINK_BYTES = 4096
+
+
+def find_starter(path: str) -> Starter | None:
+    """Return who starts a file of this name by itself; None when nobody does."""
+    return next((starter for starter in _NAMES if _compile(starter).fullmatch(path.lower())), None)
+
+
+@cache
+def _compile(starter: Starter) -> re.Pattern[str]:
+    """Compile a starter's names when they are first asked for; a star stands for anything within one directory."""
+    names = (re.escape(name).replace(r"\*", "[^/]*") for name in _NAMES[starter].split())
+    return re.compile(rf"(?:.*/)?(?:{'|'.join(names)})", re.DOTALL)
+
+
+def leads_out(path: str, target: str) -> bool:
+    """Return whether a link at a path leads out of the repository; only the names are looked at."""
+    return target.startswith("/") or posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith(
+        ".."
+    )
+
+
+def describe_autoruns(repo: Repo, parent: str | None, commit: str) -> tuple[str, ...]:
+    """Return a sentence for each kind of what a commit changed that runs by itself or leads out."""
+    groups: dict[Starter, list[str]] = {}
+    for path, starter in _find_all(repo, diff_trees(repo, parent or repo.empty_tree, commit)):
+        groups.setdefault(starter, []).append(path)
+    return tuple(
+        f"{starter}: {list_paths(paths)}"
+        if starter is Starter.LINK
+        else f"runs by itself on your machine ({starter} starts it): {list_paths(paths)}"
+        for starter, paths in sorted(groups.items())
+    )
+
+
+def _find_all(repo: Repo, changes: Iterable[PathChange]) -> Iterable[tuple[str, Starter]]:
+    for change in changes:
+        if change.mode == SYMLINK:
+            target = os.fsdecode(load_blob(repo, change.object_id)[:_MOST_LINK_BYTES])
+            if leads_out(change.path, target):
+                yield change.path, Starter.LINK
+        if change.mode != ABSENT and (starter := find_starter(change.path)):
+            yield change.path, starter
