@@ -15,7 +15,11 @@ _OPTIONS = (
         metavar="USD",
         help="Stop before the plan has cost more than this; 0 sends nothing, none: no cap.",
     ),
-    click.option("--network/--no-network", default=None, help="Let commands reach the network; off by default."),
+    click.option(
+        "--network/--no-network",
+        default=None,
+        help="Let commands reach the network, this machine's own services included; off by default.",
+    ),
     click.option(
         "--sandbox",
         type=click.Choice(["auto", "off"]),

@@ -120,7 +120,11 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
         data: The file's bytes, or the target of a symlink.
         mode: Git's: ``100644``, ``100755`` or ``120000``. An existing regular file keeps its permission bits, but
             for the executable ones.
+
+    Raises:
+        RepoError: The path leads into a git directory.
     """
+    _require_no_git_dir(path)
     with open_parent(root, path, create=True) as (parent, name):
         if mode == "120000":
             replace_with_link(parent, name, data)
@@ -128,8 +132,19 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
             replace_with_file(parent, name, data, executable=mode == "100755")
 
 
+def _require_no_git_dir(path: str) -> None:
+    """Refuse what no tree of git's own making holds: a ref that was fetched may, and a hook would be put back by it."""
+    if any(part.lower() == ".git" for part in PurePosixPath(path).parts):
+        raise RepoError(f"{path!r} is in a git directory: relay neither writes nor removes it")
+
+
 def remove_file(root: Path, path: str) -> None:
-    """Remove a file or symlink and the directories that are empty then; nothing there is fine."""
+    """Remove a file or symlink and the directories that are empty then; nothing there is fine.
+
+    Raises:
+        RepoError: The path leads into a git directory.
+    """
+    _require_no_git_dir(path)
     with _ignoring_missing(), open_parent(root, path) as (parent, name):
         os.unlink(name, dir_fd=parent)
         sync_fd(parent)

@@ -26,7 +26,8 @@ _BLOCK_START = re.compile(
     r"(?:[-+*]|\#{1,6})(?:[ \t]|\Z)|(?:[-*_=][ \t]*)+\Z|>|<|`{3}|~{3}|\[[ xX]\]|\[[^\]]*\]:"
     r"|(?P<digits>\d{1,9})[.)](?:[ \t]|\Z)"
 )
-_REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_REORDERING = frozenset("\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff")
+"""And what has no width; a joiner is not among them, which emoji and scripts need."""
 _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999
 

@@ -125,3 +125,13 @@ def test_a_replacement_that_is_stopped_leaves_nothing(tmp_path):
         replace_with_file(parent, name, b"new", check=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
     assert (tmp_path / "f").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", "sub/.git/config", ".GIT/x"])
+def test_nothing_is_written_into_a_git_directory(box, path):
+    """A snapshot of relay's may come from somebody else's repository, with any path in it."""
+    with pytest.raises(RepoError, match="in a git directory"):
+        replace_file(box.root, path, b"#!/bin/sh\n", "100755")
+    with pytest.raises(RepoError, match="in a git directory"):
+        remove_file(box.root, path)
+    assert not (box.root / path).exists()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from relay.git.message import Message, make_line, parse_message, read_text, read_trailers
+from relay.git.message import Message, make_line, parse_message, read_text, read_trailers, render_message
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.objects import write_commit
 from relay.session.usage import Spent, Usage
@@ -95,6 +95,13 @@ def test_git_shows_the_same_trailers_where_nothing_is_configured(box, trailers, 
 )
 def test_only_the_last_paragraph_counts(text, trailers):
     assert parse_message(text).trailers == trailers
+
+
+def test_a_reader_of_the_log_sees_what_is_there():
+    """Nothing in a message turns text around or has no width; what joins an emoji stays."""
+    text = "a\u202eb\u200bc\u061cd\ufeffe \U0001f469\u200d\U0001f4bb"
+    shown = render_message(Message(subject=text, body=text)).decode()
+    assert shown == "abcde \U0001f469\u200d\U0001f4bb\n\nabcde \U0001f469\u200d\U0001f4bb\n"
 
 
 def test_the_first_of_two_equal_keys_counts(box):
