@@ -487,3 +487,25 @@ def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, environ
     assert "a verify command of phase 1 holds the character U+202E, which a screen does not show" in ran.err
     assert not (planned / "ran").exists()
     assert git(planned, environ, "for-each-ref", "refs/relay") == ""
+
+
+@pytest.mark.parametrize("on", ["models", "messages"])
+def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, planned, on):
+    """Not by a run, a planner, the doctor or in JSON, and not kept in what they leave in git."""
+    key = "gw-4f1c2a9be07d55"
+    fault = {"kind": "status", "status": 401, "message": f"no such key: {key}", "times": "always"}
+    turn = {"text": "no", **({"fault": fault} if on == "messages" else {})}
+    script = {
+        "faults": [{"on": "models", "fault": fault}] if on == "models" else [],
+        "sessions": [{"repeat": True, "turns": [turn]}],
+    }
+    with serve(parse_script(json.dumps(script))) as rehearsal:
+        env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": key, "NO_PROXY": "*"}
+        commands = [("run",), ("run", "--json"), ("plan", "--force", "x"), ("doctor",), ("doctor", "--json")]
+        said = [relay(*words, env=env) for words in commands]
+
+    assert [ran.code for ran in said[:3]] == [1, 1, 1]
+    assert all("no such key: [redacted]" in ran.out + ran.err for ran in said[:3])
+    assert not [ran for ran in said if key in ran.out + ran.err]
+    kept = subprocess.run(["git", "log", "--all", "-p"], cwd=planned, capture_output=True, text=True, check=True)
+    assert key not in kept.stdout
