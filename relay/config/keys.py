@@ -182,6 +182,7 @@ KEYS: Mapping[str, Key] = {
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
     "network": Key(read=_read_bool, widens=bool),
     "writable_dirs": Key(read=_texts("a list of absolute paths", _ABSOLUTE), split=os.pathsep, widens=bool),
+    "writable_links": Key(read=_read_bool, widens=bool),
     "unreadable": Key(read=_read_hidden, split=os.pathsep, joined=True),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=",", widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=","),

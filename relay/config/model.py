@@ -77,6 +77,8 @@ class Settings:
     network: bool = False
     writable_dirs: tuple[str, ...] = ()
     """Absolute paths outside the repository that commands may write."""
+    writable_links: bool = False
+    """Commands may write files that are hard links out of the repository: a package manager's shared cache."""
     unreadable: tuple[str, ...] = ()
     """What commands and file tools may not read, beyond relay's own list: absolute paths, from ``~/`` on, or relative
     to the repository. The lists of all sources together."""

@@ -65,6 +65,7 @@ KEPT_ENVIRONMENT = frozenset({
 
 FIXED_ENVIRONMENT = {
     "LC_ALL": "C",
+    "PYTHONSAFEPATH": "1",  # a filter that is `python -m …` must not find its module in the work tree
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_ASKPASS": "false",

@@ -2,8 +2,8 @@
 
 A clean filter runs whenever git compares a file whose time changed, so even ``git status`` executes
 ``filter.<name>.clean``. Drivers from the user's own configuration (system, global) stay: LFS lives there. Drivers
-from the repository's configuration, or from a file inside the work tree that any configuration includes, are
-overruled by the user's value for the same key, else by nothing.
+from the repository's configuration, from a file inside the work tree that any configuration includes, or whose program
+may be in the work tree, are overruled by the user's value for the same key, else by nothing.
 """
 
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from relay.git.command import Git
 from relay.git.config_listing import read_listing
+from relay.git.filter_commands import runs_outside
 from relay.git.repository import Repo
 
 _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
@@ -50,17 +51,8 @@ def _parse_setting(root: Path, scope: bytes, origin: bytes, entry: bytes) -> Set
     key, _, value = os.fsdecode(entry).partition("\n")
     file = os.path.realpath(root / os.fsdecode(origin).removeprefix("file:"))
     trusted = scope in {b"system", b"global"} and not Path(file).is_relative_to(root)
-    trusted = trusted and (not _FILTER.fullmatch(key) or _runs_outside(value, root))
+    trusted = trusted and (not _FILTER.fullmatch(key) or runs_outside(value, root))
     return Setting(key=key, value=value, trusted=trusted)
-
-
-def _runs_outside(command: str, root: Path) -> bool:
-    """Return whether a command starts a program that no session can write: found on PATH, or absolute and outside."""
-    program = (command.split() or [""])[0].strip("\"'")
-    if "/" not in program:
-        return True
-    place = os.path.realpath(os.path.expanduser(program))  # noqa: PTH111  # never raises
-    return program.startswith(("/", "~")) and not Path(place).is_relative_to(root)
 
 
 def find_value(config: tuple[Setting, ...], key: str, *, trusted_only: bool = False) -> str | None:
@@ -104,6 +96,8 @@ def overrule(config: tuple[Setting, ...]) -> tuple[tuple[str, str], ...]:
 
 def _disarm(config: tuple[Setting, ...], driver: str) -> dict[str, str]:
     found = {key: find_value(config, f"{driver}.{key}", trusted_only=True) for key in _FILTER_KEYS}
+    if not (found["clean"] or found["process"]):
+        found["required"] = None
     # With `required` left true, git would fail on every file of a driver that has no command any more.
     return {f"{driver}.{key}": found[key] or ("false" if key == "required" else "") for key in _FILTER_KEYS}
 

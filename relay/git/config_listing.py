@@ -90,17 +90,35 @@ def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
     return tuple(files)
 
 
-def _get_included(repo: Repo, file: str, entry: str) -> Iterator[str]:
+def find_tree_files(repo: Repo) -> tuple[str, ...]:
+    """Return what git's configuration comes from, or could come from, in the work tree, present or not, in its order.
+
+    Whoever changes one of them decides what git runs, the user's own git included. Relative to the root.
+    """
+    parts = read_listing(repo).split(b"\0")
+    files = []
+    for raw_origin, entry in zip(parts[1::3], parts[2::3], strict=False):
+        origin = os.fsdecode(raw_origin)
+        if origin.startswith("file:"):
+            file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does
+            files += [file, *_get_included(repo, file, os.fsdecode(entry), any_condition=True)]
+    own = (os.path.relpath(os.path.abspath(file), repo.root) for file in files)  # noqa: PTH100
+    return tuple(dict.fromkeys(name for name in own if name.split("/")[0] not in {"..", ".git"}))
+
+
+def _get_included(repo: Repo, file: str, entry: str, *, any_condition: bool = False) -> Iterator[str]:
     """Yield what an entry of `file` brings in.
 
     Raises:
-        ValueError: It depends on something that is not known here.
+        ValueError: It depends on something that is not known here; not when `any_condition` counts as met.
     """
     key, _, value = entry.partition("\n")
     if not (key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))):
         return
-    condition = key.removeprefix("includeif.") if key != "include.path" else ""
+    condition = key.removeprefix("includeif.") if key != "include.path" and not any_condition else ""
     if value.startswith("%") or (value.startswith("~") and not value.startswith("~/")):
+        if any_condition:
+            return  # git's own directory, or the home of another user
         raise ValueError(value)
     if condition and not condition.startswith(_CONDITIONS):
         raise ValueError(condition)

@@ -5,10 +5,12 @@ stages files works while the git directory is read-only. What it puts there is n
 """
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.errors import RepoError
 from relay.git.command import render_settings
 from relay.git.config_guard import Setting, find_value, is_true
 from relay.git.names import quote_path
@@ -45,20 +47,36 @@ class Hooks:
 
     run: Callable[[HookRun], HookResult]
     scratch: Path
-    """A directory for this commit that hooks may write."""
+    """A directory that hooks may write; each gets a new one in it."""
     recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
     """Called with the paths that a hook rewrote, after they were taken in: words when the phase is not green now."""
 
 
-def find_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
-    """Return where git looks for hook programs: ``core.hooksPath``, else the repository's own place."""
-    value = find_value(config, "core.hookspath")
-    return repo.root / os.path.expanduser(value) if value else repo.common_dir / "hooks"  # noqa: PTH111  # git's rule
+def get_hooks_dir(repo: Repo, config: tuple[Setting, ...]) -> Path:
+    """Return where git looks for hook programs: ``core.hooksPath``, else the repository's own place.
+
+    Raises:
+        RepoError: The repository's own configuration, or a link in it, leads to a directory elsewhere, which a hook
+            would be shown.
+    """
+    setting = next((entry for entry in reversed(config) if entry.key == "core.hookspath"), None)
+    value = setting.value if setting else ""
+    place = repo.root / os.path.expanduser(value) if value else repo.common_dir / "hooks"  # noqa: PTH111  # git's rule
+    if setting and value and setting.trusted:
+        return place
+    real = Path(os.path.realpath(place))
+    main = repo.common_dir.parent if repo.common_dir.name == ".git" else repo.root  # of a linked work tree
+    if real.is_dir() and not any(real.is_relative_to(own) for own in (repo.root, repo.common_dir, main)):
+        raise RepoError(
+            f"the hooks of this repository are in {real}, outside of it: only your own configuration may say so",
+            hint=f"git config --global core.hooksPath {shlex.quote(str(real))}, or git config --unset core.hooksPath",
+        )
+    return place
 
 
 def has_hook(repo: Repo, config: tuple[Setting, ...], name: str) -> bool:
     """Return whether git would run anything for the hook `name`."""
-    program = find_hooks_dir(repo, config) / name
+    program = get_hooks_dir(repo, config) / name
     return (program.is_file() and os.access(program, os.X_OK)) or bool(_find_configured(repo, config, name))
 
 
@@ -77,7 +95,7 @@ def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tupl
 
 def make_hook_run(repo: Repo, config: tuple[Setting, ...], name: str, args: tuple[str, ...], *, index: Path) -> HookRun:
     """Return how to run the hook `name`; `index` is the copy it may change, in its scratch directory."""
-    hooks_dir = find_hooks_dir(repo, config)
+    hooks_dir = get_hooks_dir(repo, config)
     objects = index.parent / "objects"
     objects.mkdir(exist_ok=True)
     env = {

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from relay.errors import RepoError
+from relay.files.secrecy import NOTHING_NAMED, Hidden
 from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.loose import read_loose
@@ -39,6 +40,8 @@ class Repo:
     git: Git
     read_version: Callable[[], tuple[int, ...]] = field(compare=False)
     """Asks git once; see `git_version`."""
+    hidden: Hidden = NOTHING_NAMED
+    """What is never stored where a session could read it: its bytes stay in the work tree only."""
 
     @property
     def git_version(self) -> tuple[int, ...]:

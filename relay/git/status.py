@@ -155,6 +155,12 @@ def _parse_entry(record: bytes) -> StatusEntry:
     )
 
 
+def find_tracked_hidden(repo: Repo) -> tuple[str, ...]:
+    """Return what git tracks of what no session is shown: the index, and history, give it away all the same."""
+    names = repo.git.run("ls-files", "-z").split(b"\0")[:-1]
+    return tuple(path for path in map(os.fsdecode, names) if repo.hidden.covers(path))
+
+
 def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     """Return those of `paths` that exist, are not tracked and are ignored by git.
 

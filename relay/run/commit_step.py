@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from relay.errors import RepoError
+from relay.files.secrecy import is_covered
 from relay.gate.model import Outcome
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
@@ -38,7 +39,6 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.steering import describe, find_persons, find_steering, find_strange
 from relay.store.surplus import Intent
 from relay.store.trailers import AMENDED, LEG
-from relay.tools.confine import is_covered
 from relay.words import list_some, name_item, shorten
 
 SUBJECT_CHARS = 72

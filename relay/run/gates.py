@@ -1,6 +1,5 @@
 """What runs in the sandbox on relay's own behalf: a phase's gate and the user's commit hooks."""
 
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -148,13 +147,11 @@ def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
 
 
 def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None) -> Hooks:
-    """Return how the user's commit hooks are run: in the sandbox, with a scratch directory of their own."""
-    scratch = ctx.workspace.sandbox.private.tmp / "hooks"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(mode=0o700)
+    """Return how the user's commit hooks are run: in the sandbox, each with a scratch directory of its own."""
+    ctx.workspace.sandbox.private.tmp.chmod(0o700)  # whatever a command made of it
     return Hooks(
         run=lambda run: _run_hook(ctx.workspace, run, timeout_s=ctx.settings.gate_timeout_s),
-        scratch=scratch,
+        scratch=ctx.workspace.sandbox.private.tmp,
         recheck=recheck,
     )
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.sandbox.environment import build_env
+from relay.sandbox.links import render_links
 from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
-from relay.sandbox.view import Mount, MountView, plan_view, render_view
+from relay.sandbox.view import Mount, MountView, Op, plan_view, render_view
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user
@@ -104,8 +105,8 @@ class Bwrap:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What the view cannot hold here."""
-        return self.view.gaps
+        """What the view cannot hold here, and what it holds against expectation."""
+        return (*self.view.gaps, *render_links(self.found.links, self.policy.root))
 
     def renew(self, private: PrivateDir) -> "Bwrap":
         """Return the same with another private directory."""
@@ -129,7 +130,14 @@ class Bwrap:
         fds = (seccomp_fd, status_write_fd)
         argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
         env = build_env(policy.env, pass_env=policy.pass_env, home=self.view.home, tmp=self.view.tmp)
-        return Launch(argv=(*argv, *command), env={**env, **extra_env}, pass_fds=fds, status_fd=status_fd)
+        last = {mount.dest: mount.op for mount in mounts}
+        return Launch(
+            argv=(*argv, *command),
+            env={**env, **extra_env},
+            pass_fds=fds,
+            status_fd=status_fd,
+            in_memory=tuple(place for place, op in last.items() if op is Op.EMPTY),
+        )
 
 
 def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | None:
@@ -142,7 +150,8 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     if program is None:
         return None
     view = plan_view(policy, level, private)
-    return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=scan_repository(policy))
+    found = scan_repository(policy, level)
+    return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=found)
 
 
 def _kernel() -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class Landlock:
         env = {**find_toolchain_env(find_home(policy.env)), **env, **extra_env}
         inside = [f"r {place}" for place in _grant_around(policy.root, self.closed)]
         rules = b"".join(os.fsencode(rule) + b"\0" for rule in (*self.granted, *inside))
-        program = assemble(Filter(metadata=True, sockets=not policy.network, unix_sockets=True))
+        program = assemble(Filter(metadata=True, sockets=not policy.network, unix_sockets=True, others=True))
         return supervise(command, cwd=cwd, env=env, rules=write_memfd(rules), seccomp=write_memfd(program))
 
 
@@ -90,7 +90,7 @@ def open_landlock(policy: Policy, level: Level, private: PrivateDir) -> Landlock
     home = find_home(policy.env)
     secrets = (
         *find_secrets(home),
-        *scan_repository(policy).secrets,
+        *scan_repository(policy, level).secrets,
         *map(find_real, policy.unreadable),
     )
     closed = frozenset(secrets)

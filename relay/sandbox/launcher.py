@@ -124,7 +124,7 @@ def _apply_landlock(rules: bytes) -> None:
     """Deny every file access but those of the rules: records `KIND PATH` ended by NUL.
 
     Kinds: `r` read and execute below, `w` everything below but making devices, `d` read and write one device,
-    `n` TCP stays allowed.
+    `n /` TCP stays allowed.
     """
     import ctypes
 
@@ -141,7 +141,7 @@ def _apply_landlock(rules: bytes) -> None:
         raise OSError(f"Landlock ABI {abi} is too old, {LEAST_ABI} is needed")
     records = rules.split(b"\0")[:-1]
     everything = (_IOCTL - 1) | (_IOCTL if abi > 4 else 0)  # noqa: PLR2004  # ABI 5: ioctl on devices
-    net = _TCP if abi > 3 and b"n " not in records else 0  # noqa: PLR2004  # ABI 4: TCP
+    net = _TCP if abi > 3 and b"n /" not in records else 0  # noqa: PLR2004  # ABI 4: TCP
     scopes = _SCOPES if abi > 5 else 0  # noqa: PLR2004  # ABI 6: scopes
     size = 8 if abi < 4 else 16 if abi < 6 else 24  # noqa: PLR2004  # the structure grew with the ABI
     attribute = struct.pack("=QQQ", everything, net, scopes)[:size]

@@ -19,6 +19,7 @@ _MEMINFO = Path("/proc/meminfo")
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FIELD = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+_PSS_SHMEM = re.compile(rb"^Pss_Shmem:\s+(\d+) kB", re.MULTILINE)
 
 
 def find_most_bytes() -> int | None:
@@ -36,13 +37,32 @@ def is_worth_a_look(limit_bytes: int) -> bool:
     return machine.get("MemTotal", 0) - machine.get("MemAvailable", 0) >= limit_bytes
 
 
-def holds_more(pids: Iterable[int], limit_bytes: int) -> bool:
+def holds_more(pids: Iterable[int], limit_bytes: int, *, files_bytes: int = 0) -> bool:
     """Say whether processes together hold more than `limit_bytes` of memory.
 
     Resident sizes count shared pages once for each process, so they only rule out; then each page is counted once.
+
+    Args:
+        pids: The processes.
+        limit_bytes: What they may hold.
+        files_bytes: What their files in memory hold, mapped or not.
     """
     pids = tuple(pids)
-    return sum(map(_read_resident, pids)) > limit_bytes and sum(map(_read_share, pids)) > limit_bytes
+    if sum(map(_read_resident, pids)) + files_bytes <= limit_bytes:
+        return False
+    shares = [_read_share(pid) for pid in pids]
+    mapped = sum(shared for _, shared in shares)
+    return sum(share for share, _ in shares) + max(0, files_bytes - mapped) > limit_bytes
+
+
+def read_files_bytes(pid: int, places: Iterable[Path]) -> int:
+    """Return what is kept in directories that live in memory, as a process sees them; 0 where it is gone."""
+    total = 0
+    for place in places if pid else ():
+        with contextlib.suppress(OSError):
+            found = os.statvfs(f"/proc/{pid}/root{place}")
+            total += (found.f_blocks - found.f_bfree) * found.f_frsize
+    return total
 
 
 def render_limit(limit_bytes: int) -> str:
@@ -69,10 +89,14 @@ def _read_resident(pid: int) -> int:
     return 0
 
 
-def _read_share(pid: int) -> int:
-    """Return a process's proportional size; its resident size where the kernel does not tell."""
+def _read_share(pid: int) -> tuple[int, int]:
+    """Return a process's proportional size, and how much of it is mapped from memory that files may hold.
+
+    Its resident size and 0 where the kernel does not tell.
+    """
     with contextlib.suppress(OSError):
-        found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
-        if found:
-            return int(found[1]) * 1024
-    return _read_resident(pid)
+        text = Path(f"/proc/{pid}/smaps_rollup").read_bytes()
+        if found := _PSS.search(text):
+            shared = _PSS_SHMEM.search(text)
+            return int(found[1]) * 1024, int(shared[1]) * 1024 if shared else 0
+    return _read_resident(pid), 0

@@ -1,6 +1,7 @@
 """Where people keep toolchains and credentials on a machine. Pure lists and the paths made from them."""
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -142,6 +143,9 @@ SYSTEM_SECRETS = (
 )
 """Readable only for uid 0, and then hidden."""
 
+_ABSOLUTE = re.compile(r"(?:^|(?<=[=:,]))/[^,;:=\s]+|(?<=unix://)/[^,;:=\s]+")
+"""Paths in a variable: ``/run/agent``, ``unix:///run/docker.sock``, ``unix:path=/run/bus,guid=1``."""
+
 _SSH_HOST_KEYS = Path("/etc/ssh")
 
 
@@ -207,6 +211,28 @@ def find_unix_sockets(table: Path = Path("/proc/net/unix")) -> tuple[Path, ...]:
         return ()
     names = {fields[7] for fields in (line.split(maxsplit=7) for line in lines) if len(fields) == 8}  # noqa: PLR2004
     return tuple(sorted(Path(name) for name in names if name.startswith("/") and is_there(Path(name))))
+
+
+def find_named_sockets(env: Mapping[str, str], table: Path = Path("/proc/self/mountinfo")) -> tuple[Path, ...]:
+    """Return the sockets that variables name (``SSH_AUTH_SOCK``, ``DOCKER_HOST``), and those mounted as files.
+
+    They may have been bound in another network namespace, in whose list they stand: a container has the host's so.
+    """
+    named = [match for value in env.values() if "/" in value for match in _ABSOLUTE.findall(value)]
+    try:
+        mounts = [line.split()[4] for line in table.read_text(errors="surrogateescape").splitlines()]
+    except OSError:
+        mounts = []
+    mounted = (re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), place) for place in mounts)
+    return tuple(sorted({find_real(Path(place)) for place in (*named, *mounted) if is_socket(place)}))
+
+
+def is_socket(place: str) -> bool:
+    """Say whether a path leads to a Unix socket."""
+    try:
+        return stat.S_ISSOCK(os.stat(place).st_mode)  # noqa: PTH116  # one call
+    except (OSError, ValueError):
+        return False
 
 
 def find_real(place: Path) -> Path:

@@ -22,12 +22,6 @@ PROTECTED_NAMES = (
 )
 """Names that steer a coding agent wherever they stand; files or directories."""
 
-SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
-"""Patterns of files inside the repository that usually hold credentials."""
-
-TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".tmpl")
-"""A file with a secret name and one of these endings is a template, kept readable."""
-
 
 class Level(StrEnum):
     """How much of the file system a command may write."""
@@ -69,10 +63,10 @@ class Policy:
     """Directories below a hidden one (home directories, /tmp, /run) that stay visible: toolchains."""
     unreadable: tuple[Path, ...] = ()
     """Files and directories hidden in addition to the built-in credentials list, inside the repository or not."""
-    secret_names: tuple[str, ...] = SECRET_NAMES
-    """Patterns of file names in the repository whose content is masked; empty to mask none."""
     pass_env: tuple[str, ...] = ()
     """More names of `env` that commands get. Names that can inject code are never passed."""
+    writable_links: bool = False
+    """True lets commands write files that have another name outside of the repository, see `relay.sandbox.links`."""
     network: bool = False
     """True keeps the host's network; Unix sockets of the host stay closed either way."""
 

@@ -2,11 +2,12 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
-import shutil
 import stat
 import tempfile
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from relay.sandbox.survivors import end_survivors
@@ -133,14 +134,53 @@ def ensure_device_nodes(path: Path) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory whose content was made by commands: links are not followed, modes do not matter.
+    """Remove a directory whose content was made by commands: links are not followed, modes and depth do not matter.
 
     What cannot be removed is left for the system's cleaning of its temporary directory.
     """
-    # From the top down: a directory is entered only after its mode has been made good.
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            inner = Path(folder, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        path.rmdir()
+
+
+def _empty(top: int) -> None:
+    """Empty a directory. Each round lifts what is two levels down by one, so that no path ever gets long."""
+    numbers = itertools.count()
+    rounds_left = 1
+    while rounds_left:
+        rounds_left -= 1
+        for name, is_directory in _list(top):
+            with contextlib.suppress(OSError):
+                if is_directory:
+                    os.chmod(name, 0o700, dir_fd=top)  # relative to a descriptor
+                    rounds_left = 1 if _lift(top, name, numbers) else rounds_left
+                    os.rmdir(name, dir_fd=top)
+                else:
+                    os.unlink(name, dir_fd=top)
+
+
+def _lift(top: int, name: str, numbers: Iterator[int]) -> int:
+    """Remove the files of a directory in `top`, put its directories beside it, and return how many these are."""
+    here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    lifted = 0
+    try:
+        for inner, is_directory in _list(here):
+            with contextlib.suppress(OSError):
+                if is_directory:
+                    os.chmod(inner, 0o700, dir_fd=here)
+                    os.rename(inner, f"lifted-{next(numbers)}", src_dir_fd=here, dst_dir_fd=top)
+                    lifted += 1
+                else:
+                    os.unlink(inner, dir_fd=here)
+    finally:
+        os.close(here)
+    return lifted
+
+
+def _list(directory: int) -> list[tuple[str, bool]]:
+    with os.scandir(directory) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from relay.sandbox.launcher import find_descendants, read_processes
-from relay.sandbox.memory import holds_more, is_worth_a_look, render_limit
+from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
 from relay.sandbox.start import make_expendable, settle
@@ -64,6 +64,8 @@ class Launch:
     pass_fds: tuple[int, ...] = ()
     status_fd: int | None = None
     """Read end of bwrap's `--json-status-fd`; closed by `run_launch`."""
+    in_memory: tuple[Path, ...] = ()
+    """Directories that the command writes and that live in memory, as it sees them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool
             os.close(fd)
     if launch.status_fd is not None:
         make_expendable(process.pid)
-    with _Tree(process, launch.status_fd, ours, capture) as tree:
+    with _Tree(process, launch, ours, capture) as tree:
         stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()
     exit_code = None if stopped.killed else _as_shell(process.returncode)
@@ -188,13 +190,14 @@ class _Tree:
     """A started launch: reads its output, knows when it ended, and ends it."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], status_fd: int | None, command: socket.socket, capture: Capture
+        self, process: subprocess.Popen[bytes], launch: Launch, command: socket.socket, capture: Capture
     ) -> None:
         assert process.stdout is not None  # noqa: S101  # asked for above
         self._process = process
         self._pipe = process.stdout
         self._capture = capture
-        self._status_fd = status_fd
+        self._status_fd = status_fd = launch.status_fd
+        self._in_memory = launch.in_memory
         self._status = b""
         self._init_pid = 0
         self._init_fd: int | None = None
@@ -248,10 +251,14 @@ class _Tree:
                 if _count_all_tasks() - idle_tasks > tasks and self._count_tasks() > tasks:
                     return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
                 most = limits.memory_bytes
-                if most and is_worth_a_look(most) and holds_more(find_descendants(self._process.pid), most):
+                if most and is_worth_a_look(most) and self._holds_more(most):
                     return _Stopped(notes=(render_limit(most),))
             self._handle(min(POLL_S, deadline - now))
         return _Stopped()
+
+    def _holds_more(self, limit_bytes: int) -> bool:
+        files_bytes = read_files_bytes(self._init_pid, self._in_memory)
+        return holds_more(find_descendants(self._process.pid), limit_bytes, files_bytes=files_bytes)
 
     def _handle(self, timeout_s: float) -> None:
         # Without a pidfd (macOS) an exit does not end the wait: look often.

@@ -2,32 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from relay.errors import SandboxError
-from relay.sandbox.places import find_home, find_real, find_secrets
-from relay.sandbox.policy import TEMPLATE_SUFFIXES, Policy
-
-GENERATED = frozenset(
-    {
-        "node_modules",
-        ".venv",
-        "venv",
-        ".tox",
-        ".nox",
-        "__pycache__",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".hypothesis",
-    }
-)
-"""Trees that tools make and remove; protecting a file in them would pin them in place."""
-
-_MOST = 400
-"""Every find is a mount in the sandbox; bwrap takes 9,000 arguments and reads the mount table for each one."""
+from relay.files.secrecy import is_secret_name
+from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
+from relay.sandbox.places import find_home, find_real, find_secrets, is_socket
+from relay.sandbox.policy import Level, Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,29 +19,55 @@ class Found:
     protected: tuple[Path, ...]
     """Nested `.git` entries and files with a protected name."""
     secrets: tuple[Path, ...]
+    sockets: tuple[Path, ...] = ()
+    """Unix sockets that somebody else made: no session was running yet."""
+    links: Links = field(default_factory=Links)
+    """What has names elsewhere; empty where commands write nothing."""
 
 
-def scan_repository(policy: Policy) -> Found:
-    """Walk the repository once.
+def scan_repository(policy: Policy, level: Level) -> Found:
+    """Walk the repository.
 
     Raises:
         SandboxError: More paths need protection than a sandbox can hold.
     """
+    found = _walk(policy)
+    if level is not Level.WORKSPACE_WRITE or policy.writable_links:
+        return found
+    return replace(found, links=require_few(find_links(policy.root, _list_protected(policy, found))))
+
+
+def _list_protected(policy: Policy, found: Found) -> tuple[Path, ...]:
+    """Return the files that must not be written by another name of theirs either."""
+    names = ("config", "config.worktree", "HEAD", "index", "packed-refs")
+    git_files = [place / name for place in policy.git_dirs for name in names]
+    git_files += [file for place in policy.git_dirs for file in (*place.glob("hooks/*"), *place.glob("info/*"))]
+    return (*policy.protected, *found.protected, *git_files)
+
+
+def _walk(policy: Policy) -> Found:
     protected: list[Path] = []
     secrets: list[Path] = []
+    sockets: list[Path] = []
     for _, entries in list_folders(policy):
         for entry in entries:
             if entry.name == ".git" or entry.name in policy.protected_names:
                 protected += _find_real(entry, policy.root)
-            elif not entry.is_dir(follow_symlinks=False) and is_secret_name(entry.name, policy.secret_names):
+            elif entry.is_dir(follow_symlinks=False):
+                continue
+            elif is_secret_name(entry.name):
                 secrets += _find_real(entry, policy.root)
-    if len(protected) + len(secrets) > _MOST:
+            elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
+                sockets.append(Path(entry.path))
+    if len(protected) + len(secrets) + len(sockets) > MOST:
         raise SandboxError(
             f"{policy.root} holds {len(protected)} nested git directories and rules files and {len(secrets)} files "
-            f"that look like secrets; the sandbox can protect {_MOST}",
+            f"that look like secrets, and {len(sockets)} sockets; the sandbox can protect {MOST}",
             hint="move them out of the repository",
         )
-    return Found(protected=tuple(sorted(set(protected))), secrets=tuple(sorted(set(secrets))))
+    return Found(
+        protected=tuple(sorted(set(protected))), secrets=tuple(sorted(set(secrets))), sockets=tuple(sorted(sockets))
+    )
 
 
 def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
@@ -67,7 +75,7 @@ def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]
     pending = [os.fspath(policy.root)]
     while pending:
         folder = pending.pop()
-        entries = _list(folder)
+        entries = list_entries(folder)
         yield folder, entries
         closed = {".git", *policy.protected_names, *GENERATED}
         pending += [e.path for e in entries if e.name not in closed and e.is_dir(follow_symlinks=False)]
@@ -80,19 +88,6 @@ def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
     return [real] if real != root and real.is_relative_to(root) and real.exists() else []
 
 
-def _list(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []  # unreadable for relay is unreadable for its commands too
-
-
-def is_secret_name(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a file of this name usually holds credentials, and is no template of one."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns) and not name.endswith(TEMPLATE_SUFFIXES)
-
-
 def make_hiding(policy: Policy) -> Callable[[str], bool]:
     """Return a test for whether commands may read nothing at a path of the repository, or below it."""
     places = [os.fspath(place) for place in (*find_secrets(find_home(policy.env)), *map(find_real, policy.unreadable))]
@@ -102,6 +97,6 @@ def make_hiding(policy: Policy) -> Callable[[str], bool]:
 
     def is_hidden(path: str) -> bool:
         above = (path, *map(str, PurePosixPath(path).parents))
-        return is_secret_name(above[0].rpartition("/")[2], policy.secret_names) or not hidden.isdisjoint(above)
+        return is_secret_name(above[0].rpartition("/")[2]) or not hidden.isdisjoint(above)
 
     return is_hidden

@@ -96,7 +96,14 @@ def render_profile(policy: Policy, level: Level, private: Path, found: Found) ->
     shown = [place for place in shown if is_below(place, hidden) and not is_below(root, [place])]
     own_secrets = (home / name for name in HOME_SECRETS) if home else ()
     secrets = [*found.secrets, *map(find_real, policy.unreadable), *own_secrets]
-    guarded = [root / ".git", *policy.git_dirs, *policy.protected, *found.protected]
+    guarded = [
+        root / ".git",
+        *policy.git_dirs,
+        *policy.protected,
+        *found.protected,
+        *found.links.trees,
+        *found.links.files,
+    ]
     own = [private / "tmp", private / "home"]
     rules = [
         _rule("deny", "file-read*", hidden),
@@ -147,4 +154,4 @@ def open_seatbelt(policy: Policy, level: Level, private: PrivateDir) -> Seatbelt
     """Return the confinement, or None away from macOS."""
     if os.uname().sysname != "Darwin" or not SANDBOX_EXEC.exists():
         return None
-    return Seatbelt(policy=policy, level=level, private=private, found=scan_repository(policy))
+    return Seatbelt(policy=policy, level=level, private=private, found=scan_repository(policy, level))

@@ -109,6 +109,44 @@ _METADATA: dict[str, tuple[int | None, int | None]] = {
     "utimes": (235, None),
 }
 
+# Where processes and shared memory of the host are in reach: without namespaces.
+_SHARED: dict[str, tuple[int | None, int | None]] = {
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "msgctl": (71, 187),
+    "msgget": (68, 186),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
+    "process_mrelease": (448, 448),
+    "semctl": (66, 191),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
+}
+
+# (x86_64, aarch64) number, which argument names a process; 0 is the caller itself.
+_OTHERS: tuple[tuple[int, int, int], ...] = (
+    (302, 261, 0),  # prlimit64
+    (141, 140, 1),  # setpriority
+    (142, 118, 0),  # sched_setparam
+    (144, 119, 0),  # sched_setscheduler
+    (203, 122, 0),  # sched_setaffinity
+    (251, 30, 1),  # ioprio_set
+    (314, 274, 0),  # sched_setattr
+)
+
+# (x86_64, aarch64) number, the first argument that means all processes of the user.
+_OF_USER: tuple[tuple[int, int, int], ...] = (
+    (141, 140, 2),  # setpriority, PRIO_USER
+    (251, 30, 3),  # ioprio_set, IOPRIO_WHO_USER
+)
+
+_SET_ATTRIBUTES = (0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820)
+"""ioctl requests: FS_IOC_SETFLAGS, FS_IOC_SETVERSION (each with its 32-bit form), FS_IOC_FSSETXATTR."""
+
 # (x86_64, aarch64) number, which argument holds the file mode.
 _MODE_ARGUMENTS: tuple[tuple[int | None, int | None, int], ...] = (
     (90, None, 1),  # chmod
@@ -141,6 +179,9 @@ class Filter:
     (X11, D-Bus) live in it; `socketpair` still works."""
     sockets: bool = False
     """Also every `socket()`. Needed when there is no network namespace at all."""
+    others: bool = False
+    """Also what acts on other processes of the user, shared memory, and attributes of files by ioctl. Needed where
+    there is no namespace for processes, for IPC and for mounts."""
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -168,6 +209,23 @@ def _socket_rules(number: int, wanted: Filter) -> bytes:
     # AF_VSOCK reaches the hypervisor whatever the network namespace is; AF_ALG is kernel code that builds do not need.
     families = [_AF_ALG, _AF_VSOCK] + [_AF_UNIX] * wanted.unix_sockets
     return b"".join(_answer_argument(number, 0, _IF_EQUAL, family) for family in families)
+
+
+def _answer_others(number: int, argument: int) -> bytes:
+    """Deny `number` unless its argument is 0."""
+    return (
+        _instruction(_IF_EQUAL, number, 0, 4)
+        + _instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
+        + _instruction(_IF_EQUAL, 0, 1, 0)
+        + _instruction(_RETURN, _DENY)
+        + _instruction(_LOAD, _NUMBER_AT)
+    )
+
+
+def _other_rules(which: int) -> bytes:
+    rules = b"".join(_answer_others(numbers[which], numbers[2]) for numbers in _OTHERS)
+    rules += b"".join(_answer_argument(numbers[which], 0, _IF_EQUAL, user) for *numbers, user in _OF_USER)
+    return rules + b"".join(_answer_argument(_IOCTL[which], 1, _IF_EQUAL, request) for request in _SET_ATTRIBUTES)
 
 
 def _argument_rules(which: int) -> bytes:
@@ -210,10 +268,11 @@ def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
     program += _instruction(_LOAD, _NUMBER_AT)
     if machine == "x86_64":
         program += _instruction(_IF_GREATER_EQUAL, _X32, 0, 1) + _instruction(_RETURN, _KILL)
-    calls = _CALLS | _METADATA if wanted.metadata else _CALLS
+    calls = _CALLS | (_METADATA if wanted.metadata else {}) | (_SHARED if wanted.others else {})
     for numbers in calls.values():
         number = numbers[which]
         if number is not None:
             program += _answer(number, _DENY)
     program += _socket_rules(_SOCKET[which], wanted) + _argument_rules(which)
+    program += _other_rules(which) if wanted.others else b""
     return program + _instruction(_RETURN, _ALLOW)

@@ -12,9 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay.errors import SandboxError
+from relay.sandbox.links import find_caches
 from relay.sandbox.places import (
     find_hidden,
     find_home,
+    find_named_sockets,
     find_real,
     find_secrets,
     find_toolchains,
@@ -106,6 +108,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
             *KERNEL_FILES,
             *devices,
             Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
+            Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory, too; devices go on working
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
         frozen=tuple(
@@ -113,7 +116,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
             for place in hidden
             if place not in {inner_home, temp, VAR_TMP.resolve()} and not is_below(place, (policy.root, *writable))
         ),
-        secrets=(*find_secrets(home), *map(find_real, policy.unreadable)),
+        secrets=(*find_secrets(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
         home=inner_home,
         tmp=tmp,
         gaps=(*gaps, *_find_links(policy)),
@@ -181,17 +184,26 @@ def render_view(
     mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
     # Only places in the repository: a link to ~/.ssh in the place of a protected file must not show what is hidden.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
-    guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
+    guarded = _real(
+        (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
+    )
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
-    sockets = [p for p in find_unix_sockets() if not p.is_relative_to(root) and is_searchable(p)]
-    masked = _real((*found.secrets, *view.secrets, *sockets))
+    # With the host's network the list holds what sessions bound themselves.
+    listed = (find_real(place) for place in find_unix_sockets())
+    sockets = [p for p in listed if not (policy.network and p.is_relative_to(root)) and is_searchable(p)]
+    masked = _real((*found.secrets, *found.sockets, *view.secrets, *sockets))
     # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
     guarded, masked = (_leave_out_staged(places, root, shown) for places in (guarded, masked))
     visible = [place for place in masked if is_visible(place, mounts)]
+    caches = _leave_out_staged(
+        _real(tuple(place for tree in found.links.trees for place in find_caches(tree))), root, shown
+    )
     if write:
-        pins = [mount.dest for mount in _pin(root, (*guarded, *visible))]
+        tops = (root, *(place.resolve() for place in policy.writable if is_dir(place)))
+        pins = [mount.dest for top in tops for mount in _pin(top, (*guarded, *visible))]
         mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown)]
     mounts += [Mount(op=Op.READ, source=place, dest=place) for place in guarded]
+    mounts += [Mount(op=Op.WRITE, source=place, dest=place) for place in caches if write]
     for place in visible:
         if place.is_dir():
             mounts += [Mount(op=Op.EMPTY, dest=place), Mount(op=Op.FREEZE, dest=place)]

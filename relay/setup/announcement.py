@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from relay.config import Settings
+from relay.git.names import list_paths
 from relay.git.repository import Repo
+from relay.git.status import find_tracked_hidden
 from relay.meters.gauge import open_gauge
 from relay.session.events import Noticed, RunStarted
 from relay.setup.context import RunContext
@@ -34,6 +36,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
     for words in (
         *left,
         *_describe_git_dir(ctx.repo),
+        *describe_tracked(ctx.repo),
         *describe_orphans(ctx.repo, ctx.repo.branch),
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
@@ -47,6 +50,15 @@ def _describe_git_dir(repo: Repo) -> Iterator[str]:
     """Name a git directory that a file puts elsewhere; a linked work tree's is known to be its own."""
     if repo.git_dir == repo.common_dir and not repo.git_dir.is_relative_to(repo.root):
         yield f"the history of this work tree is in {repo.git_dir}, which the file .git names"
+
+
+def describe_tracked(repo: Repo) -> Iterator[str]:
+    """Name what is hidden and cannot be kept from a session, because git has it."""
+    if found := find_tracked_hidden(repo):
+        yield (
+            f"git tracks {list_paths(found)}: a session is not shown the file, but can read with git what was "
+            "committed; keep no secret in it"
+        )
 
 
 def _describe_experiment(settings: Settings) -> Iterator[str]:

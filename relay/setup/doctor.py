@@ -18,8 +18,9 @@ from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.install import find_install_command
 from relay.sandbox.policy import Level
 from relay.sandbox.probe import ProbeAct, probe
+from relay.setup.announcement import describe_tracked
 from relay.setup.place import find_settings, get_place, load_plan
-from relay.setup.policy import get_unreadable, make_policy
+from relay.setup.policy import get_hidden, get_unreadable, make_policy
 from relay.setup.preconditions import (
     Finding,
     State,
@@ -137,9 +138,14 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
     chosen = settings or Settings()
     try:
         policy = make_policy(repo, chosen, find_protected(chosen.plan), environ)
-    except ConfigError as error:
-        yield make_missing("settings", error)
+    except (ConfigError, RepoError) as error:
+        yield make_missing("settings" if isinstance(error, ConfigError) else "hooks", error)
         return
+    hiding = replace(repo, hidden=get_hidden(repo.root, chosen, environ))
+    for words in describe_tracked(hiding):
+        yield Finding(
+            name="hidden", state=State.WARNING, words=words, hint="git rm --cached keeps the file; rotate what it held"
+        )
     if chosen.sandbox == "off":
         yield Finding(name="sandbox", state=State.WARNING, words="switched off by your settings")
         return

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -23,7 +24,7 @@ from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce
 from relay.setup.context import RunContext
 from relay.setup.observers import open_observers
-from relay.setup.policy import get_unreadable
+from relay.setup.policy import get_hidden, get_unreadable
 from relay.setup.preconditions import require
 from relay.setup.repository import take_repository
 from relay.setup.request import RunRequest
@@ -49,6 +50,8 @@ def open_run(
         RelayError: Something that the user or the environment has to change first.
     """
     settings = request.settings
+    hidden = get_hidden(request.repo.root, settings, request.environ)
+    request = replace(request, repo=replace(request.repo, hidden=hidden))
     kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=runners)
     require(preconditions.check_program(request.repo.root, settings, request.environ))
     require(preconditions.check_key(kind, request.environ))

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_SETTINGS_BYTES = 1024 * 1024
 """As the settings' own reader has it, which says what is wrong with a larger file."""
 _PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
+_HIDING_KEY = re.compile(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
     if repo:
         _require_own_settings(repo)
     plan_file = cwd / plan if plan else root / _find_plan_name(environ, root)
+    if repo:
+        repo = _hide(repo, environ, plan_file)
     caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
     return Place(root=root, repo=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
 
@@ -89,17 +92,36 @@ def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
 
     Loading all settings costs a fifth of the time that `relay status` has.
     """
-    user = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"), "relay", "config.toml")
-    files = (root / "relay.toml", root / "pyproject.toml", user)
-    if "RELAY_PLAN" in environ or any(_may_name_plan(file) for file in files):
+    if "RELAY_PLAN" in environ or any(_may_name(file, _PLAN_KEY) for file in _list_settings_files(environ, root)):
         return find_settings({}, environ, root, plan_settings={}).plan
     return DEFAULT_PLAN
 
 
-def _may_name_plan(file: Path) -> bool:
+def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
+    """Tell a repository what the settings hide; they are loaded only where one of them can say so."""
+    files = (*_list_settings_files(environ, repo.root), plan_file)
+    if "RELAY_UNREADABLE" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
+        return repo
+    from relay.plan.parse import parse_plan
+    from relay.setup.policy import get_hidden
+
+    try:
+        named = parse_plan((read_start(plan_file, MAX_PLAN_BYTES) or b"").decode("utf-8", "replace")).settings
+    except (PlanError, OSError):
+        named = {}
+    settings = find_settings({}, environ, repo.root, plan_settings=named)
+    return replace(repo, hidden=get_hidden(repo.root, settings, environ))
+
+
+def _list_settings_files(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:
+    user = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"), "relay", "config.toml")
+    return (root / "relay.toml", root / "pyproject.toml", user)
+
+
+def _may_name(file: Path, key: re.Pattern[bytes]) -> bool:
     try:
         start = read_start(file, MAX_SETTINGS_BYTES)
-        return start is None or len(start) > MAX_SETTINGS_BYTES or _PLAN_KEY.search(start) is not None
+        return start is None or len(start) > MAX_SETTINGS_BYTES or key.search(start) is not None
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:

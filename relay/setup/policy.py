@@ -6,24 +6,32 @@ from pathlib import Path
 
 from relay.config import Settings
 from relay.errors import ConfigError
+from relay.files.secrecy import Hidden
 from relay.git.config_guard import read_config
-from relay.git.hooks import find_hooks_dir
+from relay.git.config_listing import find_tree_files
+from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.policy import MIB, Limits, Policy
 
 
 def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str]) -> Policy:
-    """Return what commands in this repository may touch."""
+    """Return what commands in this repository may touch.
+
+    Raises:
+        ConfigError: See `get_unreadable`.
+        RepoError: See `get_hooks_dir`.
+    """
     return Policy(
         root=repo.root,
         env=environ,
         git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
-        protected=tuple(repo.root / path for path in protected),
+        protected=tuple(repo.root / path for path in (*protected, *find_tree_files(repo))),
         writable=tuple(Path(path).expanduser() for path in settings.writable_dirs),
-        readable=(find_hooks_dir(repo, read_config(repo)),),
+        readable=(get_hooks_dir(repo, read_config(repo)),),
         unreadable=get_unreadable(repo.root, settings, environ),
         pass_env=settings.env,
+        writable_links=settings.writable_links,
         network=settings.network,
     )
 
@@ -32,6 +40,16 @@ def make_limits(settings: Settings, *, timeout_s: float) -> Limits:
     """Return the bounds of a command that may take so long."""
     own = settings.command_memory_mib
     return Limits(timeout_s=timeout_s, memory_bytes=own * MIB if own else find_most_bytes())
+
+
+def get_hidden(root: Path, settings: Settings, environ: Mapping[str, str]) -> Hidden:
+    """Return what is hidden inside of a repository.
+
+    Raises:
+        ConfigError: See `get_unreadable`.
+    """
+    places = get_unreadable(root, settings, environ)
+    return Hidden(places=tuple(place.relative_to(root).as_posix() for place in places if place.is_relative_to(root)))
 
 
 def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from relay.config import Settings
-from relay.sandbox.policy import PROTECTED_NAMES, SECRET_NAMES
-from relay.tools.confine import is_covered, may_hold_secrets
+from relay.files.secrecy import Hidden, is_covered
+from relay.sandbox.policy import PROTECTED_NAMES
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024
@@ -245,9 +245,7 @@ def _is_hidden(project: _Project, real: Path) -> bool:
     relative = real.relative_to(project.root).as_posix()
     places = (place for place in project.unreadable if place.is_relative_to(project.root))
     hidden = tuple(place.relative_to(project.root).as_posix() for place in places)
-    return is_covered(relative, ("**/.git", ".relay")) or may_hold_secrets(
-        relative, secret_names=SECRET_NAMES, unreadable=hidden
-    )
+    return is_covered(relative, ("**/.git", ".relay")) or Hidden(places=hidden).covers(relative)
 
 
 def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) -> Iterator[tuple[str, RuleFile]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from relay.git.config_listing import find_tree_files
 from relay.interrupts import Interrupts
 from relay.plan.files import STATE_DIR, find_protected
 from relay.sandbox.policy import Level
@@ -28,17 +29,18 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     root, settings = request.repo.root, request.settings
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
+    configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ)
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     with open_sandbox(policy, level, off=settings.sandbox == "off") as sandbox:
-        hidden = sandbox.policy.unreadable
         yield Workspace(
             root=root,
             sandbox=sandbox,
-            protected=protected,
+            protected=(*protected, *configuration),
+            configuration=configuration,
             outputs_dir=root / STATE_DIR / "outputs",
             should_stop=lambda: interrupts.stop_now,
             limits=make_limits(settings, timeout_s=settings.command_timeout_s),
-            unreadable=tuple(place.relative_to(root).as_posix() for place in hidden if place.is_relative_to(root)),
+            hidden=request.repo.hidden,
             spills="spill" not in settings.ablate,
         )

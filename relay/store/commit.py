@@ -4,6 +4,7 @@ Before it nothing of the user's has changed; after it everything else can be red
 """
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -189,27 +190,32 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
 
 
 def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
-    file = hooks.scratch / "COMMIT_EDITMSG"
-    for name, args in (("prepare-commit-msg", (str(file), "message")), ("commit-msg", (str(file),))):
+    for name, more in (("prepare-commit-msg", ("message",)), ("commit-msg", ())):
         if not has_hook(repo, guarded.config, name):
             continue
-        hooks.scratch.mkdir(parents=True, exist_ok=True)
-        replace_file(hooks.scratch, file.name, ready.text, FILE)
-        result = _run_hook(repo, guarded, ready, hooks, name, *args)
+        file = _make_scratch(hooks) / "COMMIT_EDITMSG"
+        replace_file(file.parent, file.name, ready.text, FILE)
+        result = _run_hook(repo, guarded, ready, hooks, name, str(file), *more)
         if not result.ok:
             return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
-        text = read_file(hooks.scratch, file.name) or b""
+        # From above: the hook may have put a link in the directory's place.
+        text = read_file(hooks.scratch, f"{file.parent.name}/{file.name}") or b""
         # Git refuses a message that holds a NUL.
         ready = replace(ready, text=text.replace(b"\0", b"")) if text.strip() else ready
     return ready
 
 
+def _make_scratch(hooks: Hooks) -> Path:
+    """Make a new directory, under a name that nothing of what commands left can have."""
+    hooks.scratch.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="hook-", dir=hooks.scratch))
+
+
 def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
     """Run one hook on a fresh copy of the index; what an earlier hook left in its place is not followed."""
-    hooks.scratch.mkdir(parents=True, exist_ok=True)
-    source, copy = Path(ready.index), hooks.scratch / "index"
+    source, copy = Path(ready.index), _make_scratch(hooks) / "index"
     found = source.stat()
-    replace_file(hooks.scratch, copy.name, source.read_bytes(), FILE)
+    replace_file(copy.parent, copy.name, source.read_bytes(), FILE)
     # Git tells by the index's time which entries it must not trust: a copy that looks newer would hide a change made
     # in the same instant as the last write.
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)

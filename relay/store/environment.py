@@ -20,7 +20,7 @@ from relay.git.names import with_parents
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import STATE_DIR
-from relay.sandbox.scan import GENERATED
+from relay.sandbox.links import GENERATED
 
 MAX_LISTED = 1_000
 """Files of one ignored directory that are listed by name; of a larger one only the directory is known."""

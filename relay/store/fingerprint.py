@@ -14,7 +14,8 @@ from pathlib import Path
 
 from relay.files.tree import find_stat, read_file
 from relay.git import objects
-from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.config_guard import Guarded, guard
+from relay.git.hooks import get_hooks_dir
 from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 from relay.git.status import Status, read_guarded_status
@@ -164,10 +165,15 @@ def _read_settings(repo: Repo, guarded: Guarded) -> dict[str, str]:
     places = [repo.common_dir / "config", repo.git_dir / "config.worktree", repo.common_dir / "info"]
     places += [repo.common_dir / "hooks", repo.common_dir / "objects/info"]
     places += [repo.git_dir / name for name in _STATE_FILES]
-    hooks = find_value(guarded.config, "core.hookspath")
-    places += [repo.root / hooks] if hooks else []
-    files = (file for place in places for file in ((place, *_walk(place)) if place.is_dir() else (place,)))
+    hooks = get_hooks_dir(repo, guarded.config)
+    places += [hooks] if hooks.is_relative_to(repo.root) else []  # elsewhere no session writes
+    files = (file for place in places for file in ((place, *_walk(place)) if _is_own_directory(place) else (place,)))
     return {str(file): _hash_file(file) for file in files}
+
+
+def _is_own_directory(place: Path) -> bool:
+    """Say whether a directory is one itself: behind a link may be any other, of any size."""
+    return place.is_dir() and not place.is_symlink()
 
 
 def _hash_file(file: Path) -> str:
@@ -175,6 +181,8 @@ def _hash_file(file: Path) -> str:
     if found is None:
         return "absent"
     mode = f"{found.st_mode:o}"
-    if not mode.startswith("100"):
-        return mode
+    if mode.startswith("12"):
+        return f"{mode} {file.readlink()}"
+    if not mode.startswith("100") or found.st_size > MAX_UNTRACKED_BYTES:
+        return _describe(found) if mode.startswith("100") else mode
     return f"{mode} {hashlib.sha256(file.read_bytes()).hexdigest()}"

@@ -8,7 +8,8 @@ A snapshot's tree holds the raw bytes of every path that differs from HEAD, untr
 for every other path. HEAD's blobs went through clean filters and raw bytes did not, so single blobs of a snapshot are
 not comparable with HEAD's; two snapshots over the same HEAD are, exactly.
 
-The user's index, stash, hooks and files are only read. What is too large to keep at every step is left out and named.
+The user's index, stash, hooks and files are only read. What is too large to keep at every step is left out and named,
+and so is what no session may read: every object can be read with git.
 """
 
 import contextlib
@@ -42,6 +43,8 @@ Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy
 50 known paths took 0.60 of a full scan's time, of 100 0.70, of 200 1.18, and ``benchmarks/results/large_repo.md`` has
 100 above a full scan; with 1,000 files it was 0.55 for 50 and 0.62 for 200, where a full scan takes 0.13 s.
 """
+HIDDEN = "hidden from sessions"
+"""Why a file that may hold secrets is left out."""
 ATTEMPTS = 3
 """A file may vanish between being listed and being read; the scan is repeated then, since it may have a new name. The
 last scan takes what is there: a command in the background may make and remove files all the time."""
@@ -56,7 +59,8 @@ class Skipped:
 
     path: str
     reason: str
-    """For the user: ``12.3 MB``, ``6,210 untracked files``, ``a repository of its own``, ``not a regular file``."""
+    """For the user: ``12.3 MB``, ``6,210 untracked files``, ``a repository of its own``, ``not a regular file``, or
+    `HIDDEN`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +247,11 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
     trust_mode = guarded.flag("core.filemode", default=True)
     # Before a file is read: what is saved meanwhile looks new afterwards.
     changes.seen = take_looks(repo, status, crowded)
+    hidden = [entry for entry in status.entries if repo.hidden.covers(entry.path)]
+    _leave_out(repo, changes, hidden, status.head)
     for entry in status.entries:
+        if entry in hidden:
+            continue
         if not entry.untracked:
             _add_tracked(repo, changes, entry)
         elif not _is_below(entry.path, crowded):
@@ -255,6 +263,14 @@ def take_looks(repo: Repo, status: Status, crowded: Collection[str]) -> dict[str
     """Return what each path looks like that a status lists, but for submodules and directories with too many files."""
     entries = (e for e in status.entries if e.mode != GITLINK and not (e.untracked and _is_below(e.path, crowded)))
     return {entry.path: take_look(repo.root, entry.path) for entry in entries}
+
+
+def _leave_out(repo: Repo, changes: _Changes, hidden: Sequence[StatusEntry], head: str | None) -> None:
+    """Keep bytes that no session is shown out of the objects, which it can read; what git tracks stays as in HEAD."""
+    changes.dropped += [Skipped(path=entry.path, reason=HIDDEN) for entry in hidden]
+    tracked = [entry.path for entry in hidden if not entry.untracked]
+    at_head = objects.read_entries(repo, head, tracked) if head and tracked else {}
+    changes.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in tracked]
 
 
 def _add_tracked(repo: Repo, changes: _Changes, entry: StatusEntry) -> None:

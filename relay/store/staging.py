@@ -34,9 +34,11 @@ def require_filters(guarded: Guarded, paths: Sequence[str]) -> None:
     path = next((path for path, driver in needed.items() if driver in own), None)
     if path is not None:
         raise RepoError(
-            f"{path} needs the filter {needed[path]!r}, which this repository's own configuration defines; "
-            "relay runs only filters from your global configuration",
-            hint="git lfs install" if needed[path] == "lfs" else f"git config --global filter.{needed[path]}.clean …",
+            f"{path} needs the filter {needed[path]!r}, which this repository's own configuration defines or whose "
+            "program may be in it; relay runs only filters from your global configuration",
+            hint="git lfs install"
+            if needed[path] == "lfs"
+            else f"git config --global filter.{needed[path]}.clean …, with a program's absolute path",
         )
 
 

@@ -76,10 +76,11 @@ class Background:
         """Start a command and say what came of it; the same command again takes the place of the first.
 
         Raises:
-            RefusedError: Enough is running, or there is no place for its output.
+            RefusedError: Enough is running, there is no place for its output, or it could change what git runs.
         """
         if output is None:
             raise RefusedError("Nothing can be kept running here: there is no place for its output.")
+        self._require_fixed_configuration()
         self._collect()
         same = [pair for pair in self._running if pair[0].command == command]
         if len(self._running) - len(same) >= MOST:
@@ -102,6 +103,19 @@ class Background:
             f"The same command again restarts it.\n{_read_end(output)}"
         )
         return ToolAnswer(text=text, changed_paths=None)
+
+    def _require_fixed_configuration(self) -> None:
+        """Refuse where the sandbox cannot keep what git's configuration includes as it is.
+
+        relay reads the configuration before it has git look at the files that a session made; nothing may change it in
+        between. Between two calls nothing runs but what is in the background.
+        """
+        root = self._workspace.root
+        for name in self._workspace.configuration:
+            if os.path.realpath(root / name) != str(root / name) or not (root / name).is_file():
+                raise RefusedError(
+                    f"Nothing can be kept running here: git's configuration includes {name}, which is no plain file."
+                )
 
     @property
     def is_running(self) -> bool:

@@ -9,7 +9,7 @@ from relay.ledger import Source
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Item, Phase, Plan
 from relay.sandbox.text import render_output
-from relay.tools.confine import locate
+from relay.tools.confine import locate, require_readable
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
@@ -81,6 +81,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
     with locate(workspace.root, match["path"], follow=True) as place:
         if place.status is None:
             raise RefusedError(f"{source}: no such file. A source is path, path:line or path:first-last.")
+        require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
         return Source(path=place.path, lines=source[match.end("path") + 1 :])
 
 

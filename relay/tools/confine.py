@@ -2,17 +2,14 @@
 
 import os
 import stat
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 from relay.files import walk
+from relay.files.secrecy import is_covered
 from relay.files.walk import Location, NotAFileError, WalkError
-from relay.sandbox.policy import TEMPLATE_SUFFIXES
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
 
 
@@ -66,34 +63,6 @@ def _suggest(place: Location) -> str:
     return f" Near it: {', '.join(folder + name for name in near)}." if near else ""
 
 
-@lru_cache(maxsize=4096)
-def fold_name(name: str) -> str:
-    """Return a form that is equal for two names which some file system treats as one.
-
-    Case folded, NFC, and without the invisible characters that HFS+ ignores (CVE-2014-9390).
-    """
-    visible = "".join(char for char in name if unicodedata.category(char) != "Cf")
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", visible).casefold())
-
-
-def is_covered(path: str, patterns: Sequence[str]) -> bool:
-    """Say whether a path without dots and links is one of the patterns or lies below one; see `Workspace.protected`."""
-    parts = tuple(fold_name(part) for part in path.split("/") if part)
-    for pattern in patterns:
-        anywhere, want = _parse_pattern(pattern)
-        starts = range(len(parts) - len(want) + 1) if anywhere else (0,)
-        if want and any(parts[at : at + len(want)] == want for at in starts):
-            return True
-    return False
-
-
-@lru_cache(maxsize=256)
-def _parse_pattern(pattern: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether the pattern holds at any depth, and its folded components."""
-    parts = pattern.removeprefix("**/").split("/")
-    return pattern.startswith("**/"), tuple(fold_name(part) for part in parts if part not in {"", "."})
-
-
 def require_writable(workspace: Workspace, path: str) -> None:
     """Refuse what relay alone writes.
 
@@ -135,12 +104,5 @@ def is_readable(workspace: Workspace, path: str) -> bool:
 
 
 def _refuse_secret(workspace: Workspace, path: str) -> None:
-    if may_hold_secrets(path, secret_names=workspace.secret_names, unreadable=workspace.unreadable):
+    if workspace.hidden.covers(path):
         raise RefusedError(f"{path} may hold secrets; it is neither shown nor changed.")
-
-
-def may_hold_secrets(path: str, *, secret_names: Sequence[str], unreadable: Sequence[str]) -> bool:
-    """Say whether a file's name, or the user, says that nobody is shown it; see `Workspace` for the patterns."""
-    name = fold_name(path.rpartition("/")[2])
-    secret = any(fnmatchcase(name, pattern) for pattern in secret_names)
-    return (secret and not name.endswith(TEMPLATE_SUFFIXES)) or is_covered(path, unreadable)

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from relay.files.secrecy import is_covered
 from relay.files.tree import make_look
 from relay.sandbox.text import render_output
 from relay.session.values import Shown
-from relay.tools.confine import is_covered, locate, open_regular, require_readable
+from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.sandbox.policy import PROTECTED_NAMES, SECRET_NAMES, Limits
+from relay.files.secrecy import NOTHING_NAMED, Hidden
+from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
 
 ALWAYS_PROTECTED = ("**/.git", ".relay", "relay.toml", *(f"**/{name}" for name in PROTECTED_NAMES))
@@ -37,10 +38,10 @@ class Workspace:
     """For `bash`; `timeout_s` is the longest that a call may ask for."""
     spills: bool = True
     """Whether what is cut out of a long output is kept in `outputs_dir`."""
-    unreadable: tuple[str, ...] = ()
-    """What file tools neither show nor replace, in the form of `protected`."""
-    secret_names: tuple[str, ...] = SECRET_NAMES
-    """Patterns of file names that are treated as `unreadable`; the same that the sandbox masks for commands."""
+    configuration: tuple[str, ...] = ()
+    """Files of the work tree that git's configuration includes, present or not; protected too."""
+    hidden: Hidden = NOTHING_NAMED
+    """What file tools neither show nor replace; the same that the sandbox masks for commands."""
 
     def render_handle(self, path: Path) -> str:
         """Return what the model passes to `read` to see a file of `outputs_dir`."""

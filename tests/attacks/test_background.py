@@ -22,3 +22,21 @@ def test_nothing_stays_behind_and_nothing_writes_while_the_work_is_checked(arena
     assert played.code == 0, played.tail
     assert not arena.is_running(arena.places["ABSTRACT"])
     assert arena.git("show", "HEAD:stayed") == (arena.root / "stayed").read_text()
+
+
+def test_nothing_runs_beside_relay_that_could_change_what_git_runs(arena):
+    """An include that is missing could be made between relay's look at the configuration and git's own."""
+    arena.git("config", "--add", "include.path", "../later/team.inc")
+    arena.write("hello.txt", "hello again\n")
+    flip = f"mkdir -p later; printf '[filter \"x\"]\\n\\tclean = touch {arena.outside}/executed\\n' > later/team.inc"
+    calls = [
+        ("bash", {"command": f"while :; do {flip}; rm -rf later; done", "background": True}),
+        ("bash", {"command": f"echo '* filter=x' > .gitattributes; {flip}"}),
+        ("write", {"path": "world.txt", "content": "world\n"}),
+    ]
+
+    played = arena.call(calls, "run", "--allow-dirty")
+
+    assert played.got[0].is_error
+    assert "includes later/team.inc" in played.got[0].text
+    assert not (arena.outside / "executed").exists()

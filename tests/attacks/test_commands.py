@@ -111,6 +111,30 @@ ATTACKS = (
         changes="outside/file",
         control=True,
     ),
+    Attack(
+        name="a file of a package manager's cache",
+        stands_for="hard links of pnpm and uv",
+        command="echo x >> node_modules/package/index.js; mv node_modules n2; echo x >> n2/package/index.js",
+        changes="outside/cached",
+        control=True,
+    ),
+    Attack(
+        name="the plan by its second name",
+        stands_for="hard links in an archive",
+        command="echo '- [x] all' >> vendor/plan; mv vendor v3; echo x >> v3/plan",
+        changes="repo/PLAN.md",
+    ),
+    Attack(
+        name="git's configuration by its second name",
+        stands_for="hard links in an archive",
+        command="printf '[core]\\n\\tfsmonitor = /bin/evil\\n' >> vendor/config",
+        changes="repo/.git/config",
+    ),
+    Attack(
+        name="a device directory full of files",
+        stands_for="memory that no limit counts",
+        command="test -w /dev/shm && (echo x > /dev/relay-attack) && echo THRO''UGH",
+    ),
     # --------------------------------------------------------------------------------------------- git and the plan
     Attack(
         name="plant a hook",
@@ -131,6 +155,13 @@ ATTACKS = (
         stands_for="Codex PR 24954",
         command="printf '[core]\\n\\tfsmonitor = /bin/evil\\n' >> .git/config",
         changes="repo/.git/config",
+        control=True,
+    ),
+    Attack(
+        name="what git's configuration includes",
+        stands_for="Codex PR 24954",
+        command="printf '[core]\\n\\tfsmonitor = /bin/evil\\n' >> .gitconfig-team; mv .gitconfig-team x",
+        changes="repo/.gitconfig-team",
         control=True,
     ),
     Attack(name="move .git aside", stands_for="bwrap pinning", command="mv .git g && mkdir .git", changes="repo/g"),
@@ -229,6 +260,12 @@ ATTACKS = (
         control=True,
     ),
     Attack(
+        name="hidden files in git's objects",
+        stands_for="relay's own snapshots",
+        command="cat .env.local; git log -p --all; git cat-file --batch-all-objects --batch"
+        " | tr -d '\\0' | grep -a env-",
+    ),
+    Attack(
         name="root of another process",
         stands_for="namespace escape",
         command="cat /proc/1/root@OUT@/file && echo x > /proc/1/root@OUT@/byroot; echo x > /oldroot@OUT@/byold",
@@ -272,6 +309,19 @@ ATTACKS = (
         command=python(CONNECT + "reach(socket.AF_UNIX, '@DOCKER@')"),
         control=True,
     ),
+    *(
+        Attack(
+            name=f"a socket {name}",
+            stands_for="services of the host",
+            command=python(CONNECT + f"reach(socket.AF_UNIX, '{place}')"),
+            control=True,
+        )
+        for name, place in {
+            "in the repository": "@ROOT@/vendor/plain.sock",
+            "that was renamed": "@ROOT@/vendor/renamed.sock",
+            "bound through a link": "@BASE@/relative/by-link.sock",
+        }.items()
+    ),
     Attack(
         name="abstract socket",
         stands_for="dbus, X11",
@@ -294,6 +344,35 @@ ATTACKS = (
         name="signal everything",
         stands_for="kill relay",
         command="kill -9 -1; for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done; true",
+    ),
+    Attack(
+        name="limits and priority of a process outside",
+        stands_for="other processes of the user",
+        command=python(
+            "import os, resource\nfor act in (\n"
+            "    lambda: resource.prlimit(@ASIDE@, resource.RLIMIT_NOFILE, (9, 9)),\n"
+            "    lambda: os.setpriority(os.PRIO_PROCESS, @ASIDE@, 5), lambda: os.sched_setaffinity(@ASIDE@, {0}),\n"
+            "):\n    try: act(); print('THRO' + 'UGH')\n    except OSError as e: print(e)"
+        ),
+        control=True,
+    ),
+    Attack(
+        name="shared memory of the host",
+        stands_for="System V IPC",
+        command=python(
+            "import ctypes\nlibc = ctypes.CDLL(None)\n"
+            "if libc.shmget(@SHARED@, ctypes.c_size_t(1), 0) >= 0: print('THRO' + 'UGH')"
+        ),
+        control=True,
+    ),
+    Attack(
+        name="attributes of a file outside",
+        stands_for="Landlock governs no metadata",
+        command=python(
+            "import fcntl, os\ntry:\n    fd = os.open('@OUT@/file', os.O_RDONLY)\n"
+            "    fcntl.ioctl(fd, 0x40086602, (0x40).to_bytes(8, 'little')); print('THRO' + 'UGH')\n"
+            "except OSError as e: print(e)"
+        ),
     ),
     Attack(
         name="type into the terminal",
@@ -431,6 +510,11 @@ HOARDS = (
         name="allocate without end",
         stands_for="out of memory",
         command=python("kept = []\nwhile True: kept.append(b'x' * (8 << 20))"),
+    ),
+    Attack(
+        name="fill files that live in memory",
+        stands_for="out of memory, tmpfs",
+        command="for d in /dev/shm ~ /var/tmp; do head -c 300M /dev/zero > $d/hoard; done; sleep 15",
     ),
     Attack(
         name="allocate without end in many processes",

@@ -1,6 +1,7 @@
 """What the user and the repository name as unreadable: no command and no tool shows it, whatever the mechanism."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -81,3 +82,70 @@ def test_a_repository_takes_nothing_out_of_the_list(arena):
 
     assert find_bwrap() is None or played.got[0].is_error
     assert [secret for secret in ("tool-token", "ssh-secret", "env-secret") if secret in get_words(played)] == []
+
+
+def read_objects(arena):
+    """Return everything that a session could read with git."""
+    argv = arena.as_user(("git", "cat-file", "--batch-all-objects", "--batch"))
+    done = subprocess.run(argv, cwd=arena.root, env=arena.environ, check=True, capture_output=True)
+    return done.stdout.decode(errors="replace")
+
+
+def test_what_is_hidden_is_in_no_snapshot(arena):
+    """Not of a run, not of a status in between, tracked or not; the files themselves are as they were."""
+    hide(arena, named=True)
+    secrets = {
+        ".env.production": "untracked-env",
+        "config/keys/new": "untracked-key",
+        "config/production.yaml": "changed-tracked",
+        ".NETRC": "untracked-netrc",
+    }
+    for path, text in secrets.items():
+        arena.write(path, f"{text}\n")
+    calls = [
+        ("write", {"path": "world.txt", "content": "world\n"}),
+        ("bash", {"command": "touch seen; git diff HEAD; git cat-file --batch-all-objects --batch"}),
+        ("hand_off", {"next_step": "go on"}),
+    ]
+
+    played = arena.call(calls, "run", "--allow-dirty", "--max-legs", "1")
+    shown = arena.play([], "status", "--why")
+
+    assert shown.code == 0, shown.tail
+    assert [got.is_error for got in played.got[:2]] == [False, False]
+    assert "world" in read_objects(arena)
+    assert [text for text in secrets.values() if text in read_objects(arena) + get_words(played)] == []
+    assert [path for path, text in secrets.items() if (arena.root / path).read_text() != f"{text}\n"] == []
+
+
+@pytest.mark.parametrize("words", [*LEVELS.values(), ("doctor",)], ids=lambda words: words[0])
+def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
+    """History gives it away, to whoever may read the repository; that is said before the first session."""
+    hide(arena, named=True)
+
+    played = arena.call([("bash", {"command": "git show HEAD:config/production.yaml"})], *words)
+
+    assert "config/keys/a, config/production.yaml: a session is not shown the file" in " ".join(
+        played.out.decode().split()
+    )
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", ".netrc"])
+def test_rules_are_never_what_is_hidden(arena, name):
+    """Neither by a link nor by a setting of the repository."""
+    hide(arena, named=True)
+    if name == "AGENTS.md":
+        (arena.root / name).unlink()
+        (arena.root / name).symlink_to("config/production.yaml")
+    else:
+        (arena.root / "AGENTS.md").unlink()
+        arena.write(name, "production-password\n")
+        arena.write("relay.toml", f'rules_fallback_names = ["{name}"]\n')
+    arena.give()
+    arena.commit()
+
+    played = arena.call([("bash", {"command": "true"})], "run")
+
+    assert played.systems
+    assert "production-password" not in "".join(played.systems)
+    assert "it is left out" in " ".join(played.out.decode().split())

@@ -58,6 +58,7 @@ ATTACKS = (
     write("create agent settings", ".claude/settings.json", "CVE-2026-25725"),
     write("write the rules", "AGENTS.md", "rules file backdoor"),
     write("write telemetry", ".relay/sessions/x.jsonl", "log tampering"),
+    write("write what git's configuration includes", ".gitconfig-team", "Codex PR 24954"),
     write("write secrets", ".env", "CVE-2025-61260"),
     Attack(
         name="tick by editing",
@@ -73,6 +74,12 @@ ATTACKS = (
     read("read a device", "/dev/zero", "hanging reads"),
     read("read a pipe", "pipe", "hanging reads"),
     read("read git's config", ".git/config", "credentials in remotes"),
+    Attack(
+        name="have a hidden file hashed",
+        stands_for="offline guessing of what is in it",
+        tool="record",
+        given={"claim": "x", "because": "y", "sources": [".env:1"]},
+    ),
     Attack(
         name="search outside",
         stands_for="path traversal",
@@ -198,7 +205,7 @@ def trapped(arena):
     }.items():
         (arena.root / name).symlink_to(target)
     os.mkfifo(arena.root / "pipe")
-    arena.write(".gitignore", ".env\nvendor/\n.relay/\npipe\nhard\n")
+    arena.write(".gitignore", ".env\nvendor/\n.relay/\nnode_modules/\npipe\nhard\n")
     (arena.root / "hard").hardlink_to(arena.outside / "file")
     arena.give()
     arena.commit("traps")

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from relay.git.config_guard import guard
-from relay.git.hooks import HookResult, Hooks, find_hooks_dir, has_hook
+from relay.git.hooks import HookResult, Hooks, get_hooks_dir, has_hook
 from relay.git.message import Message, read_trailers, render_message
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.legs import LegStart, open_leg
@@ -164,19 +164,28 @@ def test_a_hook_that_stages_files_works_on_its_copy(box, tmp_path):
     assert set(box.text("status", "--porcelain").splitlines()) == {"?? untracked.txt", "?? user.txt"}
 
 
-def test_what_a_hook_plants_in_its_scratch_directory_is_not_followed(box, tmp_path):
-    (tmp_path / "victim").write_text("precious")
+@pytest.mark.parametrize(
+    "plant",
+    [
+        'ln -sf @/away/index "$d/index"; ln -sf @/away/COMMIT_EDITMSG "$d/COMMIT_EDITMSG"',
+        'rm -rf "$d"; ln -s @/away "$d"',
+        'rm -rf "$d"; ln -s @/away "$d"; for n in hooks index objects; do ln -s @/away "${d%/*}/$n"; done',
+        'chmod 0 "$d"',
+    ],
+)
+def test_what_a_hook_plants_in_its_scratch_directory_is_not_followed(box, tmp_path, plant):
+    away = tmp_path / "away"
+    away.mkdir()
+    for name in ("index", "COMMIT_EDITMSG"):
+        (away / name).write_text("precious")
     hooks, _ = make_hooks(box, tmp_path)
-    install(
-        box,
-        "pre-commit",
-        f'ln -sf {tmp_path}/victim "$GIT_INDEX_FILE"; ln -sf {tmp_path}/victim {tmp_path}/scratch/COMMIT_EDITMSG',
-    )
-    install(box, "prepare-commit-msg", "exit 0")
-    install(box, "commit-msg", f'ln -sf {tmp_path}/victim "$1"')
+    for name in ("pre-commit", "prepare-commit-msg", "commit-msg"):
+        install(box, name, f'd="${{GIT_INDEX_FILE%/*}}"; {plant.replace("@", str(tmp_path))}')
     outcome = commit(box, hooks)
     assert outcome.end == CommitEnd.COMMITTED
-    assert (tmp_path / "victim").read_text() == "precious"
+    assert {file.name: file.read_text() for file in away.iterdir()} == dict.fromkeys(
+        ("index", "COMMIT_EDITMSG"), "precious"
+    )
     assert "precious" not in box.text("log", "-1", "--format=%B")
 
 
@@ -236,7 +245,7 @@ def test_configured_hook_directories_count(box, tmp_path, scope):
     install(box, "pre-commit", "exit 1", place=".husky")
     repo = box.open()
     config = guard(repo).config
-    assert find_hooks_dir(repo, config) == box.root / ".husky"
+    assert get_hooks_dir(repo, config) == box.root / ".husky"
     assert has_hook(repo, config, "pre-commit")
     hooks, ran = make_hooks(box, tmp_path)
     assert commit(box, hooks).end == CommitEnd.HOOK_REFUSED
