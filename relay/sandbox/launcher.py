@@ -62,7 +62,8 @@ def read_processes() -> dict[int, Process]:
                     owner = os.fstat(stat.fileno()).st_uid
             except OSError:
                 continue  # ended meanwhile
-            if fields[0] != b"Z":
+            # A process whose first thread has ended looks dead while others of its threads work on.
+            if fields[0] != b"Z" or int(fields[17]) > 1:
                 table[int(name)] = Process(int(fields[1]), int(fields[17]), owner)
     return table
 

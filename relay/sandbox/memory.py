@@ -47,7 +47,7 @@ def holds_more(pids: Iterable[int], limit_bytes: int, *, files_bytes: int = 0) -
         limit_bytes: What they may hold.
         files_bytes: What their files in memory hold, mapped or not.
     """
-    pids = tuple(pids)
+    pids = tuple(map(_find_thread, pids))
     if sum(map(_read_resident, pids)) + files_bytes <= limit_bytes:
         return False
     shares = [_read_share(pid) for pid in pids]
@@ -81,6 +81,16 @@ def _read_limit(path: str) -> int | None:
     with contextlib.suppress(OSError, ValueError):  # `max`: none
         return int(Path(path).read_text())
     return None
+
+
+def _find_thread(pid: int) -> int:
+    """Return a thread that knows the process's memory: the first has lost it when it ended before the others."""
+    if _read_resident(pid):
+        return pid
+    with contextlib.suppress(OSError):
+        threads = (int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+        return next((thread for thread in threads if _read_resident(thread)), pid)
+    return pid
 
 
 def _read_resident(pid: int) -> int:

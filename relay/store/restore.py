@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from relay.files.secrecy import is_covered
 from relay.files.tree import find_stat, remove_file, replace_file
 from relay.git import objects
 from relay.git.config_guard import Guarded, guard
@@ -43,6 +44,8 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
     """
     between = objects.diff_trees(repo, found.tree, wanted.tree)
     others = {*found.replaced, *wanted.replaced}
+    # Git makes no such tree, but may have fetched one: what is written there decides what git runs.
+    others |= {change.path for change in between if is_covered(change.path, ("**/.git",))}
     others |= find_unheld(repo, repo.head(), [change.path for change in between], found.skipped, wanted.skipped)
     differing = [change for change in between if not (change.is_submodule or change.path in others)]
     at_base = {change.path: change for change in objects.diff_trees(repo, base, found.tree)}

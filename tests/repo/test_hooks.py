@@ -169,7 +169,7 @@ def test_a_hook_that_stages_files_works_on_its_copy(box, tmp_path):
     [
         'ln -sf @/away/index "$d/index"; ln -sf @/away/COMMIT_EDITMSG "$d/COMMIT_EDITMSG"',
         'rm -rf "$d"; ln -s @/away "$d"',
-        'rm -rf "$d"; ln -s @/away "$d"; for n in hooks index objects; do ln -s @/away "${d%/*}/$n"; done',
+        'rm -rf "$d"; ln -s @/away "$d"; for n in hooks index objects; do ln -sfn @/away "${d%/*}/$n"; done',
         'chmod 0 "$d"',
     ],
 )

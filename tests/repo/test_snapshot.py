@@ -11,7 +11,7 @@ from relay.git.objects import diff_trees, find_blob_id, read_blob, store_files, 
 from relay.git.status import ChangeKind
 from relay.store import snapshot
 from relay.store.restore import plan_restoration, run_restoration
-from relay.store.snapshot import KnownPaths, Skipped, find_crowded, write_snapshot_tree
+from relay.store.snapshot import KnownPaths, Skipped, TreeSnapshot, find_crowded, write_snapshot_tree
 
 STRANGE = [
     "with\nnewline",
@@ -297,6 +297,19 @@ def test_only_what_was_lost_is_restored(box):
         "src/app.py": b"the work\n", "own.txt": b"one\ntwo\n", "cut.txt": b"one, two\n", "notes.txt": b"since then\n"
     }  # fmt: skip
     assert not {"src/old.py", "torn.txt"} & set(files)
+
+
+@pytest.mark.parametrize("name", [".git", ".GIT", ".g\u200cit"])
+def test_git_directories_of_a_snapshot_are_not_put_back(box, name):
+    """A snapshot that was fetched may hold what git itself never stores."""
+    repo = box.open()
+    base = snap(repo)
+    hook = box.git("hash-object", "-w", "--stdin", stdin=b"#!/bin/sh\n").decode().strip()
+    tree = box.git("mktree", stdin=f"100755 blob {hook}\tpost-commit\n".encode()).decode().strip()
+    evil = box.git("mktree", stdin=f"040000 tree {tree}\t{name}\n100644 blob {hook}\tfile\n".encode()).decode().strip()
+    restoration = plan_restoration(repo, found=base, wanted=TreeSnapshot(tree=evil), base=base.tree)
+    assert [change.path for change in restoration.changes if change.kind != ChangeKind.DELETED] == ["file"]
+    (box.root / f".git/objects/{evil[:2]}/{evil[2:]}").unlink()  # git-fsck(1) would complain
 
 
 def test_nothing_is_restored_over_what_no_snapshot_holds(box):

@@ -1,6 +1,7 @@
 """The parts as pure values: environment, output, seccomp program, Seatbelt profile, mounts."""
 
 import os
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from relay.errors import SandboxError
 from relay.sandbox.environment import NEVER, build_env, render_path
 from relay.sandbox.install import find_install_command
+from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.output import Capture
-from relay.sandbox.places import find_hidden, find_home, find_unix_sockets, is_searchable
+from relay.sandbox.places import find_hidden, find_home, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Level
-from relay.sandbox.private import PrivateDir, remove_left_overs
+from relay.sandbox.private import PrivateDir, remove_left_overs, remove_tree
 from relay.sandbox.scan import Found
 from relay.sandbox.seatbelt import render_profile
 from relay.sandbox.seccomp import Filter, assemble
@@ -269,6 +271,81 @@ def test_left_overs_of_a_killed_relay_are_removed(tmp_path: Path) -> None:
     used.close()
     remove_left_overs(tmp_path, now=time.time() + 3600)
     assert {path.name for path in tmp_path.iterdir()} == {"kept", "relay-sandbox-link"}
+
+
+def test_a_directory_of_any_depth_is_removed(tmp_path: Path) -> None:
+    """3,000 levels are more than a path, the stack or the table of descriptors holds; modes and links do not matter."""
+    top = tmp_path / "left"
+    here = top
+    here.mkdir()
+    (top / "closed/inner").mkdir(parents=True)
+    (top / "closed/inner/file").touch()
+    (top / "lifted-0").mkdir()
+    (top / "lifted-0/kept").touch()
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").touch()
+    (top / "closed/link").symlink_to(tmp_path / "precious")
+    (top / "closed/inner").chmod(0)
+    (top / "closed").chmod(0)
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("deep", dir_fd=fd)
+        below = os.open("deep", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+    remove_tree(top)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"precious"}
+    assert (tmp_path / "precious/file").exists()
+    remove_tree(tmp_path / "nowhere")
+
+
+def test_links_are_told_from_one_another(tmp_path: Path) -> None:
+    """Two names in the repository are its own; one elsewhere, or of what is protected, is not."""
+    root, cache = tmp_path / "repo", tmp_path / "cache"
+    for folder in (root / "src", root / "target", root / ".venv/lib", root / "node_modules/.cache", cache):
+        folder.mkdir(parents=True)
+    for name in ("plan", "own", "target/built", "single"):
+        (root / name).write_text(name)
+    (cache / "file").write_text("shared")
+    (root / "src/second").hardlink_to(root / "own")
+    (root / "target/second").hardlink_to(root / "target/built")
+    (root / "src/cached").hardlink_to(cache / "file")
+    (root / "node_modules/package").hardlink_to(cache / "file")
+    (root / ".venv/lib/own").write_text("copied")
+
+    before = find_links(root, (root / "plan", root / "missing"))
+    (root / "src/plan").hardlink_to(root / "plan")
+    after = find_links(root, (root / "plan",))
+
+    assert before == Links(trees=(root / "node_modules",), files=(root / "src/cached",))
+    assert after == Links(trees=(root / "node_modules",), files=(root / "src/cached", root / "src/plan"))
+    assert find_caches(root / "node_modules") == (root / "node_modules/.cache",)
+    assert "only read node_modules, 1 other files" in render_links(before, root)[0]
+    assert render_links(Links(), root) == ()
+    with pytest.raises(SandboxError, match="401 files of the repository have another name"):
+        require_few(Links(files=tuple(root / str(n) for n in range(401))))
+
+
+def test_sockets_are_found_where_variables_name_them_and_where_they_are_mounted(tmp_path: Path) -> None:
+    for name in ("a", "b", "c d"):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(tmp_path / name))
+    (tmp_path / "file").touch()
+    env = {
+        "X": f"unix://{tmp_path}/a",
+        "BUS": f"unix:path={tmp_path}/b,guid=1",
+        "F": str(tmp_path / "file"),
+        "N": "a/b",
+    }
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        f"36 35 98:0 / {tmp_path}/c\\040d rw - ext4 /dev/x rw\n36 35 98:0 / {tmp_path}/file rw - ext4 x rw\n"
+    )
+    assert find_named_sockets(env, table) == (tmp_path / "a", tmp_path / "b", tmp_path / "c d")
+    assert find_named_sockets({}, tmp_path / "nowhere") == ()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root reaches into a directory that is closed to it by mode")

@@ -228,6 +228,29 @@ def test_memory_of_the_whole_tree_is_limited(box: Any, children: int) -> None:
     assert result.notes == ("killed: the command held more than 300 MiB of memory at once",)
 
 
+LEADERLESS = """
+import ctypes, threading, time
+kept = []
+def hold():
+    kept.append(b'x' * (400 << 20))
+    time.sleep(40)
+    open('stayed', 'w').close()
+threading.Thread(target=hold).start()
+time.sleep(0.5)
+ctypes.CDLL(None).syscall(60 if __import__('platform').machine() == 'x86_64' else 93, 0)
+"""
+"""Looks like a process that has ended, while its other thread works on."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
+def test_a_process_without_its_first_thread_counts_and_is_ended(box: Any, place: Any) -> None:
+    result = box.python(LEADERLESS, limits=Limits(timeout_s=60, memory_bytes=300 * MIB))
+
+    assert result.notes == ("killed: the command held more than 300 MiB of memory at once",)
+    assert result.duration_s < 30
+    assert not (place.root / "stayed").exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
 def test_memory_that_is_only_reserved_or_shared_is_not_counted(box: Any) -> None:
     """What runtimes reserve, and pages that many processes share, break no limit."""

@@ -151,6 +151,18 @@ def test_configured_cache_is_writable(place: Any) -> None:
         assert (cache / level).exists() == wanted
 
 
+def test_what_is_hidden_in_a_configured_cache_cannot_be_renamed_into_view(place: Any) -> None:
+    cache = place.home / "cache"
+    (cache / "deep/er").mkdir(parents=True)
+    (cache / "deep/er/token").write_text("cache-secret\n")
+    with place.open(Level.WORKSPACE_WRITE, writable=(cache,), unreadable=(cache / "deep/er/token",)) as box:
+        result = box.sh(
+            f"cd {cache}; cat deep/er/token; mv deep d2; cat d2/er/token; mv deep/er e2; cat e2/token; true"
+        )
+    assert b"cache-secret" not in result.output
+    assert (cache / "deep/er/token").read_text() == "cache-secret\n"
+
+
 def test_toolchain_in_a_hidden_place_is_readable(place: Any) -> None:
     """A directory on PATH below the hidden home can run programs, and cannot be written."""
     tools = place.home / "tools"
