@@ -14,10 +14,12 @@ from pathlib import Path
 
 from relay.git.command import Git
 from relay.git.config_listing import read_listing
-from relay.git.filter_commands import runs_outside
+from relay.git.filter_commands import is_outside, runs_outside
 from relay.git.repository import Repo
 
 _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
+_COMMAND = re.compile(rf"{_FILTER.pattern}|gpg\.ssh\.defaultkeycommand", re.DOTALL)
+_PROGRAM = re.compile(r"gpg\.(.*\.)?program", re.DOTALL)
 _HOOK = re.compile(r"hook\.(?P<name>.*)\.[a-z]+", re.DOTALL)
 _PLAIN_EXTENSIONS = frozenset({
     "extensions.noop", "extensions.objectformat", "extensions.partialclone", "extensions.preciousobjects",
@@ -51,7 +53,8 @@ def _parse_setting(root: Path, scope: bytes, origin: bytes, entry: bytes) -> Set
     key, _, value = os.fsdecode(entry).partition("\n")
     file = os.path.realpath(root / os.fsdecode(origin).removeprefix("file:"))
     trusted = scope in {b"system", b"global"} and not Path(file).is_relative_to(root)
-    trusted = trusted and (not _FILTER.fullmatch(key) or runs_outside(value, root))
+    trusted = trusted and (not _COMMAND.fullmatch(key) or runs_outside(value, root))
+    trusted = trusted and (not _PROGRAM.fullmatch(key) or is_outside(value, root))
     return Setting(key=key, value=value, trusted=trusted)
 
 

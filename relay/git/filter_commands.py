@@ -1,4 +1,4 @@
-"""Whether a filter command of the user's own configuration can only be code that no session writes.
+"""Whether a command of the user's own configuration can only be code that no session writes.
 
 git runs a filter at the top of the work tree. What is named by a relative path, what an interpreter or a launcher
 finds in the current directory, and what a shell would still expand, may be a session's.
@@ -46,12 +46,12 @@ def runs_outside(command: str, root: Path) -> bool:
             simple.append([])
         else:
             simple[-1].append(word)
-    return all(_is_outside(part, root) for part in simple if part)
+    return all(_are_outside(part, root) for part in simple if part)
 
 
-def _is_outside(words: Sequence[str], root: Path) -> bool:
+def _are_outside(words: Sequence[str], root: Path) -> bool:
     program, *given = words
-    if "/" in program and (not program.startswith(("/", "~")) or _is_below(program, root)):
+    if not is_outside(program, root):
         return False
     name = os.path.basename(program)  # noqa: PTH119  # a word, not a path
     if _PYTHON.fullmatch(name):
@@ -63,6 +63,11 @@ def _is_outside(words: Sequence[str], root: Path) -> bool:
         return False
     places = (part for word in given if word != "%f" for part in word.split("="))
     return not any(_is_below(place, root) for place in places if "/" in place or os.path.lexists(root / place))
+
+
+def is_outside(program: str, root: Path) -> bool:
+    """Say whether a program is found on PATH, or absolute and outside of the work tree."""
+    return "/" not in program or (program.startswith(("/", "~")) and not _is_below(program, root))
 
 
 def _is_below(word: str, root: Path) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from relay.files.boot import find_boot_id
 from relay.sandbox.confinement import Confinement
+from relay.sandbox.places import is_socket
 from relay.sandbox.policy import Policy
 from relay.sandbox.private import PrivateDir
 
@@ -74,8 +75,9 @@ def _describe(confinement: Confinement, policy: Policy) -> Iterator[object]:
     launch = confinement.build_launch((os.devnull,), cwd=policy.root, extra_env={})
     try:
         numbers = {str(fd): "<fd>" for fd in launch.pass_fds}
-        yield [numbers.get(word, word) for word in launch.argv]
-        for word in launch.argv:
+        words = _drop_sockets(launch.argv)
+        yield [numbers.get(word, word) for word in words]
+        for word in words:
             if word.startswith("/") and os.access(word, os.X_OK) and os.path.isfile(word):  # noqa: PTH113
                 found = Path(word).stat()
                 yield word, found.st_ino, found.st_size, found.st_mtime_ns
@@ -85,6 +87,13 @@ def _describe(confinement: Confinement, policy: Policy) -> Iterator[object]:
     finally:
         for fd in (*launch.pass_fds, *(() if launch.status_fd is None else (launch.status_fd,))):
             os.close(fd)
+
+
+def _drop_sockets(words: tuple[str, ...]) -> list[str]:
+    """Leave out which sockets of the host are masked: they come and go, and are masked like any file."""
+    masks = (at for at, word in enumerate(words[:-1]) if word == os.devnull and is_socket(words[at + 1]))
+    left_out = {place for at in masks for place in (at - 1, at, at + 1)}
+    return [word for at, word in enumerate(words) if at not in left_out]
 
 
 def _find_folder(policy: Policy) -> Path | None:

@@ -99,3 +99,17 @@ def test_a_filter_in_the_work_tree_is_switched_off_with_its_demand(box):
     guarded = guard(box.open())
     assert dict(guarded.git.settings)["filter.nb.clean"] == ""
     assert dict(guarded.git.settings)["filter.nb.required"] == "false"
+
+
+def test_a_signing_program_in_the_work_tree_is_not_the_users(box):
+    """A relative path is looked for where a session writes; only such a setting of the user's is left out."""
+    for key, value in (
+        ("gpg.program", "tools/gpg"),
+        ("gpg.x509.program", "/usr/bin/gpg sm"),
+        ("gpg.ssh.defaultKeyCommand", "sh tools/key"),
+        ("user.signingKey", "tools/key"),
+    ):
+        box.git("config", "--global", key, value)
+    trusted = {setting.key for setting in guard(box.open()).config if setting.trusted}
+    assert {"gpg.x509.program", "user.signingkey"} <= trusted
+    assert not {"gpg.program", "gpg.ssh.defaultkeycommand"} & trusted

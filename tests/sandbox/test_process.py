@@ -247,7 +247,6 @@ def test_a_process_without_its_first_thread_counts_and_is_ended(box: Any, place:
     result = box.python(LEADERLESS, limits=Limits(timeout_s=60, memory_bytes=300 * MIB))
 
     assert result.notes == ("killed: the command held more than 300 MiB of memory at once",)
-    assert result.duration_s < 30
     assert not (place.root / "stayed").exists()
 
 
