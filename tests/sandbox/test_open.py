@@ -155,14 +155,17 @@ one, two = socket.socketpair(); one.send(b'x'); print('pair' if two.recv(1) else
 """
 
 
-def test_network_opens_tcp_and_no_unix_socket(place: Any) -> None:
+@pytest.mark.parametrize(
+    ("level", "mechanism"), [(Level.WORKSPACE_WRITE, Mechanism.BWRAP), (Level.READ_ONLY, Mechanism.LANDLOCK)]
+)
+def test_network_opens_tcp_and_no_unix_socket(place: Any, level: Level, mechanism: Mechanism) -> None:
     """With the network allowed a TCP server answers, and the host's Unix sockets stay closed, abstract ones too."""
     abstract = f"relay-test-{os.getpid()}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_UNIX) as unix,
         socket.socket(socket.AF_UNIX) as hidden,
-        place.open(Level.WORKSPACE_WRITE, network=True) as box,
+        place.open(level, mechanism, network=True) as box,
     ):
         unix.bind(str(place.outside / "s"))
         unix.listen()
