@@ -156,3 +156,32 @@ def test_outside_a_repository_a_plan_can_be_checked(relay, tmp_path):
     folder.mkdir()
     write(folder, PLAN)
     assert relay("check", cwd=folder).code == 0
+
+
+def test_gates_that_prove_nothing_are_found_before_any_money_is_spent(relay, project):
+    """What can never be green is an error, what weakens the gate a warning; each with the line of the command."""
+    write(project, PLAN.replace("Verify: `python -m unittest`", "Verify: `pytest || true`\nVerify: `cd x; make; ls`"))
+    ran = relay("check")
+    assert ran.code == 1
+    assert "PLAN.md:9: the verify command `pytest || true` always succeeds" in ran.out
+    assert "PLAN.md:10: warning: the verify command `cd x; make; ls` goes on when `make` fails" in ran.out
+
+
+def test_lists_of_files_are_counted_as_reading(relay, project):
+    (project / "big.py").write_text("x = 1\n" * 5_000)
+    write(project, PLAN)
+    before = relay("check").out.splitlines()[2]
+    write(project, PLAN + "\n**Files:**\n- Modify: `/big.py:1-20`\n")
+    after = relay("check").out.splitlines()[2]
+    assert before.startswith("2  Endpoint   1/1   about 5.7k,")
+    assert after.startswith("2  Endpoint   1/1   about 16k,")
+
+
+def test_a_plan_without_a_phase_says_what_looks_like_an_item(relay, project):
+    write(project, "# Tasks\n\n### - [ ] T001 Set up\n\n### - [ ] T002 Go on\n")
+    ran = relay("check")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        "PLAN.md:3: no phase found: `- [ ] T001 Set up` is a heading, so its box does not count; write"
+    )
+    assert "(also line 5)" in ran.out

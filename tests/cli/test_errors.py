@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-PLAN = "# P\n\n## Phase 1 — One\nVerify: `true`\n- [ ] a — a.py\n"
+PLAN = "# P\n\n## Phase 1 — One\nVerify: `make`\n- [ ] a — a.py\n"
 BROKEN = {
     "no phase": ("PLAN.md", b"just words\n", 1),
     "an item above any heading": ("PLAN.md", b"text\n\n- [ ] a\n", 3),
     "front matter that is not closed": ("PLAN.md", f"---\nrelay: {{}}\n{PLAN}".encode(), 1),
     "front matter that is no YAML": ("PLAN.md", f"---\nrelay:\n  x: [\n---\n{PLAN}".encode(), 4),
-    "a key twice": ("PLAN.md", f"---\na: 1\nb: 1\na: 2\n---\n{PLAN}".encode(), 4),
+    "a key twice": ("PLAN.md", f"---\nrelay: {{}}\na: 1\na: 2\n---\n{PLAN}".encode(), 4),
     "lists nested too deeply": ("PLAN.md", f"{PLAN}\n{'- ' * 200}x\n".encode(), 7),
     "a byte that is not UTF-8": ("PLAN.md", f"{PLAN}\nbad ".encode() + b"\xff", 7),
     "too many bytes": ("PLAN.md", b"x" * (8 * 1024 * 1024 + 1), 0),
