@@ -5,6 +5,7 @@
 ``refs/relay/wip/<branch>/<n>``      one ref per leg, n counting up; a chain of snapshots, newest first
 ``refs/relay/plan/<branch>``         a written plan that no commit has yet, with what planning cost
 ``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
+``refs/relay/spent/<branch>/<n>``    what a leg cost that was given up
 ===================================  =====================================================================
 
 ``<branch>`` has ``/`` written as ``%2F`` and ``%`` as ``%25`` (`relay.git.names.render_ref_part`). All facts are in

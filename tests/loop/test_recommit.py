@@ -82,19 +82,36 @@ def test_what_git_does_not_take_is_told_to_the_session(stage):
     assert count_sessions(stage) == 1
 
 
-def test_a_signature_that_cannot_be_made_is_paid_for_once(stage):
-    """It is the user's to repair; then the work is committed as the session proposed it."""
+def fail_to_sign(stage):
+    """Run a session whose work is finished and cannot be signed; then the user repairs that."""
 
     def lock():
         stage.git("config", "commit.gpgSign", "true")
         stage.git("config", "gpg.program", "false")
 
-    first = stage.play(ScriptedRunner([[[write(), ONE, lock, SAID]]]), all_=False)
+    ended = stage.play(ScriptedRunner([[[write(), ONE, lock, SAID]]]), all_=False)
     stage.git("config", "commit.gpgSign", "false")
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "phase 1: not committed: " in ended.reason
+
+
+def test_a_signature_that_cannot_be_made_is_paid_for_once(stage):
+    """The work is committed as the session proposed it."""
+    fail_to_sign(stage)
+
     again = stage.play(ScriptedRunner([]), all_=False)
 
-    assert first.exit_code == ExitCode.STOPPED
-    assert "phase 1: not committed: " in first.reason
     assert again.exit_code == ExitCode.DONE
     assert count_sessions(stage) == 0  # in the second run
     assert stage.git("log", "-1", "--format=%s").strip() == "Say hello"
+
+
+def test_work_that_was_taken_out_since_is_not_committed(stage):
+    """A session does it again."""
+    fail_to_sign(stage)
+    (stage.root / "hello.txt").unlink()
+
+    again = stage.play(ScriptedRunner([[[write(), ONE, SAID]]]), all_=False)
+
+    assert again.exit_code == ExitCode.DONE
+    assert count_sessions(stage) == 1
