@@ -38,6 +38,8 @@ class PhaseBriefing:
     """Verify commands that were red before the phase; empty when all were green or there are none."""
     ledger: str
     """Ledger snapshot within its token budget; may be empty."""
+    rules: str = ""
+    """Of the folders that the phase names, below those of the root; may be empty."""
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
 
@@ -90,6 +92,7 @@ def render_phase_message(briefing: PhaseBriefing) -> str:
         ("Environment", "\n".join(briefing.environment)),
         ("The plan so far", _render_outline(plan, phase, briefing.plan_path)),
         ("Your phase", plan.text[phase.start : phase.end].strip()),
+        ("Rules of its folders", briefing.rules),
         ("Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
         ("Not yours to do", _load("errands").strip() if has_errands(phase) else ""),
         ("Red before this phase", briefing.baseline),

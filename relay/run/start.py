@@ -28,6 +28,7 @@ from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
+from relay.setup.rules import load_folder_rules
 from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale
@@ -42,6 +43,7 @@ from relay.store.legs import (
     open_leg,
 )
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.steering import find_strange
 from relay.store.surplus import Intent
 from relay.store.texts import find_text
 from relay.store.trailers import BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
@@ -222,9 +224,28 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             interruption=interruption,
             baseline=_describe_red(baseline),
             ledger="" if "ledger" in ctx.settings.ablate else render_snapshot(pending.ledger, LEDGER_TOKENS),
+            rules=_read_folder_rules(ctx, phase),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
         ),
     )
+
+
+def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
+    """Return the rules of the folders that a phase names; what is said of them is shown."""
+    settings = ctx.settings
+    if "rules" in settings.ablate:
+        return ""
+    rules = load_folder_rules(
+        ctx.repo.root,
+        (path for item in phase.items for path in item.paths),
+        max_bytes=max(0, settings.rules_max_bytes - ctx.rules.project_bytes),
+        fallback_names=settings.rules_fallback_names,
+        unreadable=ctx.workspace.sandbox.policy.unreadable,
+        find_strange=lambda paths: find_strange(ctx.repo, paths),
+    )
+    for words in rules.warnings:
+        ctx.observe(Noticed(text=words, warning=True))
+    return rules.text
 
 
 def find_plan(files: PlanFiles, commit: str | None) -> Plan | None:
