@@ -30,13 +30,10 @@ from relay.state.lineage import find_phases
 from relay.state.plan_edit import parse_at
 from relay.store import trailers
 from relay.store.completion import finish_pending, note_pending, withdraw_pending
-from relay.store.history import RelayCommit, read_plan_commits
+from relay.store.history import RelayCommit, read_plan_commits, read_undone
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
 from relay.words import list_some
-
-REWOUND_TO = "Relay-Rewound-To"
-"""The commit whose tree a revert commit brings back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +87,12 @@ def _read_since_rewind(repo: Repo, plan_path: str, phase_id: str) -> list[RelayC
     commits = read_plan_commits(repo, plan_path)
     text = find_text(repo, "HEAD", plan_path)
     phases = find_phases(repo, plan_path, parse_at(text, plan_path), commits) if text else {}
-    undone: set[str] = set()
-    own: list[RelayCommit] = []
-    for commit in commits:
-        if commit.status == trailers.REWOUND:
-            undone |= _read_undone(repo, commit)
-        elif phases.get(commit.commit) == phase_id and commit.commit not in undone:
-            own.append(commit)
-    return own
-
-
-def _read_undone(repo: Repo, commit: RelayCommit) -> set[str]:
-    target = dict(commit.found).get(REWOUND_TO, "")
-    if not commit.parents or not target or repo.find_commit(target) != target:
-        return set()
-    return set(repo.git.run("rev-list", f"{target}..{commit.parents[0]}", "--").decode().split())
+    undone = read_undone(repo, commits)
+    return [
+        commit
+        for commit in commits
+        if phases.get(commit.commit) == phase_id and commit.status != trailers.REWOUND and commit.commit not in undone
+    ]
 
 
 def _require_clean(repo: Repo) -> None:
@@ -209,7 +197,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
             (trailers.PLAN, render_path(rewind.plan_path)),
             (trailers.PHASE, rewind.phase_id),
             (trailers.STATUS, trailers.REWOUND),
-            (REWOUND_TO, rewind.target),
+            (trailers.REWOUND_TO, rewind.target),
             (trailers.COST, trailers.render_cost(0.0)),
         ),
     )

@@ -24,7 +24,7 @@ class PhaseStanding:
     spent: Spent
     """Of its commits, and of its open leg."""
     commits: tuple[str, ...]
-    """Commit ids, oldest first."""
+    """Commit ids, oldest first; not those that a revert has undone, whose cost is spent all the same."""
     claimed: tuple[str, ...] = ()
     """Items that the open leg claims and no commit has."""
     is_open: bool = False
@@ -103,10 +103,12 @@ def _stand_phases(
 ) -> Iterator[PhaseStanding]:
     """Say of each phase what was done and spent for it, whatever its number was then."""
     from relay.state.lineage import find_claims, find_leg_phase, find_phases
-    from relay.store.trailers import DOUBT
+    from relay.store.history import read_undone
+    from relay.store.trailers import DOUBT, REWOUND
 
     plan, plan_path = situation.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=situation.edit.before)
+    gone = read_undone(repo, commits).union(commit.commit for commit in commits if commit.status == REWOUND)
     open_id = find_leg_phase(repo, leg, plan) if leg else ""
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
@@ -117,10 +119,12 @@ def _stand_phases(
         yield PhaseStanding(
             phase_id=phase.id,
             spent=sum(spends, start=Spent()),
-            commits=tuple(commit.commit for commit in reversed(own)),
+            commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
             claimed=find_claims(repo, leg, plan_path, plan) if leg is not None and is_open else (),
             is_open=is_open,
-            doubts=tuple(words for commit in own for key, words in commit.found if key == DOUBT),
+            doubts=tuple(
+                words for commit in own if commit.commit not in gone for key, words in commit.found if key == DOUBT
+            ),
         )
 
 

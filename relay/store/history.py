@@ -84,6 +84,16 @@ def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     return commits[: first + 1]
 
 
+def read_undone(repo: Repo, commits: Sequence[RelayCommit]) -> frozenset[str]:
+    """Return the commits that the reverts among `commits` have undone, whoever made them."""
+    undone: set[str] = set()
+    for commit in commits:
+        target = dict(commit.found).get(trailers.REWOUND_TO, "")
+        if commit.status == trailers.REWOUND and commit.parents and target and repo.find_commit(target) == target:
+            undone.update(repo.git.run("rev-list", f"{target}..{commit.parents[0]}", "--").decode().split())
+    return frozenset(undone)
+
+
 def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
     """Return what `relay rewind` left on other branches of the same plan, newest first: what it cost is spent.
 

@@ -16,6 +16,8 @@ LEG_STATUSES = frozenset({"done", "handoff"})
 """Of a commit that a leg made."""
 REWOUND = "rewound"
 """Of a revert commit."""
+REWOUND_TO = "Relay-Rewound-To"
+"""The commit whose tree a revert commit brings back."""
 ITEMS = "Relay-Items"
 AMENDED = "Relay-Amended"
 """Phases that sessions changed beyond their boxes."""

@@ -108,6 +108,8 @@ def test_a_revert_opens_the_boxes_of_its_phase_alone(greeting):
 
     rewind_by_commit(open_repo(greeting.root), get_rewind(open_repo(greeting.root), "PLAN.md", "3"))
 
+    assert [len(phase["commits"]) for phase in ask(greeting)["phases"]] == [0, 1, 0]
+    assert ask(greeting)["phases"][2]["spent"]["usd"] > 0
     lines = [line for line in (greeting.root / "PLAN.md").read_text().splitlines() if line.startswith("- [")]
     assert lines == ["- [ ] Say it — z.txt", "- [x] Say it — hello.txt", "- [ ] Say it — world.txt", lines[3]]
     assert lines[3] == "- [ ] Say it twice — world.txt"
