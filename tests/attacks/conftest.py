@@ -121,6 +121,7 @@ class Arena:
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "TMPDIR": str(self.base / "tmp"),
+            "XDG_CACHE_HOME": str(self.base / "cache"),
             "LANG": "C.UTF-8",
             "PYTHONPATH": os.pathsep.join((str(ROOT), *PACKAGES)),
             "PYTHONDONTWRITEBYTECODE": "1",
