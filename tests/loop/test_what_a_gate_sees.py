@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from relay.gate.stage import MAX_COPIED_FILES
 from relay.ledger import Ledger
 from relay.plan.parse import parse_plan
 from relay.run.candidate import Candidate, PhaseCommit, Refused
@@ -241,3 +242,30 @@ def test_without_a_sandbox_the_commit_says_what_the_gate_could_see(stage, work):
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").split()[2:] == ["seen=1"]
     words = "the gate could see what the commit does not hold: out.log (ignored by git)"
     assert any(notice.text == words and notice.warning for notice in stage.seen(Noticed))
+
+
+def test_what_is_large_is_shown_and_stays_protected(stage, work):
+    """Git's directory, the rules in what is shown, and what the stage cannot copy."""
+    for number in range(MAX_COPIED_FILES + 1):
+        stage.write(f"big/{number}.txt", "x")
+    stage.write("big/AGENTS.md", "rules")
+    stage.write("big/.env", "KEY=1\n")
+    stage.commit("big")
+    gate = (
+        "git log -1 && test ! -e notes.txt && test -e big/7.txt && ! touch .git/x && ! touch big/AGENTS.md"
+        " && ! mv big other && ! grep -q KEY big/.env && cat hello.txt"
+    )
+
+    made = work(gate, before=lambda: stage.write("notes.txt", "mine"))
+
+    assert isinstance(made, PhaseCommit), made
+    assert not (stage.root / ".git/x").exists()
+    assert files(stage) == ["PLAN.md", "hello.txt"]
+
+
+def test_a_linked_work_tree_is_laid_out_too(stage, work, tmp_path):
+    """Its git directory is a file there."""
+    stage.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    stage.root = tmp_path / "linked"
+    gate = "git rev-parse --git-dir && test ! -e notes.txt && cat hello.txt"
+    assert isinstance(work(gate, before=lambda: stage.write("notes.txt", "mine")), PhaseCommit)
