@@ -7,7 +7,7 @@ Single tests beside the tables (terminal, secrets, masked mechanism, …) are no
 
 import sys
 
-from tests.attacks import test_commands, test_planted, test_repository, test_start, test_tools
+from tests.attacks import test_archive, test_commands, test_planted, test_repository, test_start, test_tools
 from tests.attacks.conftest import USERS
 
 
@@ -20,6 +20,7 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "memory": (len(hoards), len(hoards) * len(test_commands.BOTH)),
         "tool calls": (len(tools), sum(len(row.levels) for row in tools)),
         "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),
+        "files of an archive": (len(test_archive.ATTACKS), len(test_archive.ATTACKS)),
         "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
         "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) * len(test_planted.WAYS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),
