@@ -128,6 +128,7 @@ def test_groups_without_end_are_not_looked_into():
     assert not swallows_exit("(" * 5_000 + "pytest || true" + ")" * 5_000)
     assert not swallows_exit("pytest || " + "{ " * 5_000 + "true" + "; }" * 5_000)
     assert not swallows_exit("()")
+    assert not swallows_exit("pytest || ()")
 
 
 def test_what_is_there_in_some_places_only_is_no_mistake():
