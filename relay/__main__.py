@@ -1,6 +1,7 @@
 """`python -m relay` and the `relay` command."""
 
 import gc
+import os
 import sys
 
 from relay.setup.program import drop_unsafe_imports
@@ -15,12 +16,23 @@ from relay.cli.screen import prepare_streams  # noqa: E402
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    _restart_in_utf8()
     prepare_streams()
     argv = sys.argv[1:]
     asked = Asked()
     code = run_guarded(lambda: relay.main(args=argv, prog_name="relay", standalone_mode=False, obj=asked), argv, asked)
     gc.freeze()  # everything is closed: a last collection would look through all modules and free nothing
     return code
+
+
+def _restart_in_utf8() -> None:
+    """Start again where the locale's encoding is another one, in which not every text is an argument of a command.
+
+    Names of files stay the bytes that they are; what is shown stays in the terminal's encoding.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and sys.executable:
+        os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding if sys.stdout else "utf-8")
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606  # itself
 
 
 if __name__ == "__main__":

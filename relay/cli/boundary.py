@@ -51,9 +51,15 @@ def run_guarded(run: Callable[[], object], argv: list[str], asked: Asked | None 
     """
     try:
         code = _run(run, argv, asked or Asked())
+    except BrokenPipeError:
+        return _close_pipe()
+    try:
         sys.stdout.flush()
     except BrokenPipeError:
         return _close_pipe()
+    except OSError as error:
+        complain(f"Error: what was printed is not all there: {error.strerror}")
+        return max(code, _close_pipe())
     return code
 
 

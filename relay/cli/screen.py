@@ -4,9 +4,11 @@
 text that is not trusted.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TextIO
 
 from relay.cli.text import clean, ensure_codec, escape_json
@@ -15,12 +17,26 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 
 def prepare_streams() -> None:
-    """Make standard output and error accept every character; called once by the program, not by tests."""
+    """Make standard output and error accept every character; called once by the program, not by tests.
+
+    One that the caller closed leads nowhere; left closed, the next file that relay opens would get what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
+    sys.stdout = sys.stdout or _open_null()
+    sys.stderr = sys.stderr or _open_null()
     handler = ensure_codec()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors=handler)
+
+
+def _open_null() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def say(text: str = "", *, style: str = "") -> None:
@@ -29,8 +45,9 @@ def say(text: str = "", *, style: str = "") -> None:
 
 
 def complain(text: str, *, style: str = "") -> None:
-    """Print lines to standard error, made safe."""
-    _write(sys.stderr, text, style)
+    """Print lines to standard error, made safe; where that cannot be written there is nobody to tell."""
+    with contextlib.suppress(OSError):
+        _write(sys.stderr, text, style)
 
 
 def say_json(line: str) -> None:

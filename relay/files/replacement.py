@@ -3,6 +3,7 @@
 What a killed relay leaves of it under a temporary name, its next run removes.
 """
 
+import hashlib
 import os
 import re
 import stat
@@ -13,18 +14,25 @@ from typing import Self
 
 from relay.files.walk import sync_fd
 
-_NAME = re.compile(r"\.relay-[0-9]+\.tmp")
+_NAME = re.compile(r"\.relay-([0-9a-f]{16})([0-9a-f]{16})\.tmp")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_temporary_name() -> str:
-    """Return a name that no other file has."""
-    return f".relay-{int.from_bytes(os.urandom(8))}.tmp"
+    """Return a name that no other file has, and that nobody but relay makes up: the next run removes what bears it."""
+    number = os.urandom(8).hex()
+    return f".relay-{number}{_sign(number)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
     """Return whether a file's name, without its directories, is one of these."""
-    return _NAME.fullmatch(name) is not None
+    found = _NAME.fullmatch(name)
+    return found is not None and _sign(found[1]) == found[2]
+
+
+def _sign(number: str) -> str:
+    """Return digits that follow from others and are none that a person types."""
+    return hashlib.sha256(f"relay {number}".encode()).hexdigest()[:16]
 
 
 def replace_with_file(

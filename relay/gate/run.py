@@ -26,7 +26,7 @@ class _Gate:
     sandbox: Sandbox
     limits: Limits
     should_stop: Callable[[], bool]
-    outputs_dir: Path | None
+    outputs_dir: Path
 
 
 def run_gate(
@@ -52,8 +52,7 @@ def run_gate(
     Raises:
         SandboxError: The sandbox could not be set up.
     """
-    folder = outputs_dir if _ensure_folder(sandbox.policy.root, outputs_dir) else None
-    gate = _Gate(sandbox=sandbox, limits=limits, should_stop=should_stop, outputs_dir=folder)
+    gate = _Gate(sandbox=sandbox, limits=limits, should_stop=should_stop, outputs_dir=outputs_dir)
     return GateResult(commands=tuple(_run_command(gate, command) for command in commands))
 
 
@@ -69,7 +68,7 @@ def _ensure_folder(root: Path, folder: Path) -> bool:
 def _run_command(gate: _Gate, command: str) -> CommandCheck:
     if gate.should_stop():
         return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
-    spool = _reserve(gate.outputs_dir)
+    spool = _reserve(gate)
     result = gate.sandbox.run(
         ["bash", "-o", "pipefail", "-c", command], limits=gate.limits, should_stop=gate.should_stop, spool=spool
     )
@@ -88,11 +87,16 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
     )
 
 
-def _reserve(folder: Path | None) -> Path | None:
-    if folder is None:
+def _reserve(gate: _Gate) -> Path | None:
+    """Return a new file for a command's output; None where there can be none. The user may delete the directory."""
+    folder = gate.outputs_dir
+    if not _ensure_folder(gate.sandbox.policy.root, folder):
         return None
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="gate-", suffix=".txt", delete=False) as stream:
-        return Path(stream.name)
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="gate-", suffix=".txt", delete=False) as stream:
+            return Path(stream.name)
+    except OSError:
+        return None
 
 
 def _render_handle(root: Path, path: Path) -> str:

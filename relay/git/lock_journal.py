@@ -13,6 +13,7 @@ as locks, in this git directory and through no link.
 import contextlib
 import json
 import os
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 
 _INTENT = "intent"
+_SCRATCH = ("status-", "blobs-")
+"""How the names of directories begin that last as long as one question to git; the second of an older relay."""
 WINDOW_S = 60.0
 """How much later than the declaration a lock may be to count as ours."""
 QUIET_S = 10.0
@@ -35,12 +38,18 @@ _CLOCK_SLACK_S = 2.0
 
 @contextlib.contextmanager
 def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
-    """Note on the disk which foreign lock files the block takes; the note is gone when the block is left alive."""
-    write_note(repo, _INTENT, json.dumps({"time": time.time(), "locks": [str(lock) for lock in locks]}))
+    """Note on the disk which foreign lock files the block takes; the note is gone when the block is left alive.
+
+    A lock that is there then stays noted: a git on a broken disk could not remove it, and the next run may.
+    """
+    left = {lock: moment for lock, moment in _read_declared(repo).items() if lock.exists()}
+    times = {str(lock): moment for lock, moment in (dict.fromkeys(locks, time.time()) | left).items()}
+    write_note(repo, _INTENT, json.dumps({"locks": times}))
     try:
         yield
     finally:
-        drop_note(repo, _INTENT)
+        if not any(Path(lock).exists() for lock in times):
+            drop_note(repo, _INTENT)
 
 
 def find_ref_locks(repo: Repo, ref: str) -> tuple[Path, ...]:
@@ -75,7 +84,9 @@ def _clear_own(repo: Repo) -> None:
         if _is_in_place(lock) and not lock.is_dir():
             lock.unlink(missing_ok=True)
     for file in repo.relay_dir.iterdir():
-        if (file.suffix == ".new" or is_temporary(file.name)) and not file.is_dir():
+        if file.name.startswith(_SCRATCH) and file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file, ignore_errors=True)
+        elif (file.suffix == ".new" or is_temporary(file.name)) and not file.is_dir():
             file.unlink(missing_ok=True)
 
 
@@ -95,8 +106,11 @@ def _read_declared(repo: Repo) -> dict[Path, float]:
     """Return the declared locks with the time of the declaration; a torn or foreign note declares nothing."""
     try:
         note = json.loads(read_note(repo, _INTENT))
-        locks = {Path(lock): float(note["time"]) for lock in note["locks"]}
-    except (ValueError, TypeError, KeyError, RecursionError):
+        given = note["locks"]
+        # An older relay wrote a list, and one time for all.
+        times = given if isinstance(given, dict) else dict.fromkeys(given, note["time"])
+        locks = {Path(lock): float(moment) for lock, moment in times.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
     return {lock: moment for lock, moment in locks.items() if _may_be_declared(repo, lock)}
 

@@ -195,3 +195,20 @@ def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot
     assert where is not None
     assert where.parent == Path(os.environ.get("TMPDIR", "/tmp")) or where.exists()
     where.unlink()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("init >&- 2>&- <&-", 0, ""),
+        ("--version >/dev/full", 1, "No space left on device"),
+        ("nonsense 2>/dev/full", 2, ""),
+    ],
+)
+def test_streams_that_cannot_be_written(tmp_path, words, code, said):
+    """One that is closed leads nowhere, not into a file of relay's; a full one is said, without a traceback."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    command = f"cd {tmp_path} && exec {sys.executable} -m relay {words}"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stderr, "Traceback" in done.stderr) == (code, True, False)
+    assert "init" not in words or (tmp_path / "PLAN.md").read_text().startswith("# What")

@@ -509,3 +509,15 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, planned, on):
     assert not [ran for ran in said if key in ran.out + ran.err]
     kept = subprocess.run(["git", "log", "--all", "-p"], cwd=planned, capture_output=True, text=True, check=True)
     assert key not in kept.stdout
+
+
+def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint):
+    """Subjects, commands and file names reach git as UTF-8, and the screen as what it can show."""
+    plain = {**environ, **endpoint, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    (planned / "PLAN.md").write_text(PLAN.replace("Greetings", "Grüße — an alle"))
+    (planned / "größe.txt").write_text("mine\n")
+    command = [sys.executable, "-P", "-m", "relay", "run", "--phase", "next"]
+    done = subprocess.run(command, cwd=planned, env=plain, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"phase 1 - Hello" in done.stdout or b"phase 1 leg 1 - Hello" in done.stdout
+    assert "relay: phase 1 — Hello" in git(planned, environ, "log", "--format=%s%n%gs", "-g", "main")

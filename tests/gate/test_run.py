@@ -1,6 +1,7 @@
 """Verify commands really run, in the sandbox, and are judged for what they are."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -132,6 +133,22 @@ def test_short_output_leaves_no_file(run, root):
     (result,) = run("echo hi", outputs_dir=folder).commands
     assert (result.output_tail, result.handle) == ("hi", "")
     assert [path.name for path in folder.iterdir()] == [".gitignore"]
+
+
+@pytest.mark.parametrize("gone", ["outputs", "."])
+def test_the_user_may_delete_the_output_directory_meanwhile(run, root, gone):
+    folder = root / ".relay" / "outputs"
+
+    def delete():
+        shutil.rmtree(folder.parent / gone, ignore_errors=True)
+        return False
+
+    results = run("seq 1 50000; exit 1", "seq 1 50000; exit 1", should_stop=delete).commands
+    assert [result.exit_code for result in results] == [1, 1]
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    folder.parent.write_text("the user's")
+    assert run("seq 1 50000").commands[0].handle == ""
+    folder.parent.unlink()
 
 
 def test_a_link_in_place_of_the_output_directory_is_not_written_through(run, root, tmp_path):

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from relay.errors import RepoError
+from relay.files.replacement import make_temporary_name
 from relay.git.lock_journal import clear_stale_locks, declare_locks
 from relay.git.repository import open_repo
 from relay.store.completion import finish_pending
@@ -82,6 +83,26 @@ def test_relay_s_own_left_locks_are_removed(box):
     assert other.exists()
 
 
+def test_what_a_killed_relay_left_in_its_directory_goes(box):
+    repo = box.open()
+    for name in ("status-abc/.git", "blobs-abc"):
+        box.write(f".git/relay/{name}/file")
+    box.write(f".git/relay/{make_temporary_name()}")
+    box.write("kept.txt")
+    (repo.relay_dir / "status-link").symlink_to(box.root)
+    clear_stale_locks(repo)
+    assert [path.name for path in repo.relay_dir.iterdir()] == ["status-link"]
+    assert (box.root / "kept.txt").exists()
+
+
+@pytest.mark.parametrize("name", [".relay-1.tmp", ".relay-12345678901234567890.tmp", f".relay-{'0' * 32}.tmp"])
+def test_only_a_name_that_relay_made_up_is_removed(box, name):
+    box.write(name, "the user's\n")
+    box.write(make_temporary_name())
+    clear_stale_locks(box.open())
+    assert box.text("ls-files", "--others") == name
+
+
 def test_a_foreign_lock_is_explained_and_left(box):
     lock = box.write(".git/index.lock", "")
     words = clear_stale_locks(box.open())
@@ -91,12 +112,12 @@ def test_a_foreign_lock_is_explained_and_left(box):
 
 
 def test_a_lock_that_relay_announced_is_removed(box):
-    """As a kill in mid-way leaves it: note and lock, and no git that runs."""
+    """Note and lock, and no git that runs: of a kill in mid-way, or of a git that could not remove its lock."""
     repo = box.open()
     with declare_locks(repo, repo.git_dir / "index.lock"):
-        note = (repo.relay_dir / "intent").read_bytes()
         lock = box.write(".git/index.lock", "")
-    (repo.relay_dir / "intent").write_bytes(note)
+    with declare_locks(repo, repo.git_dir / "HEAD.lock"):  # what comes next takes another one
+        pass
     assert clear_stale_locks(repo) == ()
     assert not lock.exists()
     assert not (repo.relay_dir / "intent").exists()
