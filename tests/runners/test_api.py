@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -23,7 +24,7 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.connection import ApiConnection, get_model
-from relay.runners.messages.endpoint import get_key_name
+from relay.runners.messages.endpoint import get_key_name, open_client
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.watchdog import LEAST_ANSWER_S
 from relay.session.usage import Usage
@@ -606,6 +607,17 @@ def test_an_endpoint_that_stays_overloaded_is_given_up(interrupts):
         get_model(line, "claude-opus-5-5")
     assert sum(waits) <= 60
     line.interrupts.close()
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_are_not_there_are_the_user_s_to_name(monkeypatch, tmp_path, content):
+    """The client reads them when it is made, and says neither which file nor who named it."""
+    file = tmp_path / "bundle.pem"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    with pytest.raises(RunnerError, match=re.escape(f"cannot be read (SSL_CERT_FILE={file}")):
+        open_client({"ANTHROPIC_API_KEY": "k"}, 5)
 
 
 @pytest.mark.parametrize("key", ["", "s3cret s3cret", "s3cret\n", "“s3cret”"])

@@ -5,9 +5,10 @@ the two against each other. The SDK is not loaded: it takes most of a second and
 """
 
 import json
+import os
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -118,7 +119,7 @@ def open_client(
         transport: How requests travel; None for the network.
 
     Raises:
-        RunnerError: No key, or one that cannot be one.
+        RunnerError: No key, or one that cannot be one; no certificates.
         httpx2.InvalidURL: The base URL is none.
     """
     from urllib.request import getproxies
@@ -130,14 +131,29 @@ def open_client(
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
-    return httpx2.Client(
-        base_url=environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or ADDRESS,
-        headers=_build_headers(environ, environ[key_name]),
-        timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
-        follow_redirects=False,
-        # A client that is given a transport does not look for proxies.
-        transport=transport or (None if proxied else httpx2.HTTPTransport(socket_options=_keep_alive())),
-    )
+    with _explaining_certificates():
+        return httpx2.Client(
+            base_url=environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or ADDRESS,
+            headers=_build_headers(environ, environ[key_name]),
+            timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
+            follow_redirects=False,
+            # A client that is given a transport does not look for proxies.
+            transport=transport or (None if proxied else httpx2.HTTPTransport(socket_options=_keep_alive())),
+        )
+
+
+@contextmanager
+def _explaining_certificates() -> Iterator[None]:
+    """Say where the certificates should be: they are all that a client reads when it is made."""
+    try:
+        yield
+    except OSError as error:  # an SSL error too
+        names = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+        where = f" ({', '.join(names)})" if names else ""
+        raise RunnerError(
+            f"the certificates that tell the endpoint from others cannot be read{where}: {error.strerror or error}",
+            hint="unset the variable, or let it name what is there" if names else "reinstall relay",
+        ) from None
 
 
 def _require_proxy(kind: str, proxy: str) -> None:
