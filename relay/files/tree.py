@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -108,7 +109,8 @@ def open_file(root: Path, path: str) -> int | None:
     except OSError as error:
         if error.errno in {*MISSING, errno.ENXIO}:  # a socket is there
             return None
-        raise RepoError(f"{path!r} cannot be read: {error.strerror}") from error
+        hint = f"chmod u+r {shlex.quote(path)}" if error.errno == errno.EACCES else ""
+        raise RepoError(f"{path!r} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:

@@ -13,6 +13,7 @@ from relay.gate.model import Outcome
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_entries
+from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, find_ignored
 from relay.plan.model import Item
@@ -128,6 +129,8 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     refusal = refusal or check_phantom(doubts)
     if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
         return refusal
+    if words := check_state(ctx.repo):  # begun by the user while the session worked
+        return Refused(for_user=f"not committed, because {words}")
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)

@@ -6,6 +6,7 @@ between share its base, so that what is committed in the end is what they did to
 
 from dataclasses import dataclass
 from itertools import takewhile
+from pathlib import PurePosixPath
 
 from relay.config import Settings
 from relay.errors import PlanError, within
@@ -42,6 +43,7 @@ from relay.store.legs import (
     keep_snapshot,
     open_leg,
 )
+from relay.store.ownership import find_user_paths
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.steering import find_strange
 from relay.store.surplus import Intent
@@ -205,6 +207,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
         ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
+    _warn_of_users(ctx, leg, phase)
     return Handover(
         leg=leg,
         phase_id=leg.phase_id,
@@ -246,6 +249,17 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
     for words in rules.warnings:
         ctx.observe(Noticed(text=words, warning=True))
     return rules.text
+
+
+def _warn_of_users(ctx: RunContext, leg: OpenLeg, phase: Phase) -> None:
+    """Say before a session is paid for which of its files are the user's: the phase could not be committed."""
+    named = {str(PurePosixPath(path)) for item in phase.items if not item.done for path in item.targets}
+    if named and (taken := sorted(named & find_user_paths(ctx.repo, leg))):
+        shown = list_paths(taken)
+        words = (
+            f"phase {phase.id} is to change what you have not committed: {shown}. While that is so its boxes stay open"
+        )
+        ctx.observe(Noticed(text=f"{words}; commit it before you run this", warning=True))
 
 
 def find_plan(files: PlanFiles, commit: str | None) -> Plan | None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from relay.errors import ExitCode
+from relay.session.events import LegStarted, Noticed
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
 
 
@@ -87,6 +88,8 @@ def test_a_dirty_file_of_the_users_that_satisfies_the_phase_already(stage):
 
     assert "config.py (uncommitted changes" in words
     assert "hello.txt" not in words
+    said = stage.events.index(next(one for one in stage.seen(Noticed) if "have not committed: config.py." in one.text))
+    assert said < stage.events.index(stage.seen(LegStarted)[0])
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import subprocess
 
 import pytest
 
-from relay.errors import RepoError
+from relay.errors import ExitCode, RepoError
 from relay.state.resume import ResumeCase
+from tests.resume.conftest import HELLO
 
 
 @pytest.fixture
@@ -100,3 +101,20 @@ def test_the_status_says_what_comes_first(forked, cut_off, command, words):
     assert status().splitlines()[-2:] == [f"now    {words}", "next   relay run, after that"]
     body = json.loads(status("--json"))
     assert (body["obstacle"], body["next"]) == (words, None)
+
+
+@pytest.mark.parametrize("name", ["merge", "cherry-pick"])
+def test_an_operation_begun_while_a_session_works(forked, finish, name):
+    """Relay commits nothing into the middle of it; when it is over, the work that is done is committed."""
+    stage = forked
+
+    def begin():
+        stage.on_tool = None
+        subprocess.run(["git", *BEGIN[name]], cwd=stage.root, capture_output=True, check=False)
+
+    stage.on_tool, head = begin, stage.git("rev-parse", "HEAD")
+    ended = stage.run(HELLO, all_=False)
+    assert (ended.exit_code, stage.git("rev-parse", "HEAD")) == (ExitCode.STOPPED, head)
+    assert f"not committed, because a {name} is in progress; end it with: git" in ended.reason
+    subprocess.run(["git", name, "--abort"], cwd=stage.root, check=True)
+    finish(HELLO, files=("PLAN.md", "hello.txt"))
