@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import ExitCode, RelayError, SandboxError
@@ -31,6 +30,7 @@ from relay.sandbox.run import open_sandbox
 from relay.store import trailers
 from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.texts import find_text
+from relay.values import dataclass
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"

@@ -2,8 +2,9 @@
 
 import posixpath
 import shlex
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from relay.values import dataclass
 
 MAX_COMMAND_CHARS = 380
 """Longest command that is shown to be typed; the live view cuts lines at 400."""

@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.values import dataclass
 
 SAID_LINES = 12
 """How many lines of the model's words are kept; more than any screen shows."""

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -16,6 +15,7 @@ from relay.cli.screen import say, say_json
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Command
 from relay.setup.place import Place, find_settings, get_place, load_plan
+from relay.values import dataclass
 from relay.words import count, render_tokens, render_usd, shorten
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.config.model import CONTEXTS, FEATURES, ModelSettings
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import Price, parse_prices
+from relay.values import dataclass
 
 _DAY_S = 86_400
 _Read = Callable[[Any], Any]

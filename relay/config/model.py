@@ -1,11 +1,12 @@
 """All settings as one value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.meters.prices import Price, normalize_model
 from relay.plan.files import DEFAULT_PLAN
+from relay.values import dataclass
 
 CONTEXTS = ("reset", "none", "compact", "prune")
 """Strategies; `relay.runners.messages.strategies` says what each does."""

@@ -4,13 +4,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relay.config.keys import KEYS
 from relay.errors import ConfigError, FlagError
 from relay.files.tree import read_start
+from relay.values import dataclass
 from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024

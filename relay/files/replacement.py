@@ -9,10 +9,10 @@ import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Self
 
 from relay.files.walk import sync_fd
+from relay.values import dataclass
 
 _NAME = re.compile(r"\.relay-([0-9a-f]{16})([0-9a-f]{16})\.tmp")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

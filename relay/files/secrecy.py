@@ -6,8 +6,9 @@ One answer for the commands' sandbox, the file tools, the rules, the ledger's so
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from relay.values import dataclass
 
 SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
 """Patterns of files that usually hold credentials, wherever they stand in the repository."""

@@ -15,9 +15,11 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Self
+
+from relay.values import dataclass
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})

@@ -6,9 +6,10 @@ is too long or too deep, and what a caller does not want, is refused from the ev
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from relay.values import dataclass
 
 
 class YamlFault(StrEnum):

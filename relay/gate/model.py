@@ -7,8 +7,9 @@ nothing and is not green.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from enum import StrEnum
+
+from relay.values import dataclass
 
 
 class Outcome(StrEnum):

@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.files.walk import open_ignored
@@ -13,6 +12,7 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox
 from relay.sandbox.text import render_output
+from relay.values import dataclass
 
 TAIL_CHARS = 4_000
 """About a thousand tokens for each command that failed."""

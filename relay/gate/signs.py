@@ -4,7 +4,8 @@ Exit codes do not tell: of the runners below most exit 0 when they find no test,
 """
 
 import re
-from dataclasses import dataclass
+
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

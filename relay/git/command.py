@@ -16,10 +16,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from relay.errors import RepoError
+from relay.values import dataclass
 
 SETTINGS = (
     "core.hooksPath=/dev/null",

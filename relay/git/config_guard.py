@@ -9,13 +9,13 @@ may be in the work tree, are overruled by the user's value for the same key, els
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.git.command import Git
 from relay.git.config_listing import read_listing
 from relay.git.filter_commands import is_outside, runs_outside
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 _FILTER = re.compile(r"filter\.(?P<name>.*)\.(?P<key>clean|smudge|process|required)", re.DOTALL)
 _COMMAND = re.compile(rf"{_FILTER.pattern}|gpg\.ssh\.defaultkeycommand", re.DOTALL)

@@ -7,7 +7,6 @@ stages files works while the git directory is read-only. What it puts there is n
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -16,6 +15,7 @@ from relay.git.config_guard import Setting, find_value, is_true
 from relay.git.names import quote_path
 from relay.git.refs import CONFIGURED_HOOKS
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from relay.errors import RepoError
 from relay.git.command import Git, GitError
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 RELAY_IDENTITY: Mapping[str, str] = {
     "GIT_AUTHOR_NAME": "relay",

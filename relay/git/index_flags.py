@@ -8,7 +8,6 @@ The user's own index keeps its flags; a file that is absent, as in a sparse chec
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.files.tree import find_stat
@@ -16,6 +15,7 @@ from relay.git.command import Git
 from relay.git.config_guard import Guarded
 from relay.git.modes import GITLINK
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))
 _known: dict[Path, tuple[str, tuple["HiddenEntry", ...]]] = {}

@@ -8,11 +8,12 @@ used either. What is written here is what ``%(trailers)`` shows in a repository 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from relay.files.tree import read_start
 from relay.git.command import Git
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
 _DECEPTIVE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.loose import read_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements
+from relay.values import dataclass
 
 MINIMUM_GIT = (2, 39, 1)
 """``git hook run`` and ``core.fsync`` came with 2.36. Before 2.39.1 (January 2023) a ``.gitattributes`` can write into

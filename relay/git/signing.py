@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from relay.errors import RepoError
 from relay.git.command import Git
@@ -10,6 +9,7 @@ from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.identity import get_identity
 from relay.git.notes import write_note
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 TIMEOUT_S = 30.0
 """Longer than any key needs; a program that waits for a person is killed then."""

@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -15,6 +15,7 @@ from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import with_parents
 from relay.git.repository import Repo
+from relay.values import dataclass
 
 _HEAD = re.compile(rb"# branch\.oid ([0-9a-f]+)")
 

@@ -1,8 +1,10 @@
 """Claims, conflicts, later judgements, and the ledger they make up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from relay.values import dataclass
 
 
 class ClaimStatus(StrEnum):

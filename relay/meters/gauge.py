@@ -10,12 +10,13 @@ Claude Code does, because newer tokenizers give about 30 % more tokens. The band
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 
 from relay.session.tokens import pad_tokens
 from relay.session.usage import Usage
+from relay.values import dataclass
 
 LARGEST_RESULT_TOKENS = 10_000
 """What one tool result may add at most; the tools cut there."""

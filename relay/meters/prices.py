@@ -9,11 +9,12 @@ Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overvie
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, Self
 
 from relay.session.usage import Usage
+from relay.values import dataclass
 
 PRICES_SEEN = date(2026, 11, 20)
 """The day this table was last compared with its sources."""

@@ -1,7 +1,8 @@
 """Line up the parts of two texts, where some parts of the first may have become anything."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from relay.values import dataclass
 
 Key = tuple[str, ...]
 """What a part is recognised by."""

@@ -6,12 +6,13 @@ ever met. Other tools keep keys of their own in front matter; they are left alon
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.errors import PlanError
 from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
 from relay.plan.lines import Lines
+from relay.values import dataclass
 
 MAX_CHARS = 64 * 1024
 _LIMITS = YamlLimits(chars=MAX_CHARS, depth=50, refused=frozenset({YamlFault.ALIAS, YamlFault.TAG}), is_pure=True)

@@ -6,10 +6,10 @@ commits, claims and an open leg go with the heading and the items.
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.spans import parse_number
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

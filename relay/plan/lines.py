@@ -7,8 +7,10 @@ later offset on the wrong line.
 import re
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
+
+from relay.values import dataclass
 
 BOM = "\ufeff"
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -6,10 +6,11 @@ carriage return or the two as a pair end a line, and nothing else does.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from relay.plan.outline import Outline
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Everything that needs to know what Markdown is stands here; the modules above re
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from relay.errors import PlanError
 from relay.plan.front_matter import FrontMatter, parse_front_matter
 from relay.plan.lines import Lines
 from relay.plan.spans import is_enumerated, is_unit, render_plain
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

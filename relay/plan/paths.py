@@ -6,10 +6,10 @@ slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the reposi
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 
 from relay.plan.spans import CodeSpan, find_code_spans
+from relay.values import dataclass
 
 _KNOWN_EXTENSIONS = """
     adoc asm astro awk bash bat bazel bib bzl c cc cfg cjs clj cljs cmake cmd conf config cpp cs csproj

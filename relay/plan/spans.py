@@ -5,7 +5,8 @@ All of it is linear in the length of the line: a plan may hold a line of a megab
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from relay.values import dataclass
 
 _TICKS = re.compile(r"`+")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")

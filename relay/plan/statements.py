@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from relay.plan.outline import Entry, EntryKind, Section
 from relay.plan.paths import find_paths
 from relay.plan.spans import find_code_spans
+from relay.values import dataclass
 
 _STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)

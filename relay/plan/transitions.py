@@ -7,12 +7,12 @@ freely around the items that are ticked. Whatever cannot be explained so is refu
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import OPEN_SIGNS, Outline, Section, find_extents
+from relay.values import dataclass
 from relay.words import list_some, shorten
 
 _BLANK = " \t\r\n"

@@ -5,7 +5,7 @@ and writes the file itself. Before and after, the repository is fingerprinted: a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from relay.store.tally import drop_spent
 from relay.store.texts import find_text
 from relay.tools.discretion import refuse_secrets
 from relay.tools.toolbox import build_planner_tools
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

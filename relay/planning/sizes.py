@@ -13,12 +13,12 @@ prompt cache. It is a guess made of stated numbers, good for one decision: does 
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.plan.model import Phase, Plan
 from relay.session.tokens import estimate_size_tokens, pad_tokens
 from relay.session.usage import Usage
+from relay.values import dataclass
 
 FIXED_TOKENS = 1_700
 """Tools and role: the most that `tests/test_overhead.py` allows them."""

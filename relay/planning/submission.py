@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay.errors import PlanError
 from relay.gate.shell_line import check_command
@@ -14,6 +14,7 @@ from relay.plan.parse import parse_plan
 from relay.plan.ticks import check_ticks_kept
 from relay.planning.sizes import PhaseSize, suggest_parts
 from relay.tools.output import ToolAnswer
+from relay.values import dataclass
 
 MAX_SUBMISSIONS = 6
 """Plans a session may submit before relay gives up: a plan that six corrections did not mend will not be mended."""

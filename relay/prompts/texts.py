@@ -5,7 +5,6 @@ changes stands in the first message.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from string import Template
 
@@ -13,6 +12,7 @@ from relay.plan.errands import has_errands
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.shipped import get_shipped
 from relay.session.values import Baton
+from relay.values import dataclass
 from relay.words import shorten
 
 _ITEM_CHARS = 48

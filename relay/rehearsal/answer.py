@@ -1,7 +1,7 @@
 """A turn as the message the API would return: content blocks, stop reason, usage."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from relay.rehearsal.cache import CacheUse
@@ -20,6 +20,7 @@ from relay.rehearsal.prompt import (
 from relay.rehearsal.signing import Signature, digest_text
 from relay.rehearsal.turns import Call, Part, Raw, Say, Think, Turn
 from relay.rehearsal.wire import dump
+from relay.values import dataclass
 
 IMPLICIT_THINKING_TOKENS = 32
 """What a thinking block stands for where the script does not say."""

@@ -1,12 +1,12 @@
 """The ASGI application: one exchange per request."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
 from relay.rehearsal.exchange import Exchange
 from relay.rehearsal.state import ServerState
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,10 @@ Source: platform.claude.com build-with-claude/prompt-caching, 2026-08-22. The ru
 * Each model has its own cache.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from relay.values import dataclass
 
 LOOKBACK_BLOCKS = 20
 

@@ -5,9 +5,10 @@ thinking types are not documented take the most permissive reading.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
+
+from relay.values import dataclass
 
 _PAGE, _MAX_PAGE = 20, 1000
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

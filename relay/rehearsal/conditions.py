@@ -1,13 +1,14 @@
 """What a request must look like: chooses sessions (``when``) and checks clients (``expect``)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import yaml
 
 from relay.rehearsal.nodes import NodeReader, pick
 from relay.rehearsal.prompt import list_blocks
+from relay.values import dataclass
 
 SUBJECTS = ("model", "system", "first_message", "last_message", "last_result")
 """``last_message`` is everything after the last assistant turn, ``last_result`` the tool results in it."""

@@ -6,7 +6,7 @@ the model says. A fault plays `times` times (default 1), then the turn's own ans
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,7 @@ import yaml
 from relay.files.yaml_events import get_line
 from relay.rehearsal.nodes import NodeReader, pick
 from relay.rehearsal.wire import ApiError
+from relay.values import dataclass
 
 
 class FaultName(StrEnum):

@@ -18,13 +18,13 @@ keys inside a tool's input counts in both.
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.rehearsal.cache import Position, Ttl
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.signing import Signature
 from relay.rehearsal.wire import dump
+from relay.values import dataclass
 
 BYTES_PER_TOKEN = 3.5
 BLOCK_TOKENS = 3

@@ -6,12 +6,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from relay.errors import ConfigError
 from relay.rehearsal.app import App
 from relay.rehearsal.state import Recorded, ServerState
 from relay.rehearsal.turns import Script
+from relay.values import dataclass
 
 _START_S = 10.0
 

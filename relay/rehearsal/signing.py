@@ -9,8 +9,10 @@ import base64
 import hashlib
 import hmac
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Self
+
+from relay.values import dataclass
 
 _KEY = b"relay rehearsal"
 _MAC_BYTES = 16

@@ -5,7 +5,7 @@ documentation of `script`; the words here: a *cast* is one running conversation,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.rehearsal.answer import PlayedAnswer, digest_content
@@ -13,6 +13,7 @@ from relay.rehearsal.conditions import check_conditions
 from relay.rehearsal.faults import FaultSpec
 from relay.rehearsal.prompt import Block, canonical, digest, list_blocks
 from relay.rehearsal.turns import Script, ScriptSession, Turn
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.rehearsal.answer import PlayedAnswer
@@ -14,6 +13,7 @@ from relay.rehearsal.prompt import PromptBlock, list_positions, render_prompt
 from relay.rehearsal.stage import Cue, Stage
 from relay.rehearsal.turns import Script
 from relay.rehearsal.wire import ApiError
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

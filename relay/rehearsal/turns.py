@@ -1,12 +1,13 @@
 """A script as values: sessions of turns."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.rehearsal.catalog import CATALOG, ModelCard
 from relay.rehearsal.conditions import Conditions
 from relay.rehearsal.faults import FaultSpec
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

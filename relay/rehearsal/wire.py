@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from relay.values import dataclass
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",

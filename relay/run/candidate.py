@@ -1,13 +1,13 @@
 """What a session offers to be committed, and what the commit step answers. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from relay.gate.model import GateResult
 from relay.hints import Hint
 from relay.plan.model import Phase
 from relay.run.pending_plan import PendingPlan
 from relay.store.legs import OpenLeg
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ code, ticks and trailers in one tree. Every refusal is a value with words for th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.files.secrecy import is_covered
@@ -40,6 +40,7 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.steering import describe, find_persons, find_steering, find_strange
 from relay.store.surplus import Intent
 from relay.store.trailers import AMENDED, LEG
+from relay.values import dataclass
 from relay.words import list_some, name_item, shorten
 
 SUBJECT_CHARS = 72

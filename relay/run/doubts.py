@@ -4,14 +4,13 @@ A phase may well only look at something, and a plan may name a file that got ano
 says so. It is refused where nothing speaks for the work at all.
 """
 
-from dataclasses import dataclass
-
 from relay.git.names import render_path, with_parents
 from relay.git.objects import find_names
 from relay.git.repository import Repo
 from relay.plan.model import Item
 from relay.run.candidate import Refused
 from relay.run.omissions import Delivery, clean_paths
+from relay.values import dataclass
 
 MAX_ABSENT = 20
 """Paths that are named."""

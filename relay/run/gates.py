@@ -1,7 +1,7 @@
 """What runs in the sandbox on relay's own behalf: a phase's gate and the user's commit hooks."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from relay.errors import SandboxError
 from relay.files.tree import read_file, replace_file
@@ -22,6 +22,7 @@ from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
 from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

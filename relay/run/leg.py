@@ -6,7 +6,7 @@ arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.leg_part
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from relay.setup.session import Sessions, SessionTask
 from relay.state.session_ends import render_end, render_proposal, render_wait
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox
+from relay.values import dataclass
 
 # One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.
 _SUBJECT = re.compile(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)

@@ -7,7 +7,6 @@ item names nothing behind a dash and the commit holds nothing of what the item m
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -21,6 +20,7 @@ from relay.plan.model import Item
 from relay.store.legs import OpenLeg
 from relay.store.snapshot import TreeSnapshot, find_unheld, make_filter
 from relay.store.surplus import Surplus
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ plan, which every snapshot carries. The commit makes it the file.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay.ledger import Claim, Ledger, append_entry
 from relay.plan.encoding import encode_text
 from relay.plan.model import Item, Plan
 from relay.tools.notes import Record
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

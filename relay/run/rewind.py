@@ -6,7 +6,6 @@ deleting the branch loses what came after.
 """
 
 import stat
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from relay.errors import PlanError, RepoError
@@ -33,6 +32,7 @@ from relay.store.completion import finish_pending, note_pending, withdraw_pendin
 from relay.store.history import RelayCommit, read_plan_commits, read_undone
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
+from relay.values import dataclass
 from relay.words import list_some
 
 

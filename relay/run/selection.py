@@ -1,12 +1,11 @@
 """Which phase a run works on next, of those that the user asked for. Pure."""
 
-from dataclasses import dataclass
-
 from relay.errors import PlanError
 from relay.hints import RUN, WHY, Command
 from relay.plan.model import Phase, Plan
 from relay.state.resume import ResumePoint, find_blocked_by
 from relay.state.situation import Situation
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

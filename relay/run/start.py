@@ -4,7 +4,6 @@ A phase has at most one open leg ref, from its first session (or its last commit
 between share its base, so that what is committed in the end is what they did together and nothing of the user's.
 """
 
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePosixPath
 
@@ -49,6 +48,7 @@ from relay.store.steering import find_strange
 from relay.store.surplus import Intent
 from relay.store.texts import find_text
 from relay.store.trailers import BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
+from relay.values import dataclass
 
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20

@@ -8,7 +8,6 @@ A further runner is a folder next to ``messages/`` with a `RunnerKind`, and one 
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from relay.config import Settings
@@ -17,6 +16,7 @@ from relay.meters.gauge import ResetAt
 from relay.meters.prices import Price
 from relay.session.events import Observe
 from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

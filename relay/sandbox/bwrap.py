@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.environment import build_env
@@ -19,6 +19,7 @@ from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.view import Mount, MountView, Op, plan_view, render_view
+from relay.values import dataclass
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user

@@ -7,7 +7,7 @@ nothing else. It has no network namespace either: every `socket()` is denied, lo
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.bwrap import write_memfd
@@ -19,6 +19,7 @@ from relay.sandbox.private import DEVICE_NAMES, PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import scan_repository
 from relay.sandbox.seccomp import Filter, assemble
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ hold a second name of the plan or of git's configuration.
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import SandboxError
+from relay.values import dataclass
 
 GENERATED = frozenset(
     {

@@ -1,9 +1,11 @@
 """What a command may do, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
+
+from relay.values import dataclass
 
 MIB = 1024 * 1024
 

@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from relay.sandbox.landlock import open_landlock
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.seatbelt import open_seatbelt
+from relay.values import dataclass
 
 OPENERS: Mapping[Mechanism, Callable[[Policy, Level, PrivateDir], Confinement | None]] = {
     Mechanism.BWRAP: open_bwrap,

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +23,7 @@ from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, 
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
 from relay.sandbox.start import make_expendable, settle
+from relay.values import dataclass
 
 POLL_S = 0.1
 """`should_stop` and the limits are looked at this often."""

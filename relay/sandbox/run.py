@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,7 @@ from relay.sandbox.private import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
 from relay.sandbox.proofs import find_proof, has_proof, save_proof
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from relay.errors import SandboxError
@@ -10,6 +10,7 @@ from relay.files.secrecy import is_secret_name
 from relay.sandbox.links import GENERATED, MOST, Links, find_links, list_entries, require_few
 from relay.sandbox.places import find_home, find_real, find_secrets, is_socket
 from relay.sandbox.policy import Level, Policy
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

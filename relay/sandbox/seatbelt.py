@@ -7,7 +7,7 @@ path. It has been deprecated for years and is what every command-line agent on m
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.confinement import supervise
@@ -18,6 +18,7 @@ from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.view import require_git_link
+from relay.values import dataclass
 
 SANDBOX_EXEC = Path("/usr/bin/sandbox-exec")
 

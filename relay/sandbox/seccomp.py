@@ -8,10 +8,10 @@ those of the kernel's `unistd_64.h` and `asm-generic/unistd.h` (Linux 6.17); the
 import functools
 import platform
 import struct
-from dataclasses import dataclass
 
 from relay.errors import SandboxError
 from relay.hints import Command
+from relay.values import dataclass
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K

@@ -7,7 +7,6 @@ everywhere else the destination must exist and be its own real path, checked rig
 
 import os
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from relay.sandbox.places import (
 from relay.sandbox.policy import Level, Policy, StandIn
 from relay.sandbox.private import PrivateDir, ensure_device_nodes
 from relay.sandbox.scan import Found
+from relay.values import dataclass
 
 TMPFS_BYTES = 1024 * 1024 * 1024
 """Most that a command may keep in each directory that lives in memory; the kernel's default is half of the memory."""

@@ -6,13 +6,13 @@ is not to blame. A line that carries the comment of `relay.secrets.patterns.ALLO
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from relay.git.modes import GITLINK
 from relay.git.names import render_path
 from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
 from relay.secrets.patterns import ALLOW, find_secrets, redact
+from relay.values import dataclass
 
 _SHOWN = 20
 """Enough lines to see what is wrong; a file full of keys need not fill a context."""

@@ -12,9 +12,10 @@ import json
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from relay.values import dataclass
 
 _MIN_DISTINCT = 6
 """A token of fewer different characters is a placeholder: ``ghp_xxxxxxxx…``."""

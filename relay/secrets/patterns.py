@@ -7,9 +7,9 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from relay.secrets.forms import OWN, Rule, compile_rule, load_foreign
+from relay.values import dataclass
 
 REDACTED = "[redacted]"
 ALLOW = "relay: allow secret"

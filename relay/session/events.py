@@ -6,11 +6,11 @@ one strips control characters and keeps it away from markup.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, Shown
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

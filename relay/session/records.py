@@ -7,12 +7,13 @@ follows from the lines above.
 import json
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from typing import Any, Union, get_args, get_origin
 
 from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, Shown
+from relay.values import dataclass
 
 SCHEMA_VERSION = 2
 _WITHOUT_SCOPE = 1
@@ -91,7 +92,10 @@ def render_record(record: LoggedEvent) -> str:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
-def parse_record(line: str, before: Scope = Scope()) -> LoggedEvent | None:
+_NO_SCOPE = Scope()
+
+
+def parse_record(line: str, before: Scope = _NO_SCOPE) -> LoggedEvent | None:
     """Read what `render_record` wrote, or what relay wrote before there was a scope.
 
     Args:

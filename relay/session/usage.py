@@ -3,8 +3,10 @@
 Apart from the other values of a session, because `relay status` needs no more than these.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Self
+
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ A *leg* is one fresh session on one phase. A *baton* is what one leg hands to th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

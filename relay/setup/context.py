@@ -4,7 +4,6 @@ Nothing here does anything; it names who does what, so that the loop and the leg
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from relay.config import Settings
 from relay.errors import ExitCode
@@ -17,6 +16,7 @@ from relay.session.usage import Spent
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
 from relay.tools.workspace import Workspace
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from relay.setup.preconditions import (
     make_missing,
 )
 from relay.setup.rules import load_repository_rules
+from relay.values import dataclass
 
 ENDPOINT_TIMEOUT_S = 10.0
 """How long an endpoint may take to answer before the doctor goes on without it."""

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from relay.files.tree import read_start
 from relay.hints import Caller, Command
 from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
 from relay.plan.files import DEFAULT_PLAN
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.config import Settings

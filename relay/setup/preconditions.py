@@ -6,7 +6,6 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from relay.runners.base import RunnerKind
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
 from relay.store.legs import get_branch, read_leg
+from relay.values import dataclass
 
 
 class State(StrEnum):

@@ -1,12 +1,12 @@
 """What a command knows when it asks for a run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from relay.config import Settings
 from relay.git.repository import Repo
 from relay.plan.files import find_ledger_path
 from relay.setup.context import PlanFiles
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

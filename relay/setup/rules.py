@@ -14,12 +14,13 @@ import codecs
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from relay.config import Settings
 from relay.files.secrecy import Hidden, is_covered
 from relay.sandbox.policy import PROTECTED_NAMES
+from relay.values import dataclass
 
 DEFAULT_MAX_BYTES = 32 * 1024
 MAX_GLOBAL_BYTES = 1024 * 1024

@@ -5,7 +5,6 @@ is a `SessionTask`, a function that drives the open session, and the value that 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from relay.config import Settings
@@ -16,6 +15,7 @@ from relay.meters.spend import Meter
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
 from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
+from relay.values import dataclass
 
 
 class SessionResult(Protocol):

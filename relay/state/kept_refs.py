@@ -1,7 +1,8 @@
 """What relay keeps for the branch under refs/relay/, as far as it decides where a plan stands."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText

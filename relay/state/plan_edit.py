@@ -5,7 +5,6 @@ tick back commits that himself, and relay then reads it from HEAD like any other
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from relay.plan.encoding import encode_text
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.store.texts import find_text
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo

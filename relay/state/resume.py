@@ -4,11 +4,11 @@
 `relay status --why` asks or `relay run` acts.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from relay.git.names import list_paths
 from relay.plan.model import Phase, Plan
+from relay.values import dataclass
 
 
 class ResumeCase(StrEnum):

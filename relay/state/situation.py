@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.errors import RepoError
@@ -14,6 +14,7 @@ from relay.state.kept_refs import Kept
 from relay.state.plan_edit import EditKind, PlanEdit, find_edit, parse_at
 from relay.state.resume import Facts, LegFacts, ResumePoint, find_resume_point
 from relay.store.presence import has_kept_refs
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.git.message import CommitText

@@ -1,7 +1,6 @@
 """Files that a phase names and that others changed since the plan was made: what a plan may be wrong about."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from relay.git.message import CommitText, read_texts
 from relay.git.objects import diff_trees, read_entries
@@ -10,6 +9,7 @@ from relay.git.status import ChangeKind
 from relay.plan.model import Phase
 from relay.store import trailers
 from relay.store.trailers import AMENDED
+from relay.values import dataclass
 
 MAX_COMMITS = 500
 """Commits looked at; a plan that is older than that has other troubles."""

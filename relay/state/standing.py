@@ -1,7 +1,6 @@
 """Where a plan stands, from git and the work tree alone: what `relay status` shows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay.hints import Command, Hint
@@ -9,6 +8,7 @@ from relay.plan.model import Plan
 from relay.session.usage import Spent
 from relay.state.plan_edit import describe_refusal
 from relay.state.situation import PlanSource, Situation, ask
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo

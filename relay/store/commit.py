@@ -6,7 +6,7 @@ Before it nothing of the user's has changed; after it everything else can be red
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from relay.store import staging
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

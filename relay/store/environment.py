@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from relay.git import objects
@@ -21,6 +21,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import STATE_DIR
 from relay.sandbox.links import GENERATED
+from relay.values import dataclass
 
 MAX_LISTED = 1_000
 """Files of one ignored directory that are listed by name; of a larger one only the directory is known."""

@@ -9,7 +9,6 @@ mode and modification time. Nothing is written, not even objects.
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.files.tree import find_stat, read_file
@@ -20,6 +19,7 @@ from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 from relay.git.status import Status, read_guarded_status
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
+from relay.values import dataclass
 from relay.words import list_some
 
 _SHOWN = 5

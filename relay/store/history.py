@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from relay.files.tree import find_stat
 from relay.git.message import CommitText, read_texts
@@ -10,6 +9,7 @@ from relay.git.names import parse_path
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
 from relay.store import trailers
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ trailers, so a ref fetched on another machine says as much as here.
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from relay.errors import RepoError
 from relay.files.boot import find_boot_id
@@ -32,6 +32,7 @@ from relay.store import trailers
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.tally import drop_spent, find_spent
 from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPPED, WIP
+from relay.values import dataclass
 
 _UNBORN = "none"
 

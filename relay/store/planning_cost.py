@@ -5,7 +5,7 @@
 moment a planning session begins: what a killed one has cost is noted with each of its requests (`relay.store.tally`).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay.git import objects, refs
 from relay.git.command import GitError
@@ -17,6 +17,7 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.legs import get_branch, next_ref
 from relay.store.tally import drop_spent, find_spent
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

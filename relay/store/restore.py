@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from relay.files.secrecy import is_covered
@@ -14,6 +13,7 @@ from relay.git.modes import ABSENT, SYMLINK
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.store.snapshot import TreeSnapshot, find_unheld
+from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

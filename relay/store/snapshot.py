@@ -17,7 +17,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Self
@@ -31,6 +31,7 @@ from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK, find_mod
 from relay.git.repository import Repo
 from relay.git.status import Status, StatusEntry, read_guarded_status
 from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
+from relay.values import dataclass
 
 MAX_UNTRACKED_BYTES = 10_000_000
 """Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""

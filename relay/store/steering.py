@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -24,6 +23,7 @@ from relay.git.repository import Repo
 from relay.hints import Hint, TypedPath
 from relay.sandbox.policy import PROTECTED_NAMES, Policy
 from relay.sandbox.scan import list_folders
+from relay.values import dataclass
 
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"

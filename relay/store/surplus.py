@@ -7,7 +7,7 @@ git is silent about much of it: what it ignores, empty directories, pipes, modes
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from relay.git import objects
 from relay.git.config_guard import guard
@@ -17,6 +17,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
+from relay.values import dataclass
 
 _Entries = dict[str, tuple[str, str]]
 """``path: (mode, object id)``."""

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +18,7 @@ from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
 from relay.session.events import Event, Noticed
 from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
+from relay.values import dataclass
 
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""

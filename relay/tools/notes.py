@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from relay.files.tree import Look
 from relay.ledger import Source
 from relay.plan.model import Phase, Plan
+from relay.values import dataclass
 
 Keep = Callable[[str | None], bool]
 """Told before a tool replaces the file at a path, or a command runs (None): keeps what nothing else keeps. Returns

@@ -6,7 +6,6 @@ Order: the tool's own limit, the raw buffer of a command, the token cap here. No
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from relay.files.walk import open_ignored
 from relay.session.tokens import estimate_size_tokens, estimate_tokens
 from relay.session.values import Shown, ToolResult
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, Workspace
+from relay.values import dataclass
 
 _MARK_TOKENS = 40
 """Room for the line that says what was cut."""

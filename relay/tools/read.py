@@ -8,7 +8,6 @@ puts them back.
 import mimetypes
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from relay.files.secrecy import is_covered
@@ -19,6 +18,7 @@ from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
+from relay.values import dataclass
 
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000

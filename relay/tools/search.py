@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from relay.tools.confine import is_readable, locate, require_readable
 from relay.tools.git_files import KEEP_BYTES, find_mtime_ns, is_ignored, render_pathspecs, run_git
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
+from relay.values import dataclass
 
 MAX_HITS = 100
 """As OpenCode does."""

@@ -5,7 +5,6 @@ results; anything else that is raised is a bug of relay.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from relay.tools.search import run_search
 from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
 from relay.tools.validate import check_input
 from relay.tools.workspace import RefusedError, Workspace
+from relay.values import dataclass
 
 _Handler = Callable[[ToolCall], ToolAnswer]
 

@@ -247,7 +247,7 @@ def test_rules_that_do_not_fit_are_said(stage):
     stage.write("AGENTS.md", "x" * 40_000)
     stage.commit("rules")
 
-    with pytest.raises(Exception, match="do not fit"):
-        stage.run(HELLO)
+    stage.run(HELLO)
 
-    assert stage.seen(Noticed) == []
+    said = [notice.text for notice in stage.seen(Noticed) if notice.warning]
+    assert any("AGENTS.md is cut to 32,768 of 40,000 bytes" in text for text in said), said

@@ -58,6 +58,15 @@ def _find_loose_values(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield field.lineno, f"{node.name} holds a {ast.unparse(field.annotation)}"
 
 
+def find_slow_values(source: str) -> Found:
+    """Find imports of the library's own ``dataclass`` where values are made."""
+    names = [
+        node for node in ast.walk(_parse(source)) if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+    ]
+    makes = "@dataclass(frozen=True" in source
+    return _note((node.lineno, "dataclass") for node in names if makes and "dataclass" in {a.name for a in node.names})
+
+
 def find_plain_enums(source: str) -> Found:
     """Find closed sets that are neither words nor numbers: ``StrEnum`` and ``IntEnum`` can be written down."""
     return _note(

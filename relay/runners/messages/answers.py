@@ -7,11 +7,12 @@ the whole JSON text: a cut input is never handed on as if it were one.
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from relay.session.usage import Usage
 from relay.session.values import ToolCall
+from relay.values import dataclass
 
 CHARS_PER_TOKEN = 4
 """For a lower bound of what a broken-off answer had cost; newer tokenizers make more tokens of the same text."""

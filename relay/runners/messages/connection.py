@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from relay.config.model import NOTHING_SET, ModelSettings
@@ -17,6 +17,7 @@ from relay.runners.messages.faults import Fault
 from relay.runners.messages.retry import RetryPolicy
 from relay.session.events import Observe, RetryScheduled
 from relay.session.values import SessionEnd, SessionOutcome
+from relay.values import dataclass
 
 NOTED_WAIT_S = 60.0
 """A wait for a limit that is longer than this is written down first, so that a restart does not ask too early."""

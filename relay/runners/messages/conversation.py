@@ -7,7 +7,7 @@ what a model or an endpoint does.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.config.model import NOTHING_SET, ModelSettings
@@ -21,6 +21,7 @@ from relay.runners.messages.dialect import Part
 from relay.runners.messages.repetition import LoopDetector
 from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.values import dataclass
 
 MAX_CUT_ANSWERS = 2
 """Answers in a row that may be cut at the model's own output limit before the session ends."""

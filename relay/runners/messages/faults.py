@@ -5,10 +5,10 @@ The overflow texts and their vetoes are those that Codex, OpenCode, pi and Cline
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from relay.session.usage import Usage
+from relay.values import dataclass
 
 MAX_BACKOFF_S = 60.0
 """Longest wait between two tries when the endpoint names none."""

@@ -1,9 +1,8 @@
 """How long to go on trying a request, and when to say that it is for later. Pure."""
 
-from dataclasses import dataclass
-
 from relay.runners.messages.faults import Fault, FaultKind, find_wait_s
 from relay.session.values import SessionEnd, SessionOutcome
+from relay.values import dataclass
 from relay.words import count, render_moment, render_span
 
 MAX_SAME = 3

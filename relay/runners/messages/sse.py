@@ -7,7 +7,8 @@ Source: WHATWG HTML, "Interpreting an event stream".
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from relay.values import dataclass
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 """An event beyond this is not an answer's: a whole request may have 32 MiB."""
