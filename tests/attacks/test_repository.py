@@ -26,7 +26,7 @@ REFUSED = {
     "plan: no sandbox": ("PLAN.md", f"---\nrelay: {{sandbox: off}}\n---\n{PHASE}"),
     "plan: network": ("PLAN.md", f"---\nrelay: {{network: true}}\n---\n{PHASE}"),
     "plan: environment": ("PLAN.md", f"---\nrelay: {{env: [ANTHROPIC_API_KEY]}}\n---\n{PHASE}"),
-    "plan: a YAML bomb": ("PLAN.md", f"---\n{BOMB}---\n{PHASE}"),
+    "plan: a YAML bomb": ("PLAN.md", f"---\n{BOMB}relay: {{}}\n---\n{PHASE}"),
     "plan: YAML that makes objects": ("PLAN.md", f'---\nrelay: !!python/object/apply:os.system ["id"]\n---\n{PHASE}'),
     "plan: nested 5,000 deep": ("PLAN.md", "> " * 5_000 + "x\n"),
     "ledger: a YAML bomb": ("PLAN.ledger.yaml", BOMB),

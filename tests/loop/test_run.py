@@ -179,13 +179,13 @@ def test_what_a_command_in_the_background_writes_is_in_the_next_snapshot(stage):
 
 def test_nothing_runs_in_the_background_while_the_work_is_checked(stage):
     """The gate gets the lock that the session's command would hold for ten minutes."""
-    stage.write("PLAN.md", "## Phase 1\nVerify: `flock -n held.txt true`\n- [ ] Hold — held.txt\n")
+    stage.write("PLAN.md", "## Phase 1\nVerify: `flock -n held.txt true`\n- [ ] Hold — made.txt\n")
     stage.commit("plan")
     script = """
 sessions:
   - turns:
       - tools: [{name: bash, input: {command: "exec 9>held.txt; flock 9; echo > up.txt; sleep 600", background: true}}]
-      - tools: [{name: bash, input: {command: "until test -e up.txt; do sleep 0.02; done; rm up.txt"}}]
+      - tools: [{name: bash, input: {command: "until test -e up.txt; do sleep 0.02; done; mv up.txt made.txt"}}]
       - tools: [{name: tick, input: {item: "1.1", evidence: "it is held"}}]
       - text: "Commit: Hold"
   - {turns: [{text: "I cannot."}], repeat: true}

@@ -35,7 +35,7 @@ from relay.plan.paths import find_paths
         ("a/b.py — `c/d`", ("a/b.py", "c/d")),
         ("`/`, `./`, `.`", ()),
         ("Edit `/src/x.cpp` — /lib/y.py", ("src/x.cpp", "lib/y.py")),
-        ("Merge `origin/main`, see `anthropics/claude-code#34146`, `@/features`, `@scope/pkg`", ()),
+        ("Merge `origin/main`, see `acme/tool#34146`, `@/features`, `@scope/pkg`", ()),
     ],
 )
 def test_paths_are_found_where_people_put_them(text, paths):

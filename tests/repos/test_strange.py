@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.errors import PlanError, RepoError
+from relay.errors import ExitCode, PlanError, RepoError
 from relay.git.command import GitError
 from relay.session.events import Noticed
+from tests.repos.conftest import SCRIPT
 
 BASH = """
 sessions:
@@ -238,7 +239,7 @@ def test_a_filter_of_the_users_own_config_runs_as_in_git(stage, finish, tmp_path
         shutil.copy(tmp_path / "kept", Path(os.environ["HOME"]) / ".gitconfig")
 
 
-def test_a_filter_of_the_repositorys_config_is_refused_by_name(stage, finish, tmp_path):
+def test_a_filter_of_the_repositorys_config_is_refused_by_name(stage, tmp_path):
     """A command that a repository's config names is never run; the words say which."""
     mark = tmp_path / "ran"
     stage.git("config", "filter.evil.clean", f"touch {mark}; cat")
@@ -247,9 +248,10 @@ def test_a_filter_of_the_repositorys_config_is_refused_by_name(stage, finish, tm
     stage.git("commit", "-q", "-m", "attributes")
     head = stage.git("rev-parse", "HEAD")
 
-    with pytest.raises(RepoError, match="evil"):
-        finish()
+    ended = stage.run(SCRIPT, all_=False)
 
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "needs the filter 'evil'" in str(ended.reason)
     assert not mark.exists()
     assert stage.git("rev-parse", "HEAD") == head
     assert (stage.root / "hello.txt").read_text() == "hello\n"
