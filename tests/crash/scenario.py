@@ -47,13 +47,14 @@ def _tick(*items: str) -> list[Turn]:
 
 
 def _phase_1(*, amends: bool) -> list[Turn]:
-    shell = "echo wrong > app.txt; test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt"
+    shell = "test ! -e was.txt || { mkdir -p sub; mv was.txt sub/is.txt; }; rm -f old.txt; echo extra > extra.txt"
     amend = [_call("amend", phase="1", change="- [ ] Extra — extra.txt", why="it is missing")] if amends else []
     record = _call("record", claim="the app is wrong", because="read it", sources=["app.txt:1"])
     return [
-        {"tools": [_call("bash", command=f"{shell}; echo extra > extra.txt"), record, *amend, *_tick("1.1", "1.2")]},
+        {"tools": [_call("bash", command=f"echo wrong > app.txt; {shell}"), record, *amend, *_tick("1.1", "1.2")]},
         {"text": "Commit: Write the app"},
-        {"tools": [_write("app.txt", "two\n")]},
+        # All of it again: a model that was told of a failing call repeats it, and the rehearsed one cannot be told.
+        {"tools": [_call("bash", command=shell), _write("app.txt", "two\n")]},
         {"text": "Commit: Write the app"},
     ]
 
