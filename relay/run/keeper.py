@@ -21,8 +21,8 @@ from relay.session.events import Noticed, PlanRestored
 from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import RunContext
 from relay.state.session_ends import render_wait
+from relay.store.edits import find_newer
 from relay.store.legs import WipRecord, save_snapshots, save_wip
-from relay.store.newer import find_newer
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.tools.notes import LegNotes

@@ -57,10 +57,16 @@ def read_answer(
             if builder.complete:
                 break
     except Exception as error:
-        raise broken or error from error
-    if broken is not None:
-        raise broken
+        # What broke first is what is wrong; what came of reading on is its consequence.
+        _raise_first(broken, error)
+        raise
+    _raise_first(broken)
     return None
+
+
+def _raise_first(broken: Exception | None, later: Exception | None = None) -> None:
+    if broken is not None:
+        raise broken from later
 
 
 def _feed(builder: AnswerBuilder, data: _Event) -> _Event | None:
