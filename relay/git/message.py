@@ -21,6 +21,16 @@ _DECEPTIVE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\uf
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
 _TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
 
+_SKIPS = re.compile(r"\[(skip[ -][a-z]{2,16}|[a-z]{2,16}[ -]skip|no[ -]ci)\]|\*\*\*(NO_CI)\*\*\*", re.IGNORECASE)
+"""Keeps a forge from checking a push. Source: what GitHub, GitLab, Azure, CircleCI, Travis and Buildkite document."""
+_SKIP_TRAILER = re.compile(r"^[ \t]*(skip-checks)[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_REFERENCE = r"(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d{1,10}|gh-\d{1,10}|https?://\S{1,300}/\d{1,10}"
+_CLOSES = re.compile(
+    rf"\b(?:close[sd]?|closing|fix(?:e[sd]|ing)?|resolve[sd]?|resolving|implement(?:s|ed|ing)?)(?::|\s)\s{{0,9}}({_REFERENCE})",
+    re.IGNORECASE,
+)
+"""Closes an issue when it is pushed. Source: GitHub, GitLab (which closes also on "implements" and on URLs)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -60,6 +70,25 @@ class CommitText:
 def make_line(text: str) -> str:
     """Return `text` as one line that git reads back unchanged: no control characters, no outer blanks."""
     return _CONTROL.sub(" ", text.encode(errors="replace").decode()).strip()
+
+
+def disarm(text: str, *, given: str) -> str:
+    """Return a session's text without what a forge obeys in a message: skip the checks, close an issue.
+
+    The words stay; only the form that is obeyed goes.
+
+    Args:
+        text: Untrusted.
+        given: What a person has read and wants: an order that stands in it, or an issue that it names, is left.
+    """
+    wanted = given.casefold()
+
+    def disarm_one(match: re.Match[str], named: str, harmless: str) -> str:
+        return match[0] if named.casefold() in wanted else harmless
+
+    text = _SKIPS.sub(lambda match: disarm_one(match, match[0], f"({match[1] or match[2]})"), text)
+    text = _SKIP_TRAILER.sub(lambda match: disarm_one(match, match[0], f"({match[1]})"), text)
+    return _CLOSES.sub(lambda match: disarm_one(match, match[1], f"see {match[1]}"), text)
 
 
 def render_trailers(trailers: Iterable[tuple[str, str]]) -> str:

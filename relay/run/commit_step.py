@@ -9,14 +9,12 @@ from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.files.secrecy import is_covered
-from relay.gate.model import Outcome
 from relay.git.message import Message
-from relay.git.names import list_paths, render_path
+from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_entries
 from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, find_ignored
-from relay.plan.model import Item
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.autorun import describe_autoruns
@@ -24,11 +22,10 @@ from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, make_hooks, run_phase_gate, take_back
 from relay.run.omissions import Delivery, describe_surplus, find_left_out, render_left_out
-from relay.run.pending_plan import PendingPlan
+from relay.run.phase_message import choose_subject, render_phase_message
 from relay.run.plan_commit import tick_edited_plan
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
-from relay.secrets.patterns import redact
 from relay.session.events import Committed, Noticed
 from relay.setup.context import RunContext
 from relay.store import trailers
@@ -39,15 +36,9 @@ from relay.store.ownership import find_user_paths, select_owned
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.steering import describe, find_persons, find_steering, find_strange
 from relay.store.surplus import Intent
-from relay.store.trailers import AMENDED, LEG
 from relay.values import dataclass
-from relay.words import list_some, name_item, shorten
+from relay.words import list_some
 
-SUBJECT_CHARS = 72
-"""Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
-BATON_TITLE = "Baton:"
-"""Line of a hand-off commit's body after which the baton stands."""
-EVIDENCE_CHARS = 300
 MAX_GATE_RUNS = 3
 """A gate may format what it checks once, and a file may be saved beside it once; then it has to agree."""
 
@@ -136,7 +127,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)
     marks = tuple((trailers.DOUBT, words) for words in doubts.sentences)
-    outcome = _commit(ctx, candidate, work, _render_message(ctx, candidate, work.run, marks))
+    outcome = _commit(ctx, candidate, work, render_phase_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
     _finish(ctx, candidate, outcome)
@@ -287,69 +278,6 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
 
 
-def _render_message(
-    ctx: RunContext, candidate: Candidate, run: GateRun, doubts: tuple[tuple[str, str], ...]
-) -> Message:
-    pending = candidate.pending
-    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
-    # One paragraph: what follows an empty line would not be the baton any more when it is read back.
-    baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
-    spent = ctx.meter.unrecorded
-    return Message(
-        subject=redact(_choose_subject(candidate), environ_values=ctx.secret_values),
-        body=redact("\n\n".join(part for part in (ticked, baton) if part), environ_values=ctx.secret_values),
-        trailers=(
-            (trailers.PLAN, render_path(ctx.plan_path)),
-            (trailers.PHASE, candidate.phase.id),
-            (trailers.STATUS, candidate.status),
-            (trailers.ITEMS, " ".join(pending.claimed_ids)),
-            *_render_amended(pending),
-            (trailers.SESSION, candidate.leg.session_id),
-            (LEG, str(candidate.number)),
-            (trailers.GATE, _render_gate(run)),
-            *doubts,
-            (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
-            *trailers.render_spent(spent),
-        ),
-    )
-
-
-def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
-    """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
-    done = pending.head.done_ids
-    before, after = (plan.untick({item.id for item in plan.items} - done) for plan in (pending.head, pending.plan))
-    texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
-    amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
-    return ((AMENDED, " ".join(amended)),) if amended else ()
-
-
-def _render_tick(item: Item, evidence: str) -> str:
-    words = " ".join(evidence.split())
-    return f"- [x] {name_item(item.id, item.text)}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
-
-
-def _render_gate(run: GateRun) -> str:
-    """Return ``pass <digest>``, with two numbers where they are not 0.
-
-    ``red-before`` counts the commands that stayed red as they were before the phase, ``seen`` the paths that the gate
-    could see and the commit does not hold.
-    """
-    gate = run.result
-    if not gate.commands:
-        return "none"
-    red = sum(check.status is not Outcome.PASSED for check in gate.commands)
-    seen = 0 if run.is_hidden else len(run.surplus.paths)
-    return f"pass {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
-
-
-def _choose_subject(candidate: Candidate) -> str:
-    """Take the session's subject when it is one short printable line, else relay's own."""
-    subject = candidate.subject.strip()
-    if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable():
-        return subject
-    return shorten(f"relay: phase {candidate.phase.id} — {candidate.phase.title}", SUBJECT_CHARS)
-
-
 def _explain(outcome: CommitOutcome) -> Refused:
     match outcome.end:
         case CommitEnd.HOOK_REFUSED:
@@ -376,7 +304,7 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
     tick_edited_plan(ctx, outcome.commit or "", candidate.pending.claimed_ids)
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
-    subject = redact(_choose_subject(candidate), environ_values=ctx.secret_values)
+    subject = choose_subject(ctx, candidate)
     ctx.observe(
         Committed(
             commit=outcome.commit or "",

@@ -21,9 +21,9 @@ from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
-from relay.run.commit_step import BATON_TITLE
 from relay.run.gates import GateTask, run_phase_gate
 from relay.run.pending_plan import PendingPlan
+from relay.run.phase_message import BATON_TITLE
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent

@@ -104,6 +104,17 @@ def test_a_hook_that_refuses_is_a_failed_gate(stage):
     assert stage.server.errors == []
 
 
+def test_a_session_gives_no_orders_to_a_forge(stage):
+    """Neither its subject nor its evidence keeps a push from being checked, or closes an issue."""
+    script = HELLO.replace("Say hello", "Say hello, closes #7 [skip ci]").replace("grep finds", "[no ci] finds")
+
+    stage.run(script)
+
+    text = stage.git("log", "-1", "--format=%B")
+    assert text.startswith("Say hello, see #7 (skip ci)\n")
+    assert "evidence: (no ci) finds it" in text
+
+
 def test_a_hook_that_writes_a_secret_is_stopped(stage):
     """What a commit hook puts into files is looked at like what the session wrote."""
     token = "gh" + "p_" + "0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from relay.git.message import Message, make_line, parse_message, read_text, read_trailers, render_message
+from relay.git.message import Message, disarm, make_line, parse_message, read_text, read_trailers, render_message
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.objects import write_commit
 from relay.session.usage import Spent, Usage
@@ -173,3 +173,31 @@ def test_what_was_spent_survives_as_trailers(cost, estimated):
 
     assert parse_spent(usage, written) == replace(spent, estimated=estimated and cost is not None)
     assert written.startswith("~") == (estimated and cost is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Add it [skip ci]", "Add it (skip ci)"),
+        ("Add it [CI Skip]", "Add it (CI Skip)"),
+        ("[skip azurepipelines] x ***NO_CI***", "(skip azurepipelines) x (NO_CI)"),
+        ("evidence\nskip-checks: true", "evidence\n(skip-checks) true"),
+        ("Parse it, closes #7", "Parse it, see #7"),
+        ("Fixes: org/repo.js#12, resolves GH-3", "see org/repo.js#12, see GH-3"),
+        ("implements https://git.invalid/org/repo/-/issues/4", "see https://git.invalid/org/repo/-/issues/4"),
+    ],
+)
+def test_orders_to_a_forge_are_disarmed(text, left):
+    """No session keeps the checks of a push from running, and none closes an issue; its words stay."""
+    assert disarm(text, given="## Phase 1") == left
+
+
+@pytest.mark.parametrize("text", ["Fix #7", "Add it [skip ci]", "Fixes the list [no items] of #12", "prefix #7 [x]"])
+def test_what_the_plan_says_and_plain_words_are_left(text):
+    assert disarm(text, given="## Phase 1 - Fix #7 [skip ci]") == text
+
+
+@given(st.text(alphabet="[]skip no ci#7closes:\n", max_size=300))
+def test_disarmed_text_has_no_order_left(text):
+    once = disarm(text, given="")
+    assert disarm(once, given="") == once

@@ -1,0 +1,96 @@
+"""The message of a phase's commit."""
+
+from relay.gate.model import Outcome
+from relay.git.message import Message, disarm
+from relay.git.names import render_path
+from relay.plan.model import Item
+from relay.run.candidate import Candidate
+from relay.run.gates import GateRun
+from relay.run.pending_plan import PendingPlan
+from relay.secrets.patterns import redact
+from relay.setup.context import RunContext
+from relay.store import trailers
+from relay.store.trailers import AMENDED, LEG
+from relay.words import name_item, shorten
+
+SUBJECT_CHARS = 72
+"""Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
+BATON_TITLE = "Baton:"
+"""Line of a hand-off commit's body after which the baton stands."""
+EVIDENCE_CHARS = 300
+
+
+def render_phase_message(
+    ctx: RunContext, candidate: Candidate, run: GateRun, doubts: tuple[tuple[str, str], ...]
+) -> Message:
+    """Return the message of a phase's commit: subject, ticked items with their evidence, baton, trailers.
+
+    Args:
+        ctx: The collaborators.
+        candidate: What is committed.
+        run: How its gate ran.
+        doubts: Trailers that say what speaks against a tick.
+    """
+    pending = candidate.pending
+    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
+    # One paragraph: what follows an empty line would not be the baton any more when it is read back.
+    baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
+    spent = ctx.meter.unrecorded
+    return Message(
+        subject=choose_subject(ctx, candidate),
+        body=_make_harmless(ctx, candidate, "\n\n".join(part for part in (ticked, baton) if part)),
+        trailers=(
+            (trailers.PLAN, render_path(ctx.plan_path)),
+            (trailers.PHASE, candidate.phase.id),
+            (trailers.STATUS, candidate.status),
+            (trailers.ITEMS, " ".join(pending.claimed_ids)),
+            *_render_amended(pending),
+            (trailers.SESSION, candidate.leg.session_id),
+            (LEG, str(candidate.number)),
+            (trailers.GATE, _render_gate(run)),
+            *doubts,
+            (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
+            *trailers.render_spent(spent),
+        ),
+    )
+
+
+def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
+    """Return the trailer that names the phases which sessions changed beyond their boxes; nothing without one."""
+    done = pending.head.done_ids
+    before, after = (plan.untick({item.id for item in plan.items} - done) for plan in (pending.head, pending.plan))
+    texts = {phase.id: before.text[phase.start : phase.end].rstrip() for phase in before.phases}
+    amended = [p.id for p in after.phases if texts.get(p.id) != after.text[p.start : p.end].rstrip()]
+    return ((AMENDED, " ".join(amended)),) if amended else ()
+
+
+def _render_tick(item: Item, evidence: str) -> str:
+    words = " ".join(evidence.split())
+    return f"- [x] {name_item(item.id, item.text)}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
+
+
+def _render_gate(run: GateRun) -> str:
+    """Return ``pass <digest>``, with two numbers where they are not 0.
+
+    ``red-before`` counts the commands that stayed red as they were before the phase, ``seen`` the paths that the gate
+    could see and the commit does not hold.
+    """
+    gate = run.result
+    if not gate.commands:
+        return "none"
+    red = sum(check.status is not Outcome.PASSED for check in gate.commands)
+    seen = 0 if run.is_hidden else len(run.surplus.paths)
+    return f"pass {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
+
+
+def choose_subject(ctx: RunContext, candidate: Candidate) -> str:
+    """Return the session's subject, made harmless, when it is one short printable line, else relay's own."""
+    subject = candidate.subject.strip()
+    if not subject or len(subject) > SUBJECT_CHARS or not subject.isprintable():
+        subject = shorten(f"relay: phase {candidate.phase.id} — {candidate.phase.title}", SUBJECT_CHARS)
+    return _make_harmless(ctx, candidate, subject)
+
+
+def _make_harmless(ctx: RunContext, candidate: Candidate, text: str) -> str:
+    """Take secrets out of a session's text, and orders to a forge that the plan does not give."""
+    return disarm(redact(text, environ_values=ctx.secret_values), given=candidate.pending.plan.text)
