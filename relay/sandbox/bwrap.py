@@ -7,23 +7,30 @@ import functools
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.environment import build_env
 from relay.sandbox.links import render_links
-from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
+from relay.sandbox.openings.inside import LEAST_ABI, find_abi
+from relay.sandbox.policy import Door, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
-from relay.sandbox.view import Mount, MountView, Op, plan_view, render_view
+from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, plan_view, render_view
 from relay.values import dataclass
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user
 namespaces to the system's bwrap only."""
+
+CLOSED_UNIX = (
+    "this kernel (before Linux 6.12, or without Landlock) cannot keep abstract sockets of the host apart: commands "
+    "with its network make no Unix sockets"
+)
 
 BASE = (
     # When relay is killed bwrap is too, and the kernel ends the process namespace with its init.
@@ -105,9 +112,15 @@ class Bwrap:
         return _kernel() < (5, 14)
 
     @property
+    def inside(self) -> Path:
+        """The program is mounted beside relay's doors."""
+        return self.view.own / INSIDE_NAME
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """What the view cannot hold here, and what it holds against expectation."""
-        return (*self.view.gaps, *render_links(self.found.links, self.policy.root))
+        closed = (CLOSED_UNIX,) if self.policy.network and not knows_abstract() else ()
+        return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root))
 
     def renew(self, private: PrivateDir) -> "Bwrap":
         """Return the same with another private directory."""
@@ -125,7 +138,8 @@ class Bwrap:
         """
         mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
         policy = self.policy
-        program = assemble(Filter(metadata=self.level is Level.READ_ONLY, unix_sockets=policy.network))
+        closes_unix = policy.network and not knows_abstract()
+        program = assemble(Filter(metadata=self.level is Level.READ_ONLY, unix_sockets=closes_unix))
         seccomp_fd = write_memfd(program)
         status_fd, status_write_fd = os.pipe()
         fds = (seccomp_fd, status_write_fd)
@@ -133,12 +147,30 @@ class Bwrap:
         env = build_env(policy.env, pass_env=policy.pass_env, home=self.view.home, tmp=self.view.tmp)
         last = {mount.dest: mount.op for mount in mounts}
         return Launch(
-            argv=(*argv, *command),
-            env={**env, **extra_env},
+            argv=(*argv, *render_first(policy, self.view.own), *command),
+            env={**env, **dict(pair for door in find_open(policy) for pair in door.env), **extra_env},
             pass_fds=fds,
             status_fd=status_fd,
             in_memory=tuple(place for place, op in last.items() if op is Op.EMPTY),
         )
+
+
+@functools.cache
+def knows_abstract() -> bool:
+    """Say whether this kernel can keep abstract sockets of the host apart in a network that is shared with it."""
+    return find_abi() >= LEAST_ABI
+
+
+def find_open(policy: Policy) -> tuple[Door, ...]:
+    """Return the doors that stand open: none has a port of its own in a network that is the host's."""
+    return tuple(door for door in policy.doors if door.port is None or not policy.network)
+
+
+def render_first(policy: Policy, own: Path) -> tuple[str, ...]:
+    """Return what runs before the command and becomes it, see `inside.py`; empty where nothing has to be done."""
+    words = [f"{door.port}={own / door.name}" for door in find_open(policy) if door.port]
+    words += ["abstract"] if policy.network and knows_abstract() else []
+    return (sys.executable, "-I", "-S", str(own / INSIDE_NAME), *words, "--") if words else ()
 
 
 def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | None:

@@ -8,10 +8,18 @@ from typing import Protocol
 
 from relay.sandbox import launcher
 from relay.sandbox.environment import build_env
+from relay.sandbox.openings import inside
 from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.values import dataclass
+
+
+def describe_closed(policy: Policy) -> tuple[str, ...]:
+    """Return the sentence of a mechanism that opens all or nothing, where the user opened something."""
+    if policy.network or not (policy.doors or policy.sockets):
+        return ()
+    return ("only bubblewrap can open single hosts, ports and sockets: here commands reach none of them",)
 
 
 class Confinement(Protocol):
@@ -33,6 +41,10 @@ class Confinement(Protocol):
     @property
     def counts_user(self) -> bool:
         """The kernel counts the user's other processes against a command's limit."""
+
+    @property
+    def inside(self) -> Path:
+        """`openings/inside.py` as commands see it."""
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -72,6 +84,8 @@ class Unconfined:
     mechanism = Mechanism.OFF
     counts_user = True
     gaps = ("commands run without protection, as the user asked",)
+
+    inside = Path(inside.__file__)
 
     @property
     def tmp(self) -> Path:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.bwrap import write_memfd
-from relay.sandbox.confinement import supervise
+from relay.sandbox.confinement import describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
+from relay.sandbox.openings import inside
 from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import DEVICE_NAMES, PrivateDir
@@ -35,10 +36,16 @@ class Landlock:
 
     mechanism = Mechanism.LANDLOCK
     counts_user = True
-    gaps = (
-        "Landlock cannot hide the names of files, only their content",
-        "before Linux 6.12 commands can send signals to other processes of the user",
-    )
+    inside = Path(inside.__file__)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What Landlock does not govern."""
+        return (
+            "Landlock cannot hide the names of files, only their content",
+            "before Linux 6.12 commands can send signals to other processes of the user",
+            *describe_closed(self.policy),
+        )
 
     @property
     def tmp(self) -> Path:
@@ -113,7 +120,7 @@ def _grant(policy: Policy, home: Path | None, private: PrivateDir, closed: froze
         ),
     ]
     return (
-        *(f"r {place}" for place in readable),
+        *(f"r {place}" for place in (*readable, inside.__file__)),
         *(f"w {place}" for place in (private.tmp, private.home)),
         *(f"d /dev/{name}" for name in DEVICE_NAMES),
         *(["n /"] if policy.network else []),

@@ -46,6 +46,20 @@ class Mechanism(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """A socket of relay's own that commands reach, whatever else is closed."""
+
+    name: str
+    """Of the socket below the sandbox's own directory; a plain file name."""
+    socket: Path
+    """On the host, in a directory that only relay writes."""
+    port: int | None = None
+    """Of the sandbox's loopback, from where connections are carried to it; None: commands speak to the socket."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables that tell programs of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The repository and what commands in it may touch. Paths are absolute; what does not exist is ignored."""
 
@@ -71,6 +85,10 @@ class Policy:
     """True lets commands write files that have another name outside of the repository, see `relay.sandbox.links`."""
     network: bool = False
     """True keeps the host's network; Unix sockets of the host stay closed either way."""
+    doors: tuple[Door, ...] = ()
+    """What relay holds open; commands have a network of their own besides, unless `network`."""
+    sockets: tuple[Path, ...] = ()
+    """Unix sockets of the host that the user opened, resolved; what does not exist yet may come later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

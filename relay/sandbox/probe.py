@@ -57,6 +57,7 @@ acts = {
     'mode': lambda: os.chmod(case['mode'], case['mode_bits']),
     'tcp': lambda: connect(socket.AF_INET, ('127.0.0.1', case['tcp'])),
     'unix': lambda: connect(socket.AF_UNIX, case['unix']),
+    'abstract': lambda: connect(socket.AF_UNIX, case['abstract']),
     'signal': lambda: os.kill(case['signal'], 0),
     'key': lambda: os.environ[case['key']],
     'seccomp': seccomp,
@@ -151,6 +152,7 @@ def _describe(level: Level, *, network: bool) -> dict[str, tuple[str, bool]]:
         "mode": ("change the mode of a file in the git directory", False),
         "tcp": ("connect to a TCP server of this machine", network),
         "unix": ("connect to a Unix socket outside", False),
+        "abstract": ("connect to an abstract Unix socket outside", False),
         "signal": ("signal relay", False),
         "key": ("read a secret variable of relay", False),
         "seccomp": ("have a system call filter loaded", True),
@@ -181,6 +183,10 @@ def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]
         unix = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         unix.bind(str(outside / "socket"))
         unix.listen()
+        if sys.platform == "linux":
+            abstract = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            abstract.bind(f"\0{name}")
+            abstract.listen()
         case = {
             "name": name,
             "outside": str(outside / name),
@@ -190,6 +196,7 @@ def _make_case(mechanism: Mechanism, policy: Policy) -> Iterator[dict[str, Any]]
             "mode_bits": (git_dir / "config").stat().st_mode & 0o7777 if git_dir else 0,
             "tcp": tcp.getsockname()[1],
             "unix": str(outside / "socket"),
+            "abstract": f"\0{name}" if sys.platform == "linux" else None,
             # Landlock governs signals since Linux 6.12; before, `Landlock.gaps` says so.
             "signal": None if mechanism is Mechanism.LANDLOCK else os.getpid(),
             "key": "ANTHROPIC_API_KEY",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from relay.files.boot import find_boot_id
 from relay.sandbox.confinement import Confinement
+from relay.sandbox.openings import inside
 from relay.sandbox.places import is_socket
 from relay.sandbox.policy import Policy
 from relay.sandbox.private import PrivateDir
@@ -40,7 +41,8 @@ def find_proof(confinement: Confinement, policy: Policy, private: PrivateDir, *,
     if folder is None or not boot_id:
         return None
     words = repr((acts, os.geteuid(), policy.root.stat().st_dev, *_describe(confinement, policy)))
-    for place, name in ((private.path, "<private>"), (policy.root, "<repository>")):
+    doors = [(door.socket, f"<{door.name}>") for door in policy.doors]
+    for place, name in (*doors, (private.path, "<private>"), (policy.root, "<repository>")):
         words = words.replace(os.fspath(place), name)
     return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
 
@@ -83,6 +85,7 @@ def _describe(confinement: Confinement, policy: Policy) -> Iterator[object]:
                 yield word, found.st_ino, found.st_size, found.st_mtime_ns
         yield from (os.pread(fd, _MOST_BYTES, 0) for fd in launch.pass_fds if stat.S_ISREG(os.fstat(fd).st_mode))
         yield sorted(launch.env)
+        yield Path(inside.__file__).stat().st_mtime_ns
         yield [os.fspath(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES]
     finally:
         for fd in (*launch.pass_fds, *(() if launch.status_fd is None else (launch.status_fd,))):

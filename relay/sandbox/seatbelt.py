@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relay.sandbox.confinement import supervise
+from relay.sandbox.confinement import describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
+from relay.sandbox.openings import inside
 from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
@@ -57,10 +58,16 @@ class Seatbelt:
 
     mechanism = Mechanism.SEATBELT
     counts_user = True
-    gaps = (
-        "macOS has no process namespace: a daemon that leaves its session can outlive its command",
-        "macOS has no network namespace: without the network, servers on loopback do not work either",
-    )
+    inside = Path(inside.__file__)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What macOS does not have."""
+        return (
+            "macOS has no process namespace: a daemon that leaves its session can outlive its command",
+            "macOS has no network namespace: without the network, servers on loopback do not work either",
+            *describe_closed(self.policy),
+        )
 
     @property
     def tmp(self) -> Path:

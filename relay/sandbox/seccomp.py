@@ -176,7 +176,7 @@ class Filter:
     """Also chmod, chown, utime, xattr."""
     unix_sockets: bool = False
     """Also `socket(AF_UNIX)`. Needed when the network namespace is shared, because abstract sockets of the host
-    (X11, D-Bus) live in it; `socketpair` still works."""
+    (X11, D-Bus) live in it, and Landlock does not know them; `socketpair` still works."""
     sockets: bool = False
     """Also every `socket()`. Needed when there is no network namespace at all."""
     others: bool = False

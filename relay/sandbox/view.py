@@ -7,11 +7,13 @@ everywhere else the destination must exist and be its own real path, checked rig
 
 import os
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
 from relay.errors import SandboxError
 from relay.sandbox.links import find_caches
+from relay.sandbox.openings import inside
 from relay.sandbox.places import (
     find_hidden,
     find_home,
@@ -23,6 +25,7 @@ from relay.sandbox.places import (
     is_below,
     is_dir,
     is_searchable,
+    is_socket,
     is_there,
 )
 from relay.sandbox.policy import Level, Policy, StandIn
@@ -32,10 +35,12 @@ from relay.values import dataclass
 
 TMPFS_BYTES = 1024 * 1024 * 1024
 """Most that a command may keep in each directory that lives in memory; the kernel's default is half of the memory."""
+INSIDE_NAME = "inside.py"
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
 
 PROC = Path("/proc")
+RUN = Path("/run")
 
 
 class Op(StrEnum):
@@ -74,6 +79,8 @@ class MountView:
     """Credentials of this machine, resolved; masked where they are visible."""
     home: Path
     tmp: Path
+    own: Path
+    """Directory of what relay itself puts there, out of reach for commands to write: `inside.py`, its doors."""
     gaps: tuple[str, ...]
     """A sentence on each thing that this machine cannot protect."""
 
@@ -95,7 +102,9 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
     temp = TMP.resolve()
     inner_home = home if home and not home.is_relative_to(policy.root) else temp / "relay-home"
     # Mount points below the private directory would be made in a place that commands write: use a fresh tmpfs then.
-    shared = any(place.is_relative_to(temp) for place in (policy.root, inner_home, *(mount.dest for mount in shown)))
+    inner = (policy.root, inner_home, *(mount.dest for mount in shown), *policy.sockets)
+    shared = any(place.is_relative_to(temp) for place in inner)
+    own = (RUN if RUN in hidden else inner_home) / "relay"
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
@@ -105,6 +114,8 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
             *shown,
             Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
             Mount(op=Op.READ, source=private.gitconfig, dest=inner_home / ".gitconfig"),
+            Mount(op=Op.READ, source=Path(inside.__file__), dest=own / INSIDE_NAME),
+            *(Mount(op=Op.READ, source=door.socket, dest=own / door.name) for door in policy.doors),
             *KERNEL_FILES,
             *devices,
             Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
@@ -119,6 +130,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
         secrets=(*find_secrets(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
         home=inner_home,
         tmp=tmp,
+        own=own,
         gaps=(*gaps, *_find_links(policy)),
     )
 
@@ -178,7 +190,8 @@ def render_view(
     root = policy.root
     write = level is Level.WORKSPACE_WRITE
     how = Op.WRITE if write else Op.READ
-    mounts = [*view.fixed, Mount(op=how, source=stage.place if stage else root, dest=root)]
+    mounts = [*view.fixed, *_find_opened(view, policy)]
+    mounts.append(Mount(op=how, source=stage.place if stage else root, dest=root))
     require_git_link(root)
     shown = (root,) if stage is None else _find_staged(stage, root)
     mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
@@ -188,10 +201,8 @@ def render_view(
         (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
     )
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
-    # With the host's network the list holds what sessions bound themselves.
-    listed = (find_real(place) for place in find_unix_sockets())
-    sockets = [p for p in listed if not (policy.network and p.is_relative_to(root)) and is_searchable(p)]
-    masked = _real((*found.secrets, *found.sockets, *view.secrets, *sockets))
+    closed = (*found.secrets, *found.sockets, *view.secrets, *_list_sockets(policy))
+    masked = _real(tuple(place for place in closed if place not in policy.sockets))
     # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
     guarded, masked = (_leave_out_staged(places, root, shown) for places in (guarded, masked))
     visible = [place for place in masked if is_visible(place, mounts)]
@@ -210,6 +221,20 @@ def render_view(
         else:
             mounts.append(Mount(op=Op.READ, source=DEV_NULL, dest=place))
     return (*mounts, *view.frozen)
+
+
+def _list_sockets(policy: Policy) -> Iterator[Path]:
+    for place in map(find_real, find_unix_sockets()):
+        # With the host's network the list holds what sessions bound themselves.
+        if not (policy.network and place.is_relative_to(policy.root)) and is_searchable(place):
+            yield place
+
+
+def _find_opened(view: MountView, policy: Policy) -> list[Mount]:
+    """Put the sockets that the user opened back into emptied directories; elsewhere they only are not masked."""
+    fixed = list(view.fixed)
+    there = (place for place in policy.sockets if is_socket(str(place)) and is_searchable(place))
+    return [Mount(op=Op.READ, source=place, dest=place) for place in there if not is_visible(place, fixed)]
 
 
 def _find_staged(stage: StandIn, root: Path) -> tuple[Path, ...]:

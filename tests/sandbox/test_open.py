@@ -29,7 +29,7 @@ def test_probe_names_each_act_and_leaves_nothing(place: Any) -> None:
     acts = probe(place.policy)
     assert {act.level for act in acts} == {Level.WORKSPACE_WRITE, Level.READ_ONLY}
     proven = [act for act in acts if act.mechanism is Mechanism.BWRAP]
-    assert len(proven) == 22
+    assert len(proven) == 24
     assert all(act.holds and act.act and act.happened.startswith(act.expected) for act in proven)
     assert place.git("status", "--porcelain", "--ignored") == before
     assert not [path for path in place.root.parent.rglob("*") if is_temporary(path.name)]

@@ -1,0 +1,168 @@
+"""Runs first in a sandbox that something leads out of, and becomes the command.
+
+Run as a program of its own, `python -I -S inside.py WORD… -- COMMAND…`, so it imports nothing but the standard library
+and little of that: each import is paid for by every command. The words:
+
+PORT=SOCKET   listen on the loopback's PORT, and carry each connection to the Unix socket SOCKET
+abstract      reach no abstract Unix socket that was bound outside: they live in a network namespace, and this one is
+              the host's
+terminal      make standard input the controlling terminal
+
+What carries connections is no child of the command's: it would be waited for. It ends with the process namespace.
+"""
+
+import _socket
+import _thread
+import os
+import struct
+import sys
+
+FAILED = 125
+"""Exit code when the command could not be started as asked; it did not run."""
+LEAST_ABI = 6
+"""Of Landlock, before which it does not know abstract sockets (Linux 6.12)."""
+
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+_VERSION_FLAG = 1
+_SCOPE_ABSTRACT = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_CHUNK_BYTES = 64 * 1024
+_WAITING = 64
+
+
+def find_abi() -> int:
+    """Return which Landlock this kernel has; 0 for none."""
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    return max(0, int(call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))))
+
+
+def _leave_abstract_sockets() -> None:
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    attribute = struct.pack("=QQQ", 0, 0, _SCOPE_ABSTRACT)
+    size = ctypes.c_size_t(len(attribute))
+    rules = int(library.syscall(ctypes.c_long(_CREATE_RULESET), attribute, size, ctypes.c_uint(0)))
+    if rules < 0:
+        raise OSError(ctypes.get_errno(), "no Landlock that knows abstract sockets")
+    zero = ctypes.c_ulong(0)
+    library.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero)
+    if int(library.syscall(ctypes.c_long(_RESTRICT_SELF), ctypes.c_int(rules), ctypes.c_uint(0))):
+        raise OSError(ctypes.get_errno(), "Landlock")
+    os.close(rules)
+
+
+def _listen(port: int) -> list[_socket.socket]:
+    """Listen on both addresses that `localhost` stands for; only the older one has to be there."""
+    found = []
+    for family, address in ((_socket.AF_INET, "127.0.0.1"), (_socket.AF_INET6, "::1")):
+        try:
+            listener = _socket.socket(family, _socket.SOCK_STREAM)
+            listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            listener.listen(_WAITING)
+        except OSError:
+            if family == _socket.AF_INET:
+                raise
+            continue
+        found.append(listener)
+    return found
+
+
+def _pump(source: _socket.socket, target: _socket.socket) -> None:
+    """Carry one direction to its end; the other may go on."""
+    try:
+        while chunk := source.recv(_CHUNK_BYTES):
+            target.sendall(chunk)
+        target.shutdown(_socket.SHUT_WR)
+    except OSError:
+        for end in (source, target):
+            try:
+                end.shutdown(_socket.SHUT_RDWR)
+            except OSError:
+                continue  # it has ended
+
+
+def _carry(inner: _socket.socket, path: str) -> None:
+    outer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        outer.connect(path)
+        _thread.start_new_thread(_pump, (inner, outer))
+    except (OSError, RuntimeError):
+        return  # both ends are closed with their last name
+    _pump(outer, inner)
+
+
+def _serve(listener: _socket.socket, path: str) -> None:
+    while True:
+        try:
+            fd, _ = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001  # what `socket` itself calls
+            _thread.start_new_thread(_carry, (_socket.socket(fileno=fd), path))
+        except (OSError, RuntimeError):
+            continue  # the other side has gone, or there are too many: the next may do
+
+
+def _stand_aside(doors: list[tuple[_socket.socket, str]]) -> None:
+    """Carry connections in a process that the command neither waits for nor shares a stream with."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(nothing, fd)
+        kept = {listener.fileno() for listener, _ in doors}
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # pathlib costs 5 ms of every start
+            if (fd := int(name)) > 2 and fd not in kept:  # noqa: PLR2004  # the three streams
+                try:
+                    os.close(fd)
+                except OSError:
+                    continue  # the listing's own
+        for listener, path in doors[1:]:
+            _thread.start_new_thread(_serve, (listener, path))
+        _serve(*doors[0])
+    finally:
+        # Never back into the code of the command's process, of which this is a copy.
+        os._exit(FAILED)
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def main(arguments: list[str]) -> None:
+    """Open what the words say and become the command.
+
+    Raises:
+        OSError: Something of it could not be done.
+    """
+    at = arguments.index("--")
+    words, command = arguments[:at], arguments[at + 1 :]
+    pairs = [word.split("=", 1) for word in words if "=" in word]
+    doors = [(listener, path) for port, path in pairs for listener in _listen(int(port))]
+    if doors:
+        _stand_aside(doors)
+    for listener, _ in doors:
+        listener.close()
+    if "abstract" in words:
+        _leave_abstract_sockets()
+    if "terminal" in words:
+        _take_terminal()
+    os.execv(command[0], command)  # noqa: S606  # the caller names an absolute program
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except OSError as error:
+        os.write(2, f"relay: the command was not started: {error}\n".encode())
+        sys.exit(FAILED)
