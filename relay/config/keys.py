@@ -3,11 +3,12 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
-from relay.config.model import CONTEXTS, FEATURES, ModelSettings
+from relay.config.model import CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
-from relay.meters.prices import Price, parse_prices
+from relay.meters.prices import Price, parse_price, parse_prices
 from relay.values import dataclass
 
 _DAY_S = 86_400
@@ -112,15 +113,52 @@ def _read_reset_at(value: Any) -> ResetAt:
 
 def _read_models(value: Any) -> dict[str, ModelSettings]:
     """Read the table of models."""
-    readers: dict[str, _Read] = {"reset_at": _read_reset_at, "window_tokens": _TOKENS, "max_output_tokens": _TOKENS}
     if not isinstance(value, Mapping) or not all(isinstance(row, Mapping) for row in value.values()):
         raise ValueError("a table of tables, one for each model")
-    for model, row in value.items():
-        if not isinstance(model, str) or not row.keys() <= readers.keys():
-            raise ValueError(f"for each model some of {', '.join(readers)}")
-    return {
-        model: ModelSettings(**{key: readers[key](item) for key, item in row.items()}) for model, row in value.items()
-    }
+    return {str(model): _read_model(str(model), row) for model, row in value.items()}
+
+
+def _read_model(model: str, row: Mapping[Any, Any]) -> ModelSettings:
+    """Read what is said of one model."""
+    readers = {**MODEL_KEYS, "price": lambda item: parse_price(model, item), "compat": _read_compat}
+    return ModelSettings(**_read_row(row, readers, "for each model"))
+
+
+def _read_compat(value: Any) -> Compat:
+    """Read what an endpoint takes."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"compat is a table with some of {', '.join(COMPAT_KEYS)}")  # noqa: TRY004  # as above
+    return Compat(**_read_row(value, COMPAT_KEYS, "in compat"))
+
+
+def _read_row(row: Mapping[Any, Any], readers: Mapping[str, _Read], where: str) -> dict[str, Any]:
+    """Read a table of a few keys, naming the one that does not fit."""
+    if not row.keys() <= readers.keys():
+        raise ValueError(f"{where} some of {', '.join(readers)}")
+    read: dict[str, Any] = {}
+    for key, item in row.items():
+        try:
+            read[key] = readers[key](item)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    return read
+
+
+def _merge_models(weak: Mapping[str, ModelSettings], strong: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
+    """Put two tables of models together: of each model the fields that the stronger one gives, then the weaker's."""
+    return {**weak, **{model: _fill(row, weak.get(model)) for model, row in strong.items()}}
+
+
+def _fill(strong: Any, weak: Any) -> Any:
+    """Take from `weak` what is None in `strong`, also within the values that both have."""
+    if weak is None or type(strong) is not type(weak) or not isinstance(strong, ModelSettings | Compat):
+        return weak if strong is None else strong
+    return replace(strong, **{f.name: _fill(getattr(strong, f.name), getattr(weak, f.name)) for f in fields(strong)})
+
+
+def _join(weak: tuple[str, ...], strong: tuple[str, ...]) -> tuple[str, ...]:
+    """Put two lists together: none takes away what another put in."""
+    return (*strong, *weak)
 
 
 def _read_prices(value: Any) -> tuple[Price, ...]:
@@ -146,11 +184,25 @@ class Key:
     """Whether this value, from a repository file, takes rights that are the user's to give."""
     cap: bool = False
     """A spending cap: repository files may lower it only."""
-    joined: bool = False
-    """The lists of all sources count together: none takes away what another put in."""
+    join: Callable[[Any, Any], Any] | None = None
+    """Given the weaker and the stronger value, how both count; None: the stronger one alone."""
 
 
 _TOKENS = _number(1, 1e9, whole=True)
+MODEL_KEYS: Mapping[str, _Read] = {
+    "reset_at": _read_reset_at,
+    "window_tokens": _TOKENS,
+    "max_output_tokens": _TOKENS,
+}
+"""What may be said of one model, besides `COMPAT_KEYS` and its price."""
+COMPAT_KEYS: Mapping[str, _Read] = {
+    "cache": _choice("request", "blocks", "off"),
+    "cache_hour": _read_bool,
+    "thinking": _choice("adaptive", "budget", "off"),
+    "thinking_display": _read_bool,
+    "unsigned_thinking": _read_bool,
+    "system_messages": _read_bool,
+}
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
 _NAMES = _texts("a list of plain file names", _NAME)
@@ -161,7 +213,11 @@ KEYS: Mapping[str, Key] = {
     "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=_text("the name of a runner", r"[a-z][a-z0-9_-]{0,40}")),
     "reset_at": Key(read=_read_reset_at),
-    "models": Key(read=_read_models),
+    "models": Key(
+        read=_read_models,
+        widens=lambda models: any(row.price is not None for row in models.values()),
+        join=_merge_models,
+    ),
     "max_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
     "max_phase_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
     "max_tokens_total": Key(read=_number(0, 1e12, whole=True, optional=True), cap=True),
@@ -183,7 +239,7 @@ KEYS: Mapping[str, Key] = {
     "network": Key(read=_read_bool, widens=bool),
     "writable_dirs": Key(read=_texts("a list of absolute paths", _ABSOLUTE), split=os.pathsep, widens=bool),
     "writable_links": Key(read=_read_bool, widens=bool),
-    "unreadable": Key(read=_read_hidden, split=os.pathsep, joined=True),
+    "unreadable": Key(read=_read_hidden, split=os.pathsep, join=_join),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=",", widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=","),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),

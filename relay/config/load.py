@@ -62,15 +62,16 @@ def load_settings(
     owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     for source in reversed(sources):
         for key, value in _read_source(source):
-            joined = KEYS[key].joined and key in chosen
-            chosen[key] = (*value, *chosen[key]) if joined else value
+            join = KEYS[key].join if key in chosen else None
+            chosen[key] = join(chosen[key], value) if join else value
             found[key] = origin = source.find(key)
-            origins[key] = f"{origin}, {origins[key]}" if joined else str(origin)
+            origins[key] = f"{origin}, {origins[key]}" if join else str(origin)
             if not source.repository:
                 owned[key] = value
     _require_caps_kept(chosen, found, owned)
     _require_one_experiment(chosen, found)
-    return Settings(**chosen, origins=origins)
+    own = tuple(row.price for row in chosen.get("models", {}).values() if row.price is not None)
+    return Settings(**{**chosen, "prices": (*own, *chosen.get("prices", ()))}, origins=origins)
 
 
 def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:

@@ -22,12 +22,36 @@ spill    what is cut out of a long tool result is gone, not kept in a file that 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compat:
+    """What the endpoint of one model takes of a request; None: what relay's table says, then what it refuses."""
+
+    cache: str | None = None
+    """Where requests are marked for the prompt cache: ``request`` (and its blocks), ``blocks`` only, or ``off``."""
+    cache_hour: bool | None = None
+    """Whether entries of the cache may live for one hour."""
+    thinking: str | None = None
+    """``adaptive``, ``budget`` (half of the longest answer), or ``off``: nothing is said of it."""
+    thinking_display: bool | None = None
+    """Whether summaries of the thinking may be asked for."""
+    unsigned_thinking: bool | None = None
+    """Whether thinking that came without a signature may be sent back; else it is left out."""
+    system_messages: bool | None = None
+    """Whether a system message may stand in mid-conversation; user text may always."""
+
+
+AS_KNOWN = Compat()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """What a user knows better about one model; None leaves the general setting or the Models API in charge."""
 
     reset_at: ResetAt | None = None
     window_tokens: int | None = None
     max_output_tokens: int | None = None
+    price: Price | None = None
+    """Only the user's to say: a cap in money is counted by it."""
+    compat: Compat = AS_KNOWN
 
 
 NOTHING_SET = ModelSettings()

@@ -155,11 +155,15 @@ def parse_prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
     Raises:
         ValueError: A row is not of that form; the message names the model.
     """
-    return tuple(_parse_price(model, row) for model, row in table.items())
+    return tuple(parse_price(model, row) for model, row in table.items())
 
 
-def _parse_price(model: str, row: Any) -> Price:
-    """Read one row of a user's price table."""
+def parse_price(model: str, row: Any) -> Price:
+    """Read one row of a user's price table.
+
+    Raises:
+        ValueError: It is not of that form; the message names the model.
+    """
     allowed = "input, output and optionally write_5m, write_1h, read, each USD per million tokens, 0 or more"
     if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= _FIELDS:
         raise ValueError(f"{model!r}: found {row!r}; allowed: {allowed}")
@@ -223,7 +227,7 @@ class Budget:
                 return None
             unknown, way = (f"what the {what} has cost so far", "")
             if worst is None:
-                unknown, way = "the model's price", "its price (prices), "
+                unknown, way = "the model's price", "its price (price in [models]), "
             return (
                 f"{unknown} is unknown, so the {what}'s cap of {cap:.2f} USD cannot be kept; "
                 f"set {way}a cap in tokens (max_tokens_total), or no cap ({name} none)"

@@ -6,6 +6,7 @@ from typing import Any
 
 from relay.rehearsal.cache import CacheUse
 from relay.rehearsal.catalog import ModelCard
+from relay.rehearsal.dialects import ServerDialect
 from relay.rehearsal.faults import FaultName, FaultSpec
 from relay.rehearsal.prompt import (
     BLOCK_TOKENS,
@@ -66,7 +67,7 @@ class PlayedAnswer:
     output_tokens: int
     thinking_tokens: int = 0
     report: str = ""
-    """``zero``, ``missing``, ``uncached`` or ``falling`` when usage is to be reported so."""
+    """``zero``, ``missing``, ``uncached``, ``falling``, or that of a `ServerDialect`, when usage is reported so."""
     answering_model: str = ""
     """The model that the answer names; empty for `model`."""
     dropped: tuple[Mapping[str, str], ...] = ()
@@ -122,10 +123,24 @@ class PlayedAnswer:
                 return None
             case "uncached":
                 return {"input_tokens": max(1, usage["input_tokens"]), "output_tokens": usage["output_tokens"]}
+            case "late" if not final:
+                return {"input_tokens": 0, "output_tokens": 0}
+            case "bare" | "late" | "reads" | "flat":
+                return self._render_foreign(output)
             case "zero" | "falling" if falls or self.report == "zero":
                 return {name: 0 for name, value in usage.items() if isinstance(value, int)}
             case _:
                 return usage
+
+    def _render_foreign(self, output: int) -> dict[str, Any]:
+        """Write usage as endpoints do that do not divide it by the cache, or only by what was read from it."""
+        use = self.use
+        read = use.read_tokens if self.report == "reads" else 0
+        whole = use.input_tokens + use.write_5m_tokens + use.write_1h_tokens + use.read_tokens
+        usage = {"input_tokens": whole - read, "output_tokens": output}
+        if self.report == "flat":
+            usage |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+        return usage | ({"cache_read_input_tokens": read} if read else {})
 
     def _render_full(self, output: int, *, final: bool) -> dict[str, Any]:
         use = self.use
@@ -163,6 +178,7 @@ class Performance:
     use: CacheUse
     prompt_tokens: int
     thinks_always: bool
+    dialect: ServerDialect
     dropped: tuple[Mapping[str, str], ...] = ()
 
 
@@ -195,7 +211,9 @@ def build_answer(show: Performance) -> PlayedAnswer:
         use=show.use,
         output_tokens=output,
         thinking_tokens=sum(b.tokens for b in blocks if b.body.get("type") == "thinking"),
-        report=show.fault.options.get("report", "zero") if show.fault and kind is FaultName.USAGE else "",
+        report=show.fault.options.get("report", "zero")
+        if show.fault and kind is FaultName.USAGE
+        else show.dialect.report,
         answering_model=show.fault.options.get("model", "") if show.fault and kind is FaultName.OTHER_MODEL else "",
         dropped=show.dropped,
         padding=padding,
@@ -283,8 +301,8 @@ def _build_thinking(show: Performance, part: Think, bound: str) -> AnswerBlock:
     text = _number(part.text, show)
     tokens = part.tokens if part.tokens is not None else count_text(text)
     text = text if shown != "omitted" or config.get("type") == "between_tools" else ""
-    signature = Signature(model=show.card.id, prefix=bound, tokens=tokens, text=digest_text(text))
-    body = {"type": "thinking", "thinking": text, "signature": signature.encode()}
+    signature = Signature(model=show.card.id, prefix=bound, tokens=tokens, text=digest_text(text)).encode()
+    body = {"type": "thinking", "thinking": text, "signature": signature if show.dialect.signs else ""}
     return AnswerBlock(body=body, tokens=tokens)
 
 

@@ -153,6 +153,11 @@ def render_model_info(card: ModelCard) -> Mapping[str, Any]:
     }
 
 
+def render_model_name(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as OpenAI's API does, and servers that have it from there."""
+    return {"id": card.id, "object": "model", "created": 0, "owned_by": "library"}
+
+
 def list_models(cards: tuple[ModelCard, ...], query: str) -> Mapping[str, Any] | None:
     """Write a page of models as ``GET /v1/models`` does.
 

@@ -40,7 +40,7 @@ def check_version(version: str | None) -> ApiError | None:
     return None if version in _VERSIONS else refuse(f'anthropic-version: "{version}" is not a valid version')
 
 
-REFUSABLE = ("display", "thinking", "cache_control", "marks", "system_messages")
+REFUSABLE = ("display", "thinking", "ttl", "cache_control", "marks", "system_messages")
 """What `check_refused` knows."""
 
 
@@ -51,6 +51,7 @@ def check_refused(body: Body, refuses: Collection[str]) -> ApiError | None:
     found = {
         "thinking": "thinking" if thinking else "",
         "display": "thinking.adaptive.display" if isinstance(thinking, Mapping) and "display" in thinking else "",
+        "ttl": next((f"{where}.cache_control.ttl" for where, block in _list_blocks(body) if _has_ttl(block)), ""),
         "cache_control": "cache_control" if "cache_control" in body else "",
         "marks": next(
             (f"{where}.cache_control" for where, block in _list_blocks(body) if "cache_control" in block), ""
@@ -58,6 +59,11 @@ def check_refused(body: Body, refuses: Collection[str]) -> ApiError | None:
         "system_messages": next((f"messages.{n}.role" for n, role in roles if role == "system"), ""),
     }
     return next((refuse(f"{found[name]}: Extra inputs are not permitted") for name in refuses if found[name]), None)
+
+
+def _has_ttl(block: Mapping[str, Any]) -> bool:
+    mark = block.get("cache_control")
+    return isinstance(mark, Mapping) and "ttl" in mark
 
 
 def check_request(

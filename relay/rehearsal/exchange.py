@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
-from relay.rehearsal.catalog import find_card, list_models, render_model_info
+from relay.rehearsal.catalog import find_card, list_models, render_model_info, render_model_name
 from relay.rehearsal.checks import check_refused, check_request, check_version
 from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deliver
 from relay.rehearsal.faults import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
@@ -175,6 +175,7 @@ class Exchange:
                 use=plan.use,
                 prompt_tokens=prompt.tokens,
                 thinks_always=self.state.script.thinks_always,
+                dialect=self.state.script.dialect,
                 dropped=prompt.dropped,
             )
         )
@@ -237,6 +238,8 @@ class Exchange:
         await self._send_json(200, result, {})
 
     def _count_tokens(self) -> Mapping[str, Any] | ApiError:
+        if not self.state.script.dialect.counts_tokens:
+            return ApiError(status=404, message="404 page not found")
         prompt = self._read_request(counting=True)
         return prompt if isinstance(prompt, ApiError) else {"input_tokens": prompt.tokens}
 
@@ -245,7 +248,9 @@ class Exchange:
 
     def _get_model(self, model: str) -> Mapping[str, Any] | ApiError:
         card = find_card(model, self.state.script.cards)
-        return ApiError(status=404, message=f"model: {model}") if card is None else render_model_info(card)
+        if card is None:
+            return ApiError(status=404, message=f"model: {model}")
+        return render_model_info(card) if self.state.script.dialect.lists_limits else render_model_name(card)
 
     # sending
 

@@ -13,8 +13,10 @@ A script is YAML. Everything but ``sessions`` is optional::
     faults:                     # faults of the other endpoints
       - {on: models, fault: {kind: overloaded, times: 2}}       # on: models or count_tokens
 
-    refuses: [display]          # fields that this endpoint answers with a 400, as some gateways do: display,
-                                # thinking, cache_control (of the request), marks (of its blocks), system_messages
+    dialect: ollama             # how it differs from the API: anthropic (the default), ollama, lmstudio, llamacpp,
+                                # vllm, sglang, vercel, litellm, fireworks
+    refuses: [display]          # fields that this endpoint answers with a 400, as some gateways do: display, thinking,
+                                # cache_control (of the request), marks (of its blocks), ttl (of these), system_messages
 
     sessions:                   # played in this order as new conversations begin
       - name: planner
@@ -100,6 +102,7 @@ from relay.files.yaml_events import get_line
 from relay.rehearsal.catalog import CATALOG, ModelCard, find_card
 from relay.rehearsal.checks import REFUSABLE
 from relay.rehearsal.conditions import Conditions, parse_conditions
+from relay.rehearsal.dialects import DIALECTS
 from relay.rehearsal.faults import BEFORE, FaultName, parse_faults
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, pick
 from relay.rehearsal.turns import (
@@ -115,7 +118,7 @@ from relay.rehearsal.turns import (
     TurnUsage,
 )
 
-_TOP = ("model", "models", "thinking", "pace", "faults", "refuses", "sessions")
+_TOP = ("model", "models", "thinking", "pace", "faults", "dialect", "refuses", "sessions")
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")
 _SESSION = ("name", "when", "repeat", "aside", "then", "turns")
 _CONTENT = ("thinking", "text", "tools", "blocks")
@@ -179,12 +182,17 @@ def parse_script(text: str, *, source: str = "script.yaml", base: Path | None = 
     modes = ("always", "scripted")
     mode = pick(fields, "thinking", lambda node, what: reader.choice(node, what, modes), "always")
     sessions = reader.items(fields["sessions"], "sessions")
+    dialect = DIALECTS[
+        pick(fields, "dialect", lambda node, what: reader.choice(node, what, tuple(DIALECTS)), "anthropic")
+    ]
+    refuses = tuple(reader.choice(node, "refuses", REFUSABLE) for node in pick(fields, "refuses", reader.items, ()))
     return Script(
         source=source,
         cards=_parse_cards(reader, fields),
         sessions=tuple(_parse_session(reader, node, number) for number, node in enumerate(sessions, 1)),
         endpoint_faults=_parse_endpoint_faults(reader, fields["faults"]) if "faults" in fields else (),
-        refuses=tuple(reader.choice(node, "refuses", REFUSABLE) for node in pick(fields, "refuses", reader.items, ())),
+        dialect=dialect,
+        refuses=(*dialect.refuses, *refuses),
         thinks_always=mode == "always",
         first_byte_s=pick(pace, "first_s", reader.seconds, 0.0),
         event_s=pick(pace, "event_s", reader.seconds, 0.0),

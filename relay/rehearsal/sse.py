@@ -49,7 +49,8 @@ def _list_deltas(block: AnswerBlock) -> Iterator[Mapping[str, Any]]:
         case "thinking":
             for piece in _cut(block.body["thinking"]):
                 yield {"type": "thinking_delta", "thinking": piece}
-            yield {"type": "signature_delta", "signature": block.body["signature"]}
+            if block.body["signature"]:
+                yield {"type": "signature_delta", "signature": block.body["signature"]}
         case "tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
             for piece in _cut(block.raw_input):

@@ -6,6 +6,7 @@ from typing import Any
 
 from relay.rehearsal.catalog import CATALOG, ModelCard
 from relay.rehearsal.conditions import Conditions
+from relay.rehearsal.dialects import DIALECTS, ServerDialect
 from relay.rehearsal.faults import FaultSpec
 from relay.values import dataclass
 
@@ -106,6 +107,7 @@ class Script:
     """Models that may be asked for; the script's own first."""
     sessions: tuple[ScriptSession, ...] = ()
     endpoint_faults: tuple[EndpointFault, ...] = ()
+    dialect: ServerDialect = DIALECTS["anthropic"]
     refuses: tuple[str, ...] = ()
     """What of a request this endpoint does not take; see `relay.rehearsal.checks.check_refused`."""
     thinks_always: bool = True

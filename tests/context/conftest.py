@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from relay.config.model import NOTHING_SET, ModelSettings
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.meters.prices import find_price
@@ -22,6 +23,7 @@ from relay.runners.base import SessionSpec
 from relay.runners.messages.api import open_api
 from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import ApiRunner, Conversation
+from relay.runners.messages.dialect import make_dialect
 from relay.session.events import Event
 from relay.session.values import SessionOutcome, ToolCall, ToolResult
 from relay.tools.specs import RUNNER_SPECS
@@ -74,9 +76,14 @@ def talk() -> Iterator[Callable[..., Talk]]:
             result: int = 40,
             clock: Callable[[], float] = time.monotonic,
             refuses: Sequence[str] = (),
+            dialect: str = "anthropic",
+            own: ModelSettings = NOTHING_SET,
             **spec: Any,
         ) -> Talk:
-            script = parse_script(json.dumps({"sessions": sessions, "refuses": list(refuses)}))
+            model = spec.get("model", "claude-opus-5-5")
+            script = parse_script(
+                json.dumps({"model": model, "dialect": dialect, "sessions": sessions, "refuses": list(refuses)})
+            )
             server = stack.enter_context(serve(script, clock=clock))
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
             interrupts = Interrupts(sleep=lambda _: None)
@@ -85,7 +92,14 @@ def talk() -> Iterator[Callable[..., Talk]]:
             events: list[Event] = []
             calls: list[ToolCall] = []
             runner = ApiRunner(
-                connection=ApiConnection(api=api, observe=events.append, interrupts=interrupts, max_wait_s=60), known={}
+                connection=ApiConnection(
+                    api=api,
+                    observe=events.append,
+                    interrupts=interrupts,
+                    max_wait_s=60,
+                    dialect=make_dialect(own.compat),
+                ),
+                find_own=lambda _: own,
             )
             wanted = make_spec(calls, result, **spec)
             session = Conversation(runner.connection, wanted, runner.get_model(wanted.model))

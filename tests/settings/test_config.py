@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ from hypothesis import strategies as st
 
 from relay.config import Settings, find_user_dir, load_settings
 from relay.config.keys import KEYS
+from relay.config.model import Compat, ModelSettings
+from relay.config.model_table import render_model_table
 from relay.errors import ConfigError
+from relay.meters.gauge import parse_reset_at
+from relay.meters.prices import find_price, parse_price
 
 
 def load(
@@ -152,6 +157,8 @@ BAD_VALUES = [
     ("verify", [1]), ("env", ["A=B"]), ("env", ["A\n"]), ("network", "yes"), ("network", 1), ("sandbox", "none"),
     ("sandbox", False), ("writable_dirs", ["rel"]), ("writable_dirs", ["/"]), ("rules_fallback_names", ["a/b"]),
     ("rules_fallback_names", [".."]), ("prices", [1]), ("prices", {"m": {"input": 1}}), ("models", {"m": 3}),
+    ("models", {"m": {"compat": 3}}), ("models", {"m": {"compat": {"cache": "no"}}}), ("models", {"m": {"price": 3}}),
+    ("models", {"m": {"compat": {"cash": "off"}}}),
     ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}), ("cache_ttl", "2h"),
     ("command_timeout_s", 0), ("max_wait_s", -1), ("rules_max_bytes", -1), ("plan", "a\0b"),
     ("rules_global_dir", "rules"), ("unreadable", [1]), ("unreadable", ["../x"]), ("unreadable", ["/"]),
@@ -243,6 +250,58 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(root: Path) -> None:
     assert message.startswith("relay.toml:1: unknown setting 'modle'; did you mean model?\nallowed: plan, model")
     assert "unknown setting True" in refuse(plan={True: 1})
     assert "cannot name the plan" in refuse(plan={"plan": "OTHER.md"})
+
+
+USERS = """\
+[models."glm-4.6"]
+window_tokens = 200000
+price = {input = 0.6, output = 2.2}
+compat = {cache = "off", thinking = "budget"}
+[models.mine]
+window_tokens = 9000
+"""
+
+
+def test_a_model_is_described_by_all_who_know_it_the_stronger_first(root: Path, user: Path) -> None:
+    (user / "config.toml").write_text(USERS)
+    (root / "relay.toml").write_text('[models."glm-4.6"]\nreset_at = "50k"\ncompat = {cache = "blocks"}\n')
+
+    settings = load(root=root, user=user)
+
+    found = settings.find_model("glm-4.6")
+    assert (found.window_tokens, found.max_output_tokens, found.reset_at and found.reset_at.text) == (
+        200_000,
+        None,
+        "50k",
+    )
+    assert found.compat == Compat(cache="blocks", thinking="budget")
+    assert settings.find_model("mine").window_tokens == 9_000
+    assert settings.origins["models"] == f"relay.toml:1, {user}/config.toml:1"
+    price = find_price("glm-4.6", at=date(2026, 11, 22), overrides=settings.prices)
+    assert price
+    assert (price.rates.input, price.rates.output) == (0.6, 2.2)
+
+
+def test_what_a_model_costs_is_not_the_repositorys_to_say(root: Path) -> None:
+    (root / "relay.toml").write_text('[models."glm-4.6"]\nwindow_tokens = 9\nprice = {input = 0, output = 0}\n')
+    assert "is not the repository's to say" in refuse(root=root)
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "org/model:8b", 'a"b\\c'])
+def test_the_table_that_is_shown_to_be_pasted_is_read_as_it_was_meant(model: str, user: Path) -> None:
+    known = ModelSettings(
+        reset_at=parse_reset_at("50%"),
+        window_tokens=131_072,
+        max_output_tokens=8_192,
+        price=parse_price(model, {"input": 1, "output": 2.5}),
+        compat=Compat(cache="blocks", thinking_display=False),
+    )
+    (user / "config.toml").write_text(render_model_table(model, known))
+    read = load(user=user).find_model(model)
+    assert read == known
+    (user / "config.toml").write_text(render_model_table(model, ModelSettings()))
+    assert "put this right" in (user / "config.toml").read_text()
+    assert load(user=user).find_model(model).window_tokens
 
 
 def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:

@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relay.config.model import NOTHING_SET, ModelSettings
+from relay.config.model_table import show_user_file
 from relay.errors import RunnerError
 from relay.interrupts import Interrupted, Interrupts, Urgency
-from relay.meters.gauge import LEAST_WINDOW_TOKENS
-from relay.meters.prices import PRICES_SEEN, find_limits
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.endpoint import StatusError, find_own_secrets, open_client, quote_model, require_success
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
+from relay.runners.messages.limits import read_limits, settle_limits
 from relay.runners.messages.reading import OnBlock, PageError, read_answer
 from relay.runners.messages.retry_after import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
@@ -64,6 +64,7 @@ class MessagesApi:
         self._transport = transport
         self._clock = clock
         self._secrets = find_own_secrets(environ)
+        self._user_file = show_user_file(environ)
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
 
@@ -93,11 +94,17 @@ class MessagesApi:
                 self._get_client().stream("GET", quote_model(model)) as response,
             ):
                 require_success(response).read()
-            return _read_model(model, response.json(), own, rehearsed=_REHEARSAL_HEADER in response.headers)
+            rehearsed = _REHEARSAL_HEADER in response.headers
+            found = read_limits(response.json())
+            return settle_limits(model, own, found, rehearsed=rehearsed, user_file=self._user_file)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
         except StatusError as error:
-            return _judge_model_error(model, error, own)
+            if error.status_code in _NO_MODELS_API:
+                # A gateway without it, or one that knows the model under another name there: the first request tells.
+                known = _find_text(_get_error(error), "type") != "not_found_error"
+                return settle_limits(model, own, NOTHING_SET, known=known, user_file=self._user_file)
+            return _judge_model_error(error)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} cannot be reached: {_name_cause(error)}",
@@ -233,31 +240,12 @@ def _fault_from_status(error: StatusError) -> Fault:
     )
 
 
-def _read_model(model: str, body: Any, own: ModelSettings, *, rehearsed: bool) -> ModelInfo:
-    """Read the Models API's answer.
-
-    Raises:
-        ValueError: It is no such answer.
-        RunnerError: It gives no limits, nor do the settings, and no table knows the model.
-    """
-    if not isinstance(body, dict) or "id" not in body:
-        raise ValueError("the model's description is not a JSON object")
-    limits = [body.get("max_input_tokens"), body.get("max_tokens")]
-    window, output = (value if isinstance(value, int) and value > 0 else None for value in limits)
-    found = ModelSettings(window_tokens=window, max_output_tokens=output)
-    return _make_info(model, own, found, rehearsed=rehearsed)
-
-
-def _judge_model_error(model: str, error: StatusError, own: ModelSettings) -> ModelInfo | Fault:
+def _judge_model_error(error: StatusError) -> Fault:
     """Say what an error of the Models API means.
 
     Raises:
         RunnerError: The user has to change something.
     """
-    if error.status_code in _NO_MODELS_API:
-        # A gateway without it, or one that knows the model under another name there: the first request will tell.
-        known = _find_text(_get_error(error), "type") != "not_found_error"
-        return _make_info(model, own, ModelSettings(), rehearsed=False, known=known)
     fault = _fault_from_status(error)
     if fault.kind in _TRANSIENT:
         return fault
@@ -312,40 +300,6 @@ def _hint(status: int) -> str:
     if status in {401, 403}:
         return "check ANTHROPIC_API_KEY"
     return "see the endpoint's words above; `relay doctor` tries it again"
-
-
-def _make_info(
-    model: str, own: ModelSettings, found: ModelSettings, *, rehearsed: bool, known: bool = True
-) -> ModelInfo:
-    """Put a model's limits together: the user's, the endpoint's, the table's, in this order.
-
-    Raises:
-        RunnerError: Nobody gives them.
-    """
-    table = find_limits(model)
-    window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
-    output = own.max_output_tokens or found.max_output_tokens or (table and table.max_output_tokens)
-    if not window or not output:
-        what = "gives no limits for" if known else "does not know the model"
-        raise RunnerError(
-            f"the endpoint {what} {model!r}, and relay's table of {PRICES_SEEN} does not know it",
-            hint="choose a known model, or say in relay.toml what this one can do: "
-            f'[models."{model}"] with window_tokens and max_output_tokens',
-        )
-    if window < LEAST_WINDOW_TOKENS:
-        raise RunnerError(
-            f"{model} has a context window of {window} tokens, which holds no session",
-            hint=f'choose another model, or set window_tokens of [models."{model}"] in relay.toml',
-        )
-    settled = bool(own.window_tokens or own.max_output_tokens)
-    listed = bool(found.window_tokens and found.max_output_tokens)
-    return ModelInfo(
-        id=model,
-        window_tokens=window,
-        max_output_tokens=output,
-        rehearsed=rehearsed,
-        source="settings" if settled else "models api" if listed else f"table {PRICES_SEEN}",
-    )
 
 
 @contextmanager

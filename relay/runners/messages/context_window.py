@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.meters.gauge import Gauge, open_gauge
-from relay.meters.prices import Price, cost_usd, find_limits, normalize_model, worst_cost_usd
+from relay.meters.prices import Price, cost_usd, normalize_model, worst_cost_usd
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
@@ -126,11 +126,12 @@ class ContextWindow:
         return SessionOutcome(end=SessionEnd.DENIED, detail=f"{words}{fault.message}")
 
     def _render_request(self) -> dict[str, Any]:
-        takes = self._connection.dialect.takes
-        cached = self.spec.cached and takes(Part.MARKS)
-        control = {"cache_control": {"type": "ephemeral", **self._ttl}} if cached else {}
-        automatic = takes(Part.AUTOMATIC_CACHE)
-        messages = self.history.messages
+        dialect = self._connection.dialect
+        cached = self.spec.cached and dialect.takes(Part.MARKS)
+        ttl = self._ttl if dialect.takes(Part.HOUR) else {}
+        control = {"cache_control": {"type": "ephemeral", **ttl}} if cached else {}
+        automatic = dialect.takes(Part.AUTOMATIC_CACHE)
+        messages = self.history.render(ttl, marks_last=not automatic) if control else list(self.history.messages)
         request: dict[str, Any] = {
             "model": self.spec.model,
             "max_tokens": self.allowed_tokens,
@@ -139,13 +140,10 @@ class ContextWindow:
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
                 for tool in self.spec.tools
             ],
-            "messages": self.history.render(self._ttl, marks_last=not automatic) if control else list(messages),
+            "messages": dialect.render_messages(messages),
             **(control if automatic else {}),
+            **dialect.choose_thinking(self.spec.model, self.allowed_tokens),
         }
-        limits = find_limits(self.spec.model)
-        if limits is not None and limits.adaptive_thinking and takes(Part.THINKING):
-            shown = {"display": "summarized"} if takes(Part.DISPLAY) else {}
-            request["thinking"] = {"type": "adaptive", **shown}
         if self.spec.effort is not None:
             request["output_config"] = {"effort": self.spec.effort}
         return request

@@ -12,12 +12,10 @@ from typing import Any
 
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.meters.gauge import Zone
-from relay.meters.prices import find_limits
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.context_window import ContextWindow
-from relay.runners.messages.dialect import Part
 from relay.runners.messages.repetition import LoopDetector
 from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
@@ -288,9 +286,8 @@ class Conversation:
         self._context.append(text)
 
     def _notify(self, text: str) -> None:
-        limits = find_limits(self._context.spec.model)
-        taken = self._connection.dialect.takes(Part.SYSTEM_MESSAGE)
-        self._context.history.notify(text, as_system=taken and limits is not None and limits.system_messages)
+        taken = self._connection.dialect.takes_system(self._context.spec.model)
+        self._context.history.notify(text, as_system=taken)
         self._context.append(text)
 
     def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:

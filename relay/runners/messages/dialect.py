@@ -1,11 +1,17 @@
-"""What one endpoint does not take of a request, learnt from its refusals: gateways know the API of some earlier day."""
+"""What one endpoint takes of a request: as set, else learnt from its refusals. Gateways know the API of some day."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from relay.config.model import AS_KNOWN, Compat
+from relay.meters.prices import find_limits
 from relay.runners.messages.faults import Fault, FaultKind
+
+LEAST_BUDGET_TOKENS = 1_024
+"""Of thinking, where it has a budget."""
+_THINKING = "thinking"
 
 
 class Part(StrEnum):
@@ -15,6 +21,8 @@ class Part(StrEnum):
     """The notice is text of the user's then, which every endpoint takes."""
     DISPLAY = "thinking.display"
     THINKING = "thinking"
+    UNSIGNED = "thinking without a signature"
+    HOUR = "cache_control.ttl"
     AUTOMATIC_CACHE = "cache_control of the request"
     """The last block is marked instead."""
     MARKS = "cache_control"
@@ -24,6 +32,7 @@ _NAMED = (
     ("display", Part.DISPLAY),
     ("thinking", Part.DISPLAY),
     ("thinking", Part.THINKING),
+    ("ttl", Part.HOUR),
     ("cache_control", Part.AUTOMATIC_CACHE),
     ("cache_control", Part.MARKS),
 )
@@ -32,15 +41,37 @@ _NAMED = (
 
 @dataclass(slots=True)
 class Dialect:
-    """What an endpoint has refused so far. Mutable: learns."""
+    """What an endpoint takes. Mutable: learns from what it refuses."""
 
     left_out: frozenset[Part] = frozenset()
     answered: bool = False
     """It has taken a request of this process: whatever it refuses now is not the form that all of them have."""
+    compat: Compat = AS_KNOWN
+    """What the user has set."""
 
     def takes(self, part: Part) -> bool:
         """Say whether a request may have a part."""
         return part not in self.left_out
+
+    def takes_system(self, model: str) -> bool:
+        """Say whether a system message may stand in mid-conversation."""
+        limits = find_limits(model)
+        known = self.compat.system_messages
+        said = known if known is not None else limits is not None and limits.system_messages
+        return said and self.takes(Part.SYSTEM_MESSAGE)
+
+    def choose_thinking(self, model: str, max_tokens: int) -> dict[str, Any]:
+        """Return the request's ``thinking`` as a field, empty where nothing is to be said of it."""
+        limits = find_limits(model)
+        known = "adaptive" if limits is not None and limits.adaptive_thinking else "off"
+        kind = self.compat.thinking or known
+        budget = max_tokens // 2
+        if not self.takes(Part.THINKING) or kind == "off" or (kind == "budget" and budget < LEAST_BUDGET_TOKENS):
+            return {}
+        if kind == "budget":
+            return {_THINKING: {"type": "enabled", "budget_tokens": budget}}
+        shown = {"display": "summarized"} if self.takes(Part.DISPLAY) else {}
+        return {_THINKING: {"type": "adaptive", **shown}}
 
     def learn(self, fault: Fault, request: Mapping[str, Any]) -> Part | None:
         """Return what is to be left out from here on, because it may be what was refused; None where nothing is."""
@@ -54,19 +85,69 @@ class Dialect:
     def _find_part(self, words: str, request: Mapping[str, Any]) -> Part | None:
         if request["messages"][-1]["role"] == "system":
             return Part.SYSTEM_MESSAGE
+        if "signature" in words and _drop_unsigned(request["messages"]) != request["messages"]:
+            return Part.UNSIGNED
         if self.answered:
             return None
         sent = _list_parts(request)
         return next((part for word, part in _NAMED if word in words and part in sent), None)
 
+    def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages as the endpoint takes them."""
+        return messages if self.takes(Part.UNSIGNED) else _drop_unsigned(messages)
+
+    def say_learnt(self) -> Compat:
+        """Return what was set and learnt, as settings."""
+        parts = self.left_out
+        cache = "off" if Part.MARKS in parts else "blocks" if Part.AUTOMATIC_CACHE in parts else self.compat.cache
+        refused = {
+            "cache_hour": Part.HOUR,
+            "thinking_display": Part.DISPLAY,
+            "unsigned_thinking": Part.UNSIGNED,
+            "system_messages": Part.SYSTEM_MESSAGE,
+        }
+        said = {name: False if part in parts else getattr(self.compat, name) for name, part in refused.items()}
+        return Compat(cache=cache, thinking="off" if Part.THINKING in parts else self.compat.thinking, **said)
+
+
+def make_dialect(compat: Compat) -> Dialect:
+    """Return the dialect that a user has described."""
+    said = {
+        Part.SYSTEM_MESSAGE: compat.system_messages is False,
+        Part.DISPLAY: compat.thinking_display is False,
+        Part.THINKING: compat.thinking == "off",
+        Part.UNSIGNED: compat.unsigned_thinking is False,
+        Part.HOUR: compat.cache_hour is False,
+        Part.AUTOMATIC_CACHE: compat.cache in {"blocks", "off"},
+        Part.MARKS: compat.cache == "off",
+    }
+    return Dialect(left_out=_choose(said), compat=compat)
+
+
+def _choose(said: Mapping[Part, bool]) -> frozenset[Part]:
+    return frozenset(part for part, there in said.items() if there)
+
 
 def _list_parts(request: Mapping[str, Any]) -> frozenset[Part]:
     """Return what a request has of the parts that it could do without."""
-    thinking = request.get("thinking") or {}
-    has = {
+    thinking = request.get(_THINKING) or {}
+    marks = request["system"][0].get("cache_control") or {}
+    return _choose({
         Part.DISPLAY: "display" in thinking,
         Part.THINKING: bool(thinking),
+        Part.HOUR: "ttl" in marks,
         Part.AUTOMATIC_CACHE: "cache_control" in request,
-        Part.MARKS: "cache_control" in request["system"][0],
-    }
-    return frozenset(part for part, there in has.items() if there)
+        Part.MARKS: bool(marks),
+    })  # fmt: skip
+
+
+def _drop_unsigned(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without the thinking that nobody has signed; something always follows it."""
+    return [
+        {**message, "content": [block for block in message["content"] if not _is_unsigned(block)]}
+        for message in messages
+    ]
+
+
+def _is_unsigned(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == _THINKING and not block.get("signature")

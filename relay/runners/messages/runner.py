@@ -21,11 +21,16 @@ def _open(given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner
+    from relay.runners.messages.dialect import make_dialect
 
     settings = given.settings
     with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
         connection = ApiConnection(
-            api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
+            api=api,
+            observe=given.observe,
+            interrupts=given.interrupts,
+            max_wait_s=settings.max_wait_s,
+            dialect=make_dialect(settings.find_model(settings.model).compat),
         )
         yield _choose(ApiRunner(connection=connection, find_own=settings.find_model), settings.strategy)
 

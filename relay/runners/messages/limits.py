@@ -1,0 +1,73 @@
+"""What a model can do: the user's word, then the endpoint's, then the dated table's. Pure."""
+
+from dataclasses import replace
+from typing import Any
+
+from relay.config.model import ModelSettings
+from relay.config.model_table import render_model_table
+from relay.errors import RunnerError
+from relay.meters.gauge import LEAST_WINDOW_TOKENS
+from relay.meters.prices import PRICES_SEEN, find_limits
+from relay.runners.base import ModelInfo
+
+
+def read_limits(body: Any) -> ModelSettings:
+    """Read the Models API's answer: window and output limit, as far as it gives them.
+
+    Raises:
+        ValueError: It is no such answer.
+    """
+    if not isinstance(body, dict) or "id" not in body:
+        raise ValueError("the model's description is not a JSON object")
+    limits = [body.get("max_input_tokens"), body.get("max_tokens")]
+    window, output = (value if type(value) is int and value > 0 else None for value in limits)
+    return ModelSettings(window_tokens=window, max_output_tokens=output)
+
+
+def settle_limits(
+    model: str,
+    own: ModelSettings,
+    found: ModelSettings,
+    *,
+    rehearsed: bool = False,
+    known: bool = True,
+    user_file: str,
+) -> ModelInfo:
+    """Put a model's limits together.
+
+    Args:
+        model: Its id.
+        own: What the user's settings say of it.
+        found: What the endpoint says.
+        rehearsed: The endpoint is a rehearsal server.
+        known: The endpoint has not said that it does not know the model.
+        user_file: Where the user's own settings are, for the hint.
+
+    Raises:
+        RunnerError: Nobody gives them, or the window holds no session.
+    """
+    table = find_limits(model)
+    window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
+    output = own.max_output_tokens or found.max_output_tokens or (table and table.max_output_tokens)
+    if not window or not output:
+        what = "gives no limits for" if known else "does not know the model"
+        so_far = replace(own, window_tokens=window or None, max_output_tokens=output or None)
+        raise RunnerError(
+            f"the endpoint {what} {model!r}, and relay's table of {PRICES_SEEN} does not know it",
+            hint=f"if it is the model that you want, put what it can do into {user_file}:\n"
+            f"{render_model_table(model, so_far)}",
+        )
+    if window < LEAST_WINDOW_TOKENS:
+        raise RunnerError(
+            f"{model} has a context window of {window} tokens, which holds no session",
+            hint=f'choose another model, or set window_tokens of [models."{model}"] in {user_file}',
+        )
+    settled = bool(own.window_tokens or own.max_output_tokens)
+    listed = bool(found.window_tokens and found.max_output_tokens)
+    return ModelInfo(
+        id=model,
+        window_tokens=window,
+        max_output_tokens=output,
+        rehearsed=rehearsed,
+        source="settings" if settled else "models api" if listed else f"table {PRICES_SEEN}",
+    )
