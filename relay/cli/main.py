@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "run",
     "status": "status",
     "rewind": "rewind",
+    "sandbox": "sandbox",
     "doctor": "doctor",
     "demo": "demo",
     "rehearse": "rehearse",

@@ -31,7 +31,7 @@ def command(  # one parameter for each option of its own
     from relay.planning.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
-    request, place = make_request("plan", options)
+    request, place = make_request("plan", options, needs_plan=False)
     read_existing(place.root, place.plan_name, task)
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     if code == ExitCode.DONE and not as_json:

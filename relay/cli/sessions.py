@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from relay.setup.request import RunRequest
 
 
-def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest", Place]:
-    """Turn a command's options into a request.
+def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool = True) -> tuple["RunRequest", Place]:
+    """Turn a command's options into a request; without `needs_plan` there need be none that can be read.
 
     Raises:
         RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
@@ -40,7 +40,7 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     try:
         settings = find_settings(
-            find_flags(options), os.environ, place.root, plan_settings=_read_plan_settings(place, command)
+            find_flags(options), os.environ, place.root, plan_settings=_read_plan_settings(place, needs_plan=needs_plan)
         )
     except FlagError as error:
         raise click.UsageError(str(error)) from error
@@ -55,12 +55,12 @@ def make_request(command: str, options: Mapping[str, Any]) -> tuple["RunRequest"
     return request, place
 
 
-def _read_plan_settings(place: Place, command: str) -> Mapping[str, Any]:
-    """Return the front matter; a plan that is about to be written need not be readable yet."""
+def _read_plan_settings(place: Place, *, needs_plan: bool) -> Mapping[str, Any]:
+    """Return the front matter."""
     try:
         return load_plan(place).settings
     except PlanError:
-        if command != "plan":
+        if needs_plan:
             raise
         return {}
 

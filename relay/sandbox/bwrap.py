@@ -130,13 +130,21 @@ class Bwrap:
         """Return the same on another stage."""
         return replace(self, stage=stage)
 
+    def list_mounts(self) -> tuple[Mount, ...]:
+        """Return what a command that began now would see, each path checked.
+
+        Raises:
+            SandboxError: The git directory cannot be protected.
+        """
+        return render_view(self.view, self.policy, self.level, self.found, self.stage)
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.
 
         Raises:
             SandboxError: The git directory cannot be protected.
         """
-        mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
+        mounts = self.list_mounts()
         policy = self.policy
         closes_unix = policy.network and not knows_abstract()
         program = assemble(Filter(metadata=self.level is Level.READ_ONLY, unix_sockets=closes_unix))

@@ -1,6 +1,9 @@
 """Runs one command through a confinement."""
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -28,6 +31,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     should_stop: Callable[[], bool] = never,
     spool: Path | None = None,
     extra_env: Mapping[str, str] = NO_ENV,
+    streams: tuple[int, int, int] | None = None,
 ) -> CommandResult:
     """Run a command; see `Sandbox.run`.
 
@@ -36,15 +40,27 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     """
     if not argv:
         return refuse("there is no command")
-    command = wrap_limits(tuple(argv), limits, shared_user=confinement.counts_user)
     words = ""
     for _ in range(_ATTEMPTS):
+        lent = tuple(map(os.dup, streams or ()))
+        command = wrap_limits(
+            (*render_lending(confinement.inside, lent), *argv), limits, shared_user=confinement.counts_user
+        )
         launch = confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
+        launch = replace(launch, pass_fds=(*launch.pass_fds, *lent))
         ending = run_launch(launch, limits=limits, should_stop=should_stop, spool=spool)
         if ending.started:
             return ending.result
         words = _last_line(ending)
     raise SandboxError(f"the sandbox could not be set up: {words}", hint="relay doctor tries each part of it")
+
+
+def render_lending(inside: Path, lent: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what gives a command these descriptors for its streams and becomes it; empty for none."""
+    if not lent:
+        return ()
+    words = f"streams={','.join(map(str, lent))}", *(["terminal"] if os.isatty(lent[0]) else [])
+    return (sys.executable, "-I", "-S", str(inside), *words, "--")
 
 
 def _last_line(ending: Ending) -> str:

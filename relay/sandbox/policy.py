@@ -57,6 +57,8 @@ class Door:
     """Of the sandbox's loopback, from where connections are carried to it; None: commands speak to the socket."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables that tell programs of it."""
+    opens: str = ""
+    """A sentence for the user on what it leads to; empty for what is relay's own affair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ class Sandbox:
         """A sentence for the user on each protection that this machine cannot give."""
         return self.confinement.gaps
 
-    def run(
+    def run(  # noqa: PLR0913  # one process needs all of these, and most have defaults
         self,
         argv: Sequence[str],
         *,
@@ -56,6 +56,7 @@ class Sandbox:
         should_stop: Callable[[], bool] = never,
         spool: Path | None = None,
         extra_env: Mapping[str, str] = NO_ENV,
+        streams: tuple[int, int, int] | None = None,
     ) -> CommandResult:
         """Run a command until it and everything it started are gone.
 
@@ -66,6 +67,8 @@ class Sandbox:
             should_stop: Polled ten times a second; True kills the command.
             spool: File that gets the whole output, up to `limits.spool_bytes`.
             extra_env: Variables on top of the allow-list; only relay's own code gives them.
+            streams: Descriptors for the command's input, output and errors, which stay the caller's; None: no input,
+                and what is printed is the result's. A terminal becomes the command's own.
 
         Raises:
             SandboxError: The sandbox itself could not be set up. What the command does is never an exception.
@@ -82,6 +85,7 @@ class Sandbox:
             should_stop=should_stop,
             spool=spool,
             extra_env=extra_env,
+            streams=streams,
         )
 
     def renew(self) -> Self:

@@ -3,10 +3,11 @@
 Run as a program of its own, `python -I -S inside.py WORD… -- COMMAND…`, so it imports nothing but the standard library
 and little of that: each import is paid for by every command. The words:
 
-PORT=SOCKET   listen on the loopback's PORT, and carry each connection to the Unix socket SOCKET
-abstract      reach no abstract Unix socket that was bound outside: they live in a network namespace, and this one is
-              the host's
-terminal      make standard input the controlling terminal
+PORT=SOCKET    listen on the loopback's PORT, and carry each connection to the Unix socket SOCKET
+abstract       reach no abstract Unix socket that was bound outside: they live in a network namespace, and this one is
+               the host's
+streams=I,O,E  take these descriptors for input, output and errors
+terminal       make standard input the controlling terminal
 
 What carries connections is no child of the command's: it would be waited for. It ends with the process namespace.
 """
@@ -19,6 +20,8 @@ import sys
 
 FAILED = 125
 """Exit code when the command could not be started as asked; it did not run."""
+MISSING = 127
+"""Exit code for a program that is not there, as shells use it."""
 LEAST_ABI = 6
 """Of Landlock, before which it does not know abstract sockets (Linux 6.12)."""
 
@@ -132,11 +135,18 @@ def _stand_aside(doors: list[tuple[_socket.socket, str]]) -> None:
         os._exit(FAILED)
 
 
-def _take_terminal() -> None:
-    import fcntl
-    import termios
+def _take_streams(fds: list[int], *, terminal: bool) -> None:
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    for fd in fds:
+        os.close(fd)
+    if terminal:
+        import fcntl
+        import termios
 
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        if os.getsid(0) != os.getpid():
+            os.setsid()  # only who leads a session can have a terminal
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def main(arguments: list[str]) -> None:
@@ -147,17 +157,22 @@ def main(arguments: list[str]) -> None:
     """
     at = arguments.index("--")
     words, command = arguments[:at], arguments[at + 1 :]
-    pairs = [word.split("=", 1) for word in words if "=" in word]
-    doors = [(listener, path) for port, path in pairs for listener in _listen(int(port))]
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    streams = given.pop("streams", "")
+    doors = [(listener, path) for port, path in given.items() for listener in _listen(int(port))]
     if doors:
         _stand_aside(doors)
     for listener, _ in doors:
         listener.close()
     if "abstract" in words:
         _leave_abstract_sockets()
-    if "terminal" in words:
-        _take_terminal()
-    os.execv(command[0], command)  # noqa: S606  # the caller names an absolute program
+    if streams:
+        _take_streams([int(fd) for fd in streams.split(",")], terminal="terminal" in words)
+    try:
+        os.execvp(command[0], command)  # noqa: S606  # the caller names the program
+    except FileNotFoundError:
+        os.write(2, f"relay: {command[0]}: command not found\n".encode())
+        sys.exit(MISSING)
 
 
 if __name__ == "__main__":

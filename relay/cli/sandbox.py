@@ -1,0 +1,136 @@
+"""`relay sandbox`: a shell or a command exactly as a session has it, and what such a command sees."""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.screen import complain, say, say_json
+from relay.cli.sessions import make_request
+
+if TYPE_CHECKING:
+    from relay.sandbox.inventory import Inventory
+    from relay.sandbox.process import CommandResult
+    from relay.tools.workspace import Workspace
+
+_KILLED = 128 + 9
+_WIDTH = 80
+_PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
+
+
+@click.command(
+    "sandbox",
+    short_help="Run a shell or a command exactly as a session has it, or show what it sees.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.argument("words", nargs=-1, metavar="[-- COMMAND ...]")
+@click.option("--show", is_flag=True, help="Run nothing; say what is visible, writable, hidden and dropped.")
+@click.option("--json", "as_json", is_flag=True, help="The same as one JSON document.")
+@click.option("--read-only", is_flag=True, help="As `relay plan` has it: nothing of the repository can be written.")
+@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@click.option("--network/--no-network", default=None, help="As for `relay run`.")
+@click.option("--sandbox", type=click.Choice(["auto", "off"]), help="As for `relay run`.")
+def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: bool, **options: Any) -> int:
+    """Run a shell, or COMMAND, in the sandbox of a session: the same files, variables, network and limits.
+
+    A single word is read by bash, as a session's commands are: relay sandbox -- 'make test | tail'. It works on your
+    files, as a session does, starts at the root of the repository and has no time limit. The exit status is the
+    command's.
+    """
+    from relay.sandbox.harden import prepare_process
+    from relay.setup.alone import open_alone
+
+    if words and (show or as_json):
+        raise click.UsageError("--show runs nothing: leave out the command")
+    request, _ = make_request("plan" if read_only else "run", options, needs_plan=False)
+    prepare_process()
+    with open_alone(request) as workspace:
+        if show or as_json:
+            return show_inventory(workspace, as_json=as_json)
+        return run_words(workspace, words)
+
+
+def run_words(workspace: "Workspace", words: Sequence[str]) -> int:
+    """Run a command, or a shell, with the streams of relay itself; return its exit code."""
+    for gap in workspace.sandbox.gaps:
+        complain(f"relay: {gap}")
+    argv = list(words) if len(words) > 1 else ["bash", "-c", words[0]] if words else ["bash", "--norc"]
+    if not (os.isatty(0) and os.isatty(1)):
+        return _tell(_run(workspace, argv, (0, 1, 2)))
+    from relay.cli.terminal import lend_terminal
+
+    if not words:
+        sandbox = workspace.sandbox
+        complain(f"relay: a shell as a session has it ({sandbox.mechanism}, {sandbox.level}); `exit` leaves it")
+    with lend_terminal(0, 1) as fd:
+        result = _run(workspace, argv, (fd, fd, fd))
+    return _tell(result)
+
+
+def _run(workspace: "Workspace", argv: Sequence[str], streams: tuple[int, int, int]) -> "CommandResult":
+    sys.stdout.flush()
+    limits = replace(workspace.limits, timeout_s=math.inf)
+    return workspace.sandbox.run(argv, limits=limits, streams=streams, extra_env=_PROMPT)
+
+
+def _tell(result: "CommandResult") -> int:
+    """Say what did not come from the command itself."""
+    from relay.sandbox.text import render_output
+
+    for words in (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes)):
+        if words:
+            complain(words)
+    return _KILLED if result.exit_code is None else result.exit_code
+
+
+def show_inventory(workspace: "Workspace", *, as_json: bool) -> int:
+    """Print what a command would see."""
+    from relay.sandbox.inventory import take_inventory
+
+    found = take_inventory(workspace.sandbox)
+    if as_json:
+        say_json(json.dumps(dataclasses.asdict(found)))
+        return 0
+    say(f"{found.mechanism}, {found.level}: what a command of `relay {_name(found)}` has here", style="bold")
+    for head, words in _describe(found):
+        _show(head, words)
+    return 0
+
+
+def _name(found: "Inventory") -> str:
+    return "plan" if found.level == "read-only" else "run"
+
+
+def _describe(found: "Inventory") -> Iterable[tuple[str, Sequence[str]]]:
+    """Yield each group with its entries; what is empty is left out."""
+    scratch = (f"{found.tmp} (TMPDIR; private, kept from command to command)", f"{found.home} (HOME; new for each)")
+    groups = (
+        ("writes", (*found.writable, *scratch)),
+        ("only reads, in these", found.protected),
+        ("sees as empty", found.hidden),
+        ("but for, only read", found.shown),
+        ("cannot read", found.masked),
+        ("cannot reach the sockets", found.sockets),
+        ("everything else", ("only read",)),
+        ("network", found.opened or ("none but its own loopback: no host, no service of this machine",)),
+        ("variables it has", (" ".join(found.passed),)),
+        ("dropped (`env` names what to pass)", (" ".join(found.dropped),)),
+        ("never passed", (" ".join(found.refused),)),
+        ("not protected here", found.gaps),
+    )
+    return ((head, entries) for head, entries in groups if any(entries))
+
+
+def _show(head: str, entries: Sequence[str]) -> None:
+    say()
+    say(head, style="cyan")
+    for entry in entries:
+        text = textwrap.wrap(entry, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+        say("\n".join(f"  {line}" for line in text))
