@@ -42,17 +42,21 @@ class Setting:
 def read_config(repo: Repo) -> tuple[Setting, ...]:
     """Return the configuration as it stands now, without relay's own overrides."""
     parts = read_listing(repo).split(b"\0")
+    entries = [entry for entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False) if entry[0] != b"command"]
+    outside = {origin: _is_outside_file(repo.root, origin) for origin in dict.fromkeys(entry[1] for entry in entries)}
     return tuple(
-        _parse_setting(repo.root, *entry)
-        for entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
-        if entry[0] != b"command"
+        _parse_setting(repo.root, entry, trusted=scope in {b"system", b"global"} and outside[origin])
+        for scope, origin, entry in entries
     )
 
 
-def _parse_setting(root: Path, scope: bytes, origin: bytes, entry: bytes) -> Setting:
-    key, _, value = os.fsdecode(entry).partition("\n")
+def _is_outside_file(root: Path, origin: bytes) -> bool:
     file = os.path.realpath(root / os.fsdecode(origin).removeprefix("file:"))
-    trusted = scope in {b"system", b"global"} and not Path(file).is_relative_to(root)
+    return not Path(file).is_relative_to(root)
+
+
+def _parse_setting(root: Path, entry: bytes, *, trusted: bool) -> Setting:
+    key, _, value = os.fsdecode(entry).partition("\n")
     trusted = trusted and (not _COMMAND.fullmatch(key) or runs_outside(value, root))
     trusted = trusted and (not _PROGRAM.fullmatch(key) or is_outside(value, root))
     return Setting(key=key, value=value, trusted=trusted)
