@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,13 +79,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("GIT_", "ANTHROPIC_", "RELAY_", "XDG_")):
             del os.environ[name]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each relay that is started compiles itself
+    sys.dont_write_bytecode = False
     os.environ |= {"HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
 def _remove(home: Path) -> None:
     """Remove the home directory of this test process."""
-    import shutil
-
     shutil.rmtree(home, ignore_errors=True)
 
 
@@ -137,6 +138,8 @@ class Stage:
     """Shorter than any setting may be, for endpoints that stall."""
     find_program: Callable[[], tuple[str, ...]] = tuple
     """What `relay` puts before its arguments."""
+    cache: str = ""
+    """Where proofs of the sandbox are kept."""
 
     def relay(self, *args: str, answer: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
         """Run the whole program at the root, with `answer` on its standard input."""
@@ -220,7 +223,7 @@ class Stage:
             settings=settings,
             plan_path=self.plan_path,
             allow_dirty=dirty,
-            environ={"PATH": "/usr/bin:/bin", **environ},
+            environ={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": self.cache, **environ},
         )
         runners = RUNNERS if runner is None else {settings.runner: runner.kind}
         with open_run(request, self._observe, self.interrupts, runners=runners) as ctx:
@@ -248,18 +251,28 @@ class Stage:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-@pytest.fixture
-def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A committed repository with a two-phase plan."""
-    root = tmp_path / "repo"
-    root.mkdir()
-    waits: list[float] = []
-    made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
-    made.find_program = lambda: request.getfixturevalue("program")
-    made.git("init", "-q", "-b", "main")
+@pytest.fixture(scope="session")
+def stage_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a stage's repository is copied from: four processes less for each."""
+    made = Stage(root=tmp_path_factory.mktemp("stage"))
+    made.git("init", "-q", "-b", "main", "--template=")
+    for folder in ("hooks", "info"):
+        (made.root / ".git" / folder).mkdir()
     made.write("AGENTS.md", "# Rules\nBe brief.\n")
     made.write("PLAN.md", PLAN)
     made.commit()
+    return made.root
+
+
+@pytest.fixture
+def stage(stage_template: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A committed repository with a two-phase plan."""
+    root = tmp_path / "repo"
+    shutil.copytree(stage_template, root)
+    waits: list[float] = []
+    made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
+    made.find_program = lambda: request.getfixturevalue("program")
+    made.cache = f"{os.environ['HOME']}/.cache"
     yield made
     made.interrupts.close()
 

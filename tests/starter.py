@@ -54,14 +54,7 @@ def import_all():
     for module in pkgutil.walk_packages(relay.__path__, "relay."):
         if not module.name.startswith(("relay.rehearsal", "relay.__main__", "relay.sandbox.launcher")):
             importlib.import_module(module.name)
-    for name in (
-        "anthropic",
-        "anthropic.resources.messages",
-        "httpx2",
-        "relay.rehearsal.server",
-        "markdown_it",
-        "yaml",
-    ):
+    for name in ("httpx2", "relay.rehearsal.server", "markdown_it", "yaml"):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
