@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from relay.config import Settings
+from relay.config import ModelSettings, Settings
 from relay.meters.pace import Pace
 from relay.meters.prices import Budget
 from relay.meters.spend import Meter
@@ -45,6 +45,10 @@ class ScriptedRunner:
     def get_model(self, model: str) -> ModelInfo:
         """Return a model of ordinary size."""
         return ModelInfo(id=model, window_tokens=200_000, max_output_tokens=8_000, rehearsed=True, source="script")
+
+    def describe_model(self, _model: str) -> ModelSettings:
+        """Say that nothing is known."""
+        return ModelSettings()
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator["ScriptedSession"]:

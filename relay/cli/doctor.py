@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from relay.cli.screen import say, say_json
+from relay.cli.screen import complain, say, say_json
 from relay.errors import ExitCode
+from relay.hints import Caller
 from relay.setup.doctor import Report
 from relay.setup.preconditions import Finding, State
 
@@ -16,13 +17,19 @@ _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow"
 
 
 @click.command("doctor", short_help="Show what relay finds here and what is missing.")
+@click.option("--model", metavar="ID", help="Try this model instead, with two or three small requests, which cost.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-def command(*, as_json: bool) -> int:
+def command(*, model: str | None, as_json: bool) -> int:
     """Show what relay finds here and what is missing: git, identity, key, model, sandbox, settings, rules.
 
     The sandbox is judged by what it really refuses: every act listed has just been tried. The key itself is never
     shown. Exit status 1 when something that `relay run` needs is missing.
+
+    With --model it tries that model on its endpoint: whether it streams, calls tools, thinks, uses the cache and says
+    what was used. It prints the model's table for your settings. That is a paid request; what it costs is said first.
     """
+    if model is not None:
+        return _try_model(model, as_json=as_json)
     from relay.setup.doctor import examine
 
     report = examine(Path.cwd(), os.environ)
@@ -31,6 +38,30 @@ def command(*, as_json: bool) -> int:
     else:
         show_report(report)
     return ExitCode.USER if report.missing else ExitCode.DONE
+
+
+def _try_model(model: str, *, as_json: bool) -> int:
+    from relay.config.model_table import show_user_file
+    from relay.runners.registry import get_kind
+    from relay.setup.place import find_settings, get_place
+    from relay.setup.trial import estimate_trial, try_model
+
+    place = get_place(plan=None, environ=os.environ, needs_repo=False)
+    settings = find_settings({"model": model}, os.environ, place.root, plan_settings={})
+    kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"))
+    kind.get_key(os.environ)
+    complain(estimate_trial(settings))
+    trial = try_model(kind, settings, os.environ)
+    missing = any(finding.state is State.MISSING for finding in trial.findings)
+    if as_json:
+        found = [_render_finding(finding, place.caller) for finding in trial.findings]
+        say_json(json.dumps({"ready": not missing, "findings": found, "table": trial.table}, ensure_ascii=True))
+        return ExitCode.USER if missing else ExitCode.DONE
+    for finding in trial.findings:
+        _show_finding(finding, place.caller.write(finding.hint))
+    if trial.table:
+        say(f"\nAs it stands in {show_user_file(os.environ)}:\n\n{trial.table}")
+    return ExitCode.USER if missing else ExitCode.DONE
 
 
 def show_report(report: Report) -> None:
@@ -53,20 +84,22 @@ def _show_finding(finding: Finding, hint: str) -> None:
     for detail in finding.details:
         say(f"{'':<21}{detail}", style="dim")
     if hint:
-        say(f"{'':<21}do: {hint}")
+        first, *more = hint.splitlines()
+        say("\n".join((f"{'':<21}do: {first}", *(f"{'':<25}{line}" for line in more))))
+
+
+def _render_finding(finding: Finding, caller: Caller) -> dict[str, object]:
+    return {
+        "name": finding.name,
+        "state": finding.state.value,
+        "words": finding.words,
+        "details": list(finding.details),
+        "hint": caller.write(finding.hint),
+    }
 
 
 def render_json(report: Report) -> str:
     """Write the report as one JSON document."""
-    findings = [
-        {
-            "name": finding.name,
-            "state": finding.state.value,
-            "words": finding.words,
-            "details": list(finding.details),
-            "hint": report.caller.write(finding.hint),
-        }
-        for finding in report.findings
-    ]
+    findings = [_render_finding(finding, report.caller) for finding in report.findings]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
     return json.dumps({"ready": not report.missing, "findings": findings, "settings": settings}, ensure_ascii=True)

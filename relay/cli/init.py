@@ -13,8 +13,23 @@ FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
 
 
 @click.command("init", short_help="Put AGENTS.md, PLAN.md and relay.toml here.")
-def command() -> None:
-    """Put AGENTS.md, PLAN.md and relay.toml into the repository; files that exist are kept as they are."""
+@click.option(
+    "--provider", metavar="NAME", help="Say how this provider's models are reached instead: ollama, openrouter …"
+)
+@click.option("--model", metavar="ID", help="With --provider: the model.")
+def command(*, provider: str | None, model: str | None) -> None:
+    """Put AGENTS.md, PLAN.md and relay.toml into the repository; files that exist are kept as they are.
+
+    With --provider nothing of that: it prints the variables that lead to that provider, and the settings of the model,
+    which it writes to your own config.toml where there is none yet.
+    """
+    if provider is not None:
+        from relay.cli.provider import set_up
+
+        set_up(provider, model, os.environ)
+        return
+    if model is not None:
+        raise click.UsageError("--model goes with --provider")
     root, missing = _find_root(Path.cwd())
     for name in FILES:
         written = write_template(root, name)

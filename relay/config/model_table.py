@@ -8,6 +8,7 @@ from typing import Any
 
 from relay.config.model import ModelSettings
 from relay.config.sources import find_user_dir
+from relay.meters.prices import Rates, parse_price
 
 _UNKNOWN = {
     "window_tokens": (200_000, "its context window"),
@@ -28,7 +29,7 @@ def _iter_lines(known: ModelSettings) -> Iterator[tuple[str, str]]:
     """Yield each line, and what is to be said beside it."""
     if known.reset_at is not None:
         yield f'reset_at = "{known.reset_at.text}"', ""
-    price = known.price and {f.name: getattr(known.price.rates, f.name) for f in fields(known.price.rates)}
+    price = known.price and _list_rates(known.price.rates)
     for name, value in (
         ("window_tokens", known.window_tokens), ("max_output_tokens", known.max_output_tokens), ("price", price)
     ):  # fmt: skip
@@ -40,6 +41,13 @@ def _iter_lines(known: ModelSettings) -> Iterator[tuple[str, str]]:
     said = {f.name: getattr(known.compat, f.name) for f in fields(known.compat)}
     if compat := {name: value for name, value in said.items() if value is not None}:
         yield f"compat = {_render(compat)}", ""
+
+
+def _list_rates(rates: Rates) -> dict[str, float]:
+    """Return what has to be said of a price: what is left out follows from the price of input."""
+    usual = parse_price("", {"input": rates.input, "output": rates.output}).rates
+    said = {f.name: getattr(rates, f.name) for f in fields(rates)}
+    return {name: usd for name, usd in said.items() if name in {"input", "output"} or usd != getattr(usual, name)}
 
 
 def _render(value: Any) -> str:

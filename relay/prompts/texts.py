@@ -11,6 +11,7 @@ from string import Template
 from relay.plan.errands import has_errands
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.shipped import get_shipped
+from relay.session.tokens import estimate_tokens
 from relay.session.values import Baton
 from relay.values import dataclass
 from relay.words import shorten
@@ -68,6 +69,19 @@ def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
     """Return what a planner is told when the fill passes the soft line: it cannot hand over."""
     text = Template(_load("planner_notice"))
     return text.substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
+
+
+def render_trial_system(least_tokens: int) -> str:
+    """Return the system text of a trial, at least so long by estimate: short prompts are not cached."""
+    lines = [_load("trial").strip(), ""]
+    while estimate_tokens("\n".join(lines)) < least_tokens:
+        lines.append(f"Line {len(lines)} makes this prompt long enough for the prompt cache and means nothing.")
+    return "\n".join(lines)
+
+
+def render_trial_message(word: str) -> str:
+    """Return what a trial asks of a model: one tool call, then one word."""
+    return f"Call the tool `echo` with the word `{word}`. When it has answered, say the word that it answered, once."
 
 
 def render_summary_request() -> str:

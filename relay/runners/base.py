@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from relay.config import Settings
+from relay.config import ModelSettings, Settings
 from relay.interrupts import Interrupts
 from relay.meters.gauge import ResetAt
 from relay.meters.prices import Price
@@ -98,6 +98,9 @@ class Runner(Protocol):
 
     def open_session(self, spec: SessionSpec) -> AbstractContextManager[Session]:
         """Return a fresh session."""
+
+    def describe_model(self, model: str) -> ModelSettings:
+        """Return a model as a user would set it who knew what is set, said and was refused so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,8 @@ class ResponseReceived:
     duration_s: float
     estimated: bool = False
     """The endpoint reported nothing that can be true: usage and cost are the most that they can have been."""
+    streamed: bool = True
+    """It came piece by piece; False: whole, at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

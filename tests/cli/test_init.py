@@ -76,3 +76,33 @@ def test_the_settings_template_as_it_is_changes_nothing(tmp_path):
     (tmp_path / "relay.toml").write_bytes((TEMPLATES / "relay.toml").read_bytes())
     loaded = load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
     assert set(loaded.origins.values()) == {"default"}
+
+
+def test_every_provider_is_told_how_to_be_reached_and_what_its_model_needs(relay, project, environ):
+    """The variables can be evaluated by a shell, the settings are settings."""
+    home = Path(environ["HOME"])
+    for name, provider in tomllib.loads((TEMPLATES / "providers.toml").read_text()).items():
+        ran = relay("init", "--provider", name, "--model", "glm/4.6:air")
+        assert (ran.code, ran.err) == (0, "")
+        assert f"export ANTHROPIC_BASE_URL={provider['base_url']}\n" in ran.out
+        table = ran.out[ran.out.index('model = "') : ran.out.index("\n\nrelay doctor")]
+        (home / "tried").mkdir(exist_ok=True)
+        (home / "tried/config.toml").write_text(table)
+        own = load_settings(flags={}, environ={}, plan_settings={}, repo_root=None, user_dir=home / "tried")
+        assert own.model == "glm/4.6:air"
+        assert own.find_model(own.model).window_tokens
+        assert ("put this right" in table[table.index("price = ") :]) != provider["local"]
+    assert not list(project.glob("*.toml"))
+
+
+def test_the_users_settings_are_begun_and_never_changed(relay, environ):
+    own = Path(environ["HOME"], ".config/relay/config.toml")
+    named = relay("init", "--provider", "ollama")
+    assert "NAME-OF-THE-MODEL" in named.out
+    assert not own.exists()
+    assert "written to ~/.config/relay/config.toml" in relay("init", "--provider", "ollama", "--model", "a").out
+    begun = own.read_text()
+    assert "not changed" in relay("init", "--provider", "vllm", "--model", "b").out
+    assert own.read_text() == begun
+    assert "known: ollama" in relay("init", "--provider", "x").err
+    assert relay("init", "--model", "x").code == 2

@@ -46,6 +46,8 @@ class Answer:
     """For a refusal: ``category`` and ``explanation``; else empty."""
     usage: Usage | None
     """None when the endpoint reported none or only zeros: unknown."""
+    streamed: bool = True
+    """It came piece by piece; False: whole, at its end."""
 
     @property
     def text(self) -> str:
@@ -80,6 +82,8 @@ class AnswerBuilder:
     """Collects the events of one stream. Mutable: events come one by one."""
 
     complete: bool = False
+    streamed: bool = True
+    """Whether its events came one by one."""
     _message: dict[str, Any] | None = None
     _usage: dict[str, Any] = field(default_factory=dict)
     _blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -139,6 +143,7 @@ class AnswerBuilder:
             stop_reason=_get(self._message, "stop_reason", str),
             stop_details=_find(self._message, "stop_details") or {},
             usage=parse_usage(self._usage),
+            streamed=self.streamed,
         )
 
     def _start(self, message: dict[str, Any]) -> None:

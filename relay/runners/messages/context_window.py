@@ -169,7 +169,9 @@ class ContextWindow:
         self._own_tokens += said
         estimated = usage is None or usage != answer.usage
         self._look_at_model(answer.model)
-        self._emit(answer.model, usage or worst, answer.stop_reason, duration_s, estimated=estimated)
+        self._emit(
+            answer.model, usage or worst, answer.stop_reason, duration_s, estimated=estimated, streamed=answer.streamed
+        )
 
     def _look_at_model(self, model: str) -> None:
         """Say once that another model answers than the one that was asked; its price is the one that counts."""
@@ -209,7 +211,16 @@ class ContextWindow:
         if broken is not None:
             self._connection.observe(broken)
 
-    def _emit(self, model: str, usage: Usage, stop_reason: str, duration_s: float, *, estimated: bool = False) -> None:
+    def _emit(
+        self,
+        model: str,
+        usage: Usage,
+        stop_reason: str,
+        duration_s: float,
+        *,
+        estimated: bool = False,
+        streamed: bool = True,
+    ) -> None:
         self._connection.observe(
             ResponseReceived(
                 turn=self.turn,
@@ -223,6 +234,7 @@ class ContextWindow:
                 stop_reason=stop_reason,
                 duration_s=duration_s,
                 estimated=estimated,
+                streamed=streamed,
             )
         )
 

@@ -7,7 +7,7 @@ what a model or an endpoint does.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from relay.config.model import NOTHING_SET, ModelSettings
@@ -59,6 +59,16 @@ class ApiRunner:
     def open_session(self, spec: SessionSpec) -> Iterator["Conversation"]:
         """Return a fresh session; nothing is sent yet."""
         yield Conversation(self.connection, spec, self.get_model(spec.model))
+
+    def describe_model(self, model: str) -> ModelSettings:
+        """Return what is known of a model by now."""
+        info = self.get_model(model)
+        return replace(
+            self.find_own(model),
+            window_tokens=info.window_tokens,
+            max_output_tokens=info.max_output_tokens,
+            compat=self.connection.dialect.say_learnt(),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def read_answer(
     """
     broken: Exception | None = None
     try:
-        for data in _iter_events(watchdog.watch(chunks), watchdog):
+        for data in _iter_events(watchdog.watch(chunks), watchdog, builder):
             if isinstance(data, Mapping) and data.get("type") == "error":
                 return data
             block = _feed(builder, data)
@@ -77,12 +77,13 @@ def _feed(builder: AnswerBuilder, data: _Event) -> _Event | None:
         return error
 
 
-def _iter_events(chunks: Iterator[bytes], watchdog: Watchdog) -> Iterator[_Event]:
-    """Yield the events; each is a sign of life."""
+def _iter_events(chunks: Iterator[bytes], watchdog: Watchdog, builder: AnswerBuilder) -> Iterator[_Event]:
+    """Yield the events; each is a sign of life. The builder is told when they come all at once."""
     first, chunks = _peek(chunks)
     if first == b"<":
         raise PageError("it is a web page")
     if first == b"{":
+        builder.streamed = False
         yield from _iter_message(b"".join(_bound(chunks)))
         return
     for event in parse_events(chunks):

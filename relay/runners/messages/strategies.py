@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from relay.config import ModelSettings
 from relay.meters.gauge import Zone, parse_reset_at
 from relay.prompts.texts import render_summary_request
 from relay.runners.base import ModelInfo, Session, SessionSpec
@@ -65,6 +66,10 @@ class Continuous:
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model."""
         return self.runner.get_model(model)
+
+    def describe_model(self, model: str) -> ModelSettings:
+        """Return what is known of a model by now."""
+        return self.runner.describe_model(model)
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator[Session]:
