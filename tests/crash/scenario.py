@@ -55,7 +55,7 @@ def _phase_1(*, amends: bool) -> list[Turn]:
         {"text": "Commit: Write the app"},
         # All of it again: a model that was told of a failing call repeats it, and the rehearsed one cannot be told.
         {"tools": [_call("bash", command=shell), _write("app.txt", "two\n")]},
-        {"text": "Commit: Write the app"},
+        {"text": "Commit: Write the app", "repeat": 3},  # a commit that a failing call refused is asked for again
     ]
 
 
@@ -74,7 +74,7 @@ _WHOLE: list[Turn] = [
 _RIGHT: list[Turn] = [
     {"tools": [_call("bash", command="mkdir -p sub; echo right >> sub/right.txt"), *_tick("2.2")]},
     {"tools": [_write("sub/right.txt", "right\n")]},
-    {"text": "Commit: Right as well"},
+    {"text": "Commit: Right as well", "repeat": 3},
 ]
 CUT_OFF = "# Interrupted work"
 
