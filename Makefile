@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make crash, make fuzz, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make crash, make toolchains, make fuzz, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ PURE := relay/plan/*,relay/ledger/*,relay/meters/*,relay/session/*,relay/gate/ve
 PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
 	tests/gate/test_verdict.py tests/gate/test_signs.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py
 
-.PHONY: demo test test-thorough check pure coverage crash fuzz audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage crash toolchains fuzz audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -41,6 +41,9 @@ coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage o
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)
 	$(BIN)/python -m tests.crash.powercut
+
+toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: minutes, and the network
+	@$(BIN)/pytest tests/toolchains
 
 fuzz: $(VENV)/.dev  ## fuzz one target for a while: make fuzz TARGET=plan SECONDS=300; fuzz/targets.py names them
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --editable '.[fuzz]'

@@ -20,7 +20,7 @@ from relay.plan.transitions import check_transition
 from relay.run.autorun import describe_autoruns
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
-from relay.run.gates import GateRun, GateTask, Moved, find_moved, make_hooks, run_phase_gate, take_back
+from relay.run.gates import GateRun, GateTask, Moved, find_moved, open_hooks, run_phase_gate, take_back
 from relay.run.omissions import Delivery, describe_surplus, find_left_out, render_left_out
 from relay.run.phase_message import choose_subject, render_phase_message
 from relay.run.plan_commit import tick_edited_plan
@@ -275,7 +275,8 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         verdict = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now).verdict
         return None if verdict.green else verdict.for_model
 
-    return commit_paths(ctx.repo, request, hooks=make_hooks(ctx, recheck=recheck))
+    with open_hooks(ctx, recheck=recheck) as hooks:
+        return commit_paths(ctx.repo, request, hooks=hooks)
 
 
 def _explain(outcome: CommitOutcome) -> Refused:

@@ -1,7 +1,11 @@
 """What runs in the sandbox on relay's own behalf: a phase's gate and the user's commit hooks."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
 
 from relay.errors import SandboxError
 from relay.files.tree import read_file, replace_file
@@ -11,9 +15,10 @@ from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
 from relay.git.hooks import HookResult, HookRun, Hooks
 from relay.git.objects import find_blob_id, read_entries
+from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.sandbox.policy import Mechanism, StandIn
+from relay.sandbox.policy import Lent, Mechanism, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
 from relay.session.events import GateFinished, GateStarted
@@ -21,7 +26,6 @@ from relay.setup.context import RunContext
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
 from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
-from relay.tools.workspace import Workspace
 from relay.values import dataclass
 
 
@@ -147,26 +151,33 @@ def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
             replace_file(repo.root, path, data, mode)
 
 
-def make_hooks(ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None) -> Hooks:
-    """Return how the user's commit hooks are run: in the sandbox, each with a scratch directory of its own."""
-    ctx.workspace.sandbox.private.tmp.chmod(0o700)  # whatever a command made of it
-    return Hooks(
-        run=lambda run: _run_hook(ctx.workspace, run, timeout_s=ctx.settings.gate_timeout_s),
-        scratch=ctx.workspace.sandbox.private.tmp,
-        recheck=recheck,
-    )
+@contextmanager
+def open_hooks(
+    ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
+) -> Iterator[Hooks]:
+    """Yield how the user's commit hooks are run: in the sandbox, each with a git and a scratch directory of its own.
+
+    Nothing is there of what a session left beside the repository.
+    """
+    with ctx.workspace.sandbox.renew() as fresh:
+        run = partial(_run_hook, ctx, fresh)
+        yield Hooks(run=run, scratch=fresh.private.tmp, recheck=recheck)
 
 
-def _run_hook(workspace: Workspace, run: HookRun, *, timeout_s: float) -> HookResult:
+def _run_hook(ctx: RunContext, fresh: Sandbox, run: HookRun) -> HookResult:
     """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
-    sandbox = workspace.sandbox
-    outside, inside = str(sandbox.private.tmp), str(sandbox.tmp)
-    result = sandbox.run(
-        [argument.replace(outside, inside) for argument in run.argv],
-        limits=replace(workspace.limits, timeout_s=timeout_s),
-        should_stop=workspace.should_stop,
-        extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
-    )
+    workspace = ctx.workspace
+    with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
+        copy = Path(folder, "copy")
+        shown = copy_git_dir(ctx.repo, copy)
+        lent = Lent(dest=ctx.repo.common_dir, place=copy, shown=shown)
+        outside, inside = str(fresh.private.tmp), str(fresh.tmp)
+        result = fresh.lend(lent).run(
+            [argument.replace(outside, inside) for argument in run.argv],
+            limits=replace(workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
+            should_stop=workspace.should_stop,
+            extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
+        )
     text = result.output.decode("utf-8", "replace").strip()
     ended = "timed out" if result.timed_out else f"exited with {result.exit_code}"
     return HookResult(ok=result.exit_code == 0, output=f"the {run.name} hook {ended}\n{text[-4000:]}")

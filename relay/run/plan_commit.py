@@ -9,7 +9,7 @@ from relay.hints import Command, TypedPath
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
-from relay.run.gates import make_hooks
+from relay.run.gates import open_hooks
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
@@ -123,7 +123,8 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
         based_on={ctx.plan_path: disk},
         take_in=False,
     )
-    outcome = commit_paths(ctx.repo, request, hooks=make_hooks(ctx))
+    with open_hooks(ctx) as hooks:
+        outcome = commit_paths(ctx.repo, request, hooks=hooks)
     if outcome.commit is None:
         raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
     if planning is not None:

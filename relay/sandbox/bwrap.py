@@ -15,12 +15,12 @@ from pathlib import Path
 from relay.sandbox.environment import build_env
 from relay.sandbox.links import render_links
 from relay.sandbox.openings.inside import LEAST_ABI, find_abi
-from relay.sandbox.policy import Door, Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Door, Lent, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
-from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, plan_view, render_view
+from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, lay_over, plan_view, render_view
 from relay.values import dataclass
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
@@ -98,6 +98,7 @@ class Bwrap:
     found: Found
     stage: StandIn | None = None
     """What commands see in the place of the repository; None for itself."""
+    lent: Lent | None = None
 
     mechanism = Mechanism.BWRAP
 
@@ -124,11 +125,15 @@ class Bwrap:
 
     def renew(self, private: PrivateDir) -> "Bwrap":
         """Return the same with another private directory."""
-        return replace(self, private=private, view=plan_view(self.policy, self.level, private))
+        return replace(self, private=private, view=plan_view(self.policy, self.level, private, self.program))
 
     def show(self, stage: StandIn) -> "Bwrap":
         """Return the same on another stage."""
         return replace(self, stage=stage)
+
+    def lend(self, lent: Lent) -> "Bwrap":
+        """Return the same with a copy to write."""
+        return replace(self, lent=lent)
 
     def list_mounts(self) -> tuple[Mount, ...]:
         """Return what a command that began now would see, each path checked.
@@ -136,7 +141,7 @@ class Bwrap:
         Raises:
             SandboxError: The git directory cannot be protected.
         """
-        return render_view(self.view, self.policy, self.level, self.found, self.stage)
+        return lay_over(render_view(self.view, self.policy, self.level, self.found, self.stage), self.lent)
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.
@@ -152,14 +157,14 @@ class Bwrap:
         status_fd, status_write_fd = os.pipe()
         fds = (seccomp_fd, status_write_fd)
         argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
-        env = build_env(policy.env, pass_env=policy.pass_env, home=self.view.home, tmp=self.view.tmp)
+        env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
         last = {mount.dest: mount.op for mount in mounts}
         return Launch(
-            argv=(*argv, *render_first(policy, self.view.own), *command),
+            argv=self.view.layers.wrap(self.program, (*argv, *render_first(policy, self.view.own), *command)),
             env={**env, **dict(pair for door in find_open(policy) for pair in door.env), **extra_env},
             pass_fds=fds,
             status_fd=status_fd,
-            in_memory=tuple(place for place, op in last.items() if op is Op.EMPTY),
+            in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *self.view.layers.caches[:1]),
         )
 
 
@@ -190,7 +195,7 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     program = find_bwrap()
     if program is None:
         return None
-    view = plan_view(policy, level, private)
+    view = plan_view(policy, level, private, program)
     found = scan_repository(policy, level)
     return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=found)
 

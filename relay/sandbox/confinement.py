@@ -9,9 +9,10 @@ from typing import Protocol
 from relay.sandbox import launcher
 from relay.sandbox.environment import build_env
 from relay.sandbox.openings import inside
-from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
+from relay.sandbox.toolchains import list_usable
 from relay.values import dataclass
 
 
@@ -56,6 +57,9 @@ class Confinement(Protocol):
     def show(self, stage: StandIn) -> "Confinement | None":
         """Return the same with something else in the place of the repository; None where it cannot be."""
 
+    def lend(self, lent: Lent) -> "Confinement | None":
+        """Return the same with a copy in the place of a directory outside of the work tree; None where it cannot be."""
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch for a command whose first word is an absolute path.
 
@@ -99,10 +103,13 @@ class Unconfined:
     def show(self, _stage: StandIn) -> None:
         """Return None: a path leads where it leads."""
 
+    def lend(self, _lent: Lent) -> None:
+        """Return None, as `show`."""
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch; commands have the user's own home."""
         home = Path(self.policy.env.get("HOME", self.private.home))
-        env = build_env(self.policy.env, pass_env=self.policy.pass_env, home=home, tmp=self.tmp)
+        env = build_env(self.policy, home=home, tmp=self.tmp, stores=list_usable(home, self.policy.env))
         return supervise(command, cwd=cwd, env={**env, **extra_env})
 
 

@@ -8,6 +8,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+
+from relay.sandbox.policy import Policy
+from relay.sandbox.toolchains import list_offline
+
+_NO_STORES: Mapping[str, str] = MappingProxyType({})
 
 PASSED = frozenset({"LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "SOURCE_DATE_EPOCH"})
 """Passed as they are, with every LC_* name."""
@@ -55,21 +61,25 @@ NEVER = re.compile(
 """Not passed even when the user lists them: they run code, redirect git or are relay's own key."""
 
 
-def build_env(env: Mapping[str, str], *, pass_env: tuple[str, ...], home: Path, tmp: Path) -> dict[str, str]:
+def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str] = _NO_STORES) -> dict[str, str]:
     """Return the environment of a command.
 
     Args:
-        env: relay's own environment.
-        pass_env: More names to pass, as the user listed them.
+        policy: relay's own environment, more names to pass, as the user listed them, and whether there is a network.
         home: Home directory inside the sandbox.
         tmp: Temporary directory inside the sandbox.
+        stores: What tools may use of the user's caches, by the variable that names each.
     """
+    env, pass_env = policy.env, policy.pass_env
     listed = {name for name in pass_env if not NEVER.fullmatch(name)}
     passed = {
         name: value for name, value in env.items() if name in PASSED | VERSIONS | listed or name.startswith("LC_")
     }
     places = {name: env[name] for name in LOCATIONS if env.get(name, "").startswith("/")}
     return {
+        "npm_config_cache": str(tmp / ".cache" / "npm"),
+        **stores,
+        **({} if policy.network else list_offline()),
         **passed,
         **places,
         **FIXED,
@@ -77,7 +87,6 @@ def build_env(env: Mapping[str, str], *, pass_env: tuple[str, ...], home: Path, 
         "HOME": str(home),
         "TMPDIR": str(tmp),
         "XDG_CACHE_HOME": str(tmp / ".cache"),
-        "npm_config_cache": str(tmp / ".cache" / "npm"),
     }
 
 

@@ -15,11 +15,12 @@ from relay.sandbox.confinement import describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
 from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
-from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import DEVICE_NAMES, PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import scan_repository
 from relay.sandbox.seccomp import Filter, assemble
+from relay.sandbox.toolchains import list_usable
 from relay.values import dataclass
 
 
@@ -60,10 +61,14 @@ class Landlock:
     def show(self, _stage: StandIn) -> None:
         """Return None: a path leads where it leads."""
 
+    def lend(self, _lent: Lent) -> None:
+        """Return None, as `show`."""
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Grant what exists now and return the launch."""
         policy = self.policy
-        env = build_env(policy.env, pass_env=policy.pass_env, home=self.private.home, tmp=self.tmp)
+        stores = list_usable(find_home(policy.env), policy.env, writable=())
+        env = build_env(policy, home=self.private.home, tmp=self.tmp, stores=stores)
         env = {**find_toolchain_env(find_home(policy.env)), **env, **extra_env}
         inside = [f"r {place}" for place in _grant_around(policy.root, self.closed)]
         rules = b"".join(os.fsencode(rule) + b"\0" for rule in (*self.granted, *inside))

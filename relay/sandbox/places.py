@@ -1,10 +1,12 @@
-"""Where people keep toolchains and credentials on a machine. Pure lists and the paths made from them."""
+"""What of a machine is hidden from commands, and what of that they need all the same: lists, and their paths."""
 
 import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from relay.sandbox.toolchains import find_stores, list_kept
 
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
 """Sockets, other programs' files and homes: replaced by empty directories."""
@@ -15,64 +17,6 @@ _NO_HOME = frozenset(
 """A home directory that is one of these (containers, service users) cannot be hidden without the system itself."""
 
 _FIRST_PERSON_UID = 1000
-
-TOOLCHAINS = (
-    ".asdf",
-    ".bun/bin",
-    ".cabal/bin",
-    ".cabal/packages",
-    ".cache/pypoetry/virtualenvs",
-    ".cargo/bin",
-    ".cargo/env",
-    ".cargo/git",
-    ".cargo/registry",
-    ".conda/envs",
-    ".deno/bin",
-    ".dotnet",
-    ".elan",
-    ".ghcup",
-    ".goenv",
-    ".gradle/caches",
-    ".gradle/wrapper",
-    ".jenv",
-    ".juliaup",
-    ".local/bin",
-    ".local/lib",
-    ".local/opt",
-    ".local/share/fnm",
-    ".local/share/hatch",
-    ".local/share/mise",
-    ".local/share/pipx",
-    ".local/share/pnpm",
-    ".local/share/uv",
-    ".local/share/virtualenvs",
-    ".local/state/fnm_multishells",
-    ".m2/repository",
-    ".mix",
-    ".nix-profile",
-    ".nodenv",
-    ".npm-global",
-    ".nuget/packages",
-    ".nvm",
-    ".opam",
-    ".pyenv",
-    ".rbenv",
-    ".rustup",
-    ".rye",
-    ".sdkman",
-    ".stack/programs",
-    ".swiftly",
-    ".virtualenvs",
-    ".volta",
-    "anaconda3",
-    "go/bin",
-    "go/pkg",
-    "mambaforge",
-    "micromamba",
-    "miniconda3",
-    "miniforge3",
-)
-"""Below the home directory; narrow where a neighbour holds credentials (~/.cargo/credentials.toml, ~/.m2)."""
 
 HOME_SECRETS = (
     ".aws",
@@ -187,11 +131,18 @@ def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[
         env: relay's environment; its PATH entries and VIRTUAL_ENV are where the user works.
         python: Prefixes of the Python that runs relay.
     """
-    places = [home / name for name in TOOLCHAINS] if home else []
-    places += [Path(part) for part in env.get("PATH", "").split(os.pathsep) if part.startswith("/")]
+    places = list(list_kept(home)) if home else []
+    places += [store.place for store in find_stores(home, env)]
+    on_path = [Path(part) for part in env.get("PATH", "").split(os.pathsep) if part.startswith("/")]
+    places += [*on_path, *(part.parent for part in on_path if is_environment(part.parent))]
     places += [Path(prefix) for prefix in (*python, env.get("VIRTUAL_ENV", "")) if prefix.startswith("/")]
     places.append(Path("/home/linuxbrew/.linuxbrew"))
     return tuple(dict.fromkeys(place for place in places if is_there(place)))
+
+
+def is_environment(place: Path) -> bool:
+    """Say whether a directory is a virtual environment of Python's, or one of conda."""
+    return is_there(place / "pyvenv.cfg") or is_there(place / "conda-meta")
 
 
 def find_secrets(home: Path | None) -> tuple[Path, ...]:

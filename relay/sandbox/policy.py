@@ -104,6 +104,18 @@ class StandIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """A copy that commands may write in the place of a directory which is not theirs to write."""
+
+    dest: Path
+    """The directory, resolved."""
+    place: Path
+    """The copy; only relay and these commands write it, and nobody reads it afterwards."""
+    shown: tuple[str, ...]
+    """Names of directories in `dest` that are shown as they are, read-only; `place` has a mount point for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of one command. Sizes are per process or per file as the kernel counts them."""
 

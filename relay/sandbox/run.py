@@ -11,7 +11,7 @@ from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.confined import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_install_command
-from relay.sandbox.policy import Level, Limits, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
@@ -97,6 +97,11 @@ class Sandbox:
         """Return this sandbox with something else in the place of the repository; None where it cannot be."""
         confinement = self.confinement.show(stage)
         return None if confinement is None else replace(self, confinement=confinement)
+
+    def lend(self, lent: Lent) -> Self:
+        """Return this sandbox with a copy to write in a directory's place; the same where that cannot be."""
+        confinement = self.confinement.lend(lent)
+        return self if confinement is None else replace(self, confinement=confinement)
 
     def close(self) -> None:
         """Remove the private directory."""

@@ -14,10 +14,11 @@ from relay.sandbox.confinement import describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
 from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
-from relay.sandbox.policy import Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
+from relay.sandbox.toolchains import list_usable
 from relay.sandbox.view import require_git_link
 from relay.values import dataclass
 
@@ -81,6 +82,9 @@ class Seatbelt:
     def show(self, _stage: StandIn) -> None:
         """Return None: a path leads where it leads."""
 
+    def lend(self, _lent: Lent) -> None:
+        """Return None, as `show`."""
+
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Write the profile and return the launch.
 
@@ -89,7 +93,8 @@ class Seatbelt:
         """
         require_git_link(self.policy.root)
         profile = render_profile(self.policy, self.level, self.private.path, self.found)
-        env = build_env(self.policy.env, pass_env=self.policy.pass_env, home=self.private.home, tmp=self.tmp)
+        stores = list_usable(find_home(self.policy.env), self.policy.env, writable=())
+        env = build_env(self.policy, home=self.private.home, tmp=self.tmp, stores=stores)
         env = {**find_toolchain_env(find_home(self.policy.env)), **env, **extra_env}
         return supervise((str(SANDBOX_EXEC), "-p", profile, *command), cwd=cwd, env=env)
 

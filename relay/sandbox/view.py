@@ -6,15 +6,18 @@ everywhere else the destination must exist and be its own real path, checked rig
 """
 
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
 from relay.errors import SandboxError
+from relay.sandbox.layers import Layers, open_layers
 from relay.sandbox.links import find_caches
 from relay.sandbox.openings import inside
 from relay.sandbox.places import (
+    SHARED_HIDDEN,
     find_hidden,
     find_home,
     find_named_sockets,
@@ -28,9 +31,10 @@ from relay.sandbox.places import (
     is_socket,
     is_there,
 )
-from relay.sandbox.policy import Level, Policy, StandIn
+from relay.sandbox.policy import Lent, Level, Policy, StandIn
 from relay.sandbox.private import PrivateDir, ensure_device_nodes
 from relay.sandbox.scan import Found
+from relay.sandbox.toolchains import find_stores, list_usable
 from relay.values import dataclass
 
 TMPFS_BYTES = 1024 * 1024 * 1024
@@ -41,6 +45,7 @@ TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sa
 
 PROC = Path("/proc")
 RUN = Path("/run")
+NSSWITCH = Path("/etc/nsswitch.conf")
 
 
 class Op(StrEnum):
@@ -83,6 +88,10 @@ class MountView:
     """Directory of what relay itself puts there, out of reach for commands to write: `inside.py`, its doors."""
     gaps: tuple[str, ...]
     """A sentence on each thing that this machine cannot protect."""
+    layers: Layers
+    """Over the caches that tools write."""
+    stores: Mapping[str, str]
+    """What tools may use of the user's caches, by the variable that names each."""
 
 
 KERNEL_FILES = (
@@ -94,7 +103,7 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 /proc/pressure."""
 
 
-def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
+def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path) -> MountView:
     """Lay out everything that does not depend on the repository's content."""
     home = find_home(policy.env)
     hidden = find_hidden(home)
@@ -107,6 +116,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
     own = (RUN if RUN in hidden else inner_home) / "relay"
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
+    layers = _open_layers(policy, home, shown, private, program)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return MountView(
         fixed=(
@@ -118,8 +128,10 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
             *(Mount(op=Op.READ, source=door.socket, dest=own / door.name) for door in policy.doors),
             *KERNEL_FILES,
             *devices,
+            *_close_lookups(policy, private),
             Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
             Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory, too; devices go on working
+            *(Mount(op=Op.WRITE, source=layers.get_source(place), dest=place) for place in layers.caches),
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
         frozen=tuple(
@@ -132,7 +144,17 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir) -> MountView:
         tmp=tmp,
         own=own,
         gaps=(*gaps, *_find_links(policy)),
+        layers=layers,
+        stores=list_usable(home, policy.env, writable=(*layers.caches, *writable)),
     )
+
+
+def _open_layers(policy: Policy, home: Path | None, shown: list[Mount], private: PrivateDir, program: Path) -> Layers:
+    """Lay something to write over each store that is shown, and is its own real path."""
+    open_ = {mount.dest for mount in shown}
+    stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
+    caches = [place for place in stores if os.path.realpath(place) == str(place)]
+    return open_layers(program, caches, private.path / "layers")
 
 
 def _find_links(policy: Policy) -> tuple[str, ...]:
@@ -161,6 +183,20 @@ def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> 
 def _settle(place: Path) -> Path:
     """Resolve the directory above a place, so that the name itself keeps working when it is a link."""
     return place.parent.resolve() / place.name
+
+
+def _close_lookups(policy: Policy, private: PrivateDir) -> list[Mount]:
+    """Have names of hosts looked up in files only where there is no network: "no such host", not "try again".
+
+    Package managers try again for minutes. What reads /etc/resolv.conf itself is not reached.
+    """
+    place = find_real(NSSWITCH)
+    if policy.network or not place.is_file() or is_below(place, map(Path, SHARED_HIDDEN)):
+        return []
+    text = re.sub(r"(?m)^[ \t]*hosts[ \t]*:.*$", "hosts: files", place.read_text(errors="replace"))
+    copy = private.path / NSSWITCH.name
+    copy.write_text(text if "hosts: files" in text else f"{text}\nhosts: files\n")
+    return [Mount(op=Op.READ, source=copy, dest=place)]
 
 
 def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
@@ -235,6 +271,17 @@ def _find_opened(view: MountView, policy: Policy) -> list[Mount]:
     fixed = list(view.fixed)
     there = (place for place in policy.sockets if is_socket(str(place)) and is_searchable(place))
     return [Mount(op=Op.READ, source=place, dest=place) for place in there if not is_visible(place, fixed)]
+
+
+def lay_over(mounts: tuple[Mount, ...], lent: Lent | None) -> tuple[Mount, ...]:
+    """Put a copy over the directory that it stands for; what is masked inside of that is in no copy."""
+    if lent is None:
+        return mounts
+    shown = [lent.dest / name for name in lent.shown]
+    kept = [m for m in mounts if m.dest == lent.dest or not m.dest.is_relative_to(lent.dest) or is_below(m.dest, shown)]
+    at = max((number for number, mount in enumerate(kept) if mount.dest == lent.dest), default=len(kept) - 1) + 1
+    copy = Mount(op=Op.WRITE, source=lent.place, dest=lent.dest)
+    return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
 
 
 def _find_staged(stage: StandIn, root: Path) -> tuple[Path, ...]:

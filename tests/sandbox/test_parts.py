@@ -18,7 +18,7 @@ from relay.sandbox.install import find_install_command
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.output import Capture
 from relay.sandbox.places import find_hidden, find_home, find_named_sockets, find_unix_sockets, is_searchable
-from relay.sandbox.policy import Level
+from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private import PrivateDir, remove_left_overs, remove_tree
 from relay.sandbox.scan import Found
 from relay.sandbox.seatbelt import render_profile
@@ -58,7 +58,9 @@ HOSTILE = (
 def test_name_that_injects_is_never_passed(name: str) -> None:
     """Neither by default nor when the user lists it."""
     for listed in ((), (name,)):
-        env = build_env({name: "hostile"}, pass_env=listed, home=Path("/h"), tmp=Path("/t"))
+        env = build_env(
+            Policy(root=Path("/r"), env={name: "hostile"}, pass_env=listed), home=Path("/h"), tmp=Path("/t")
+        )
         assert "hostile" not in env.values()
     assert NEVER.fullmatch(name)
 
@@ -77,7 +79,7 @@ def test_environment_is_an_allow_list() -> None:
         "PATH": "/usr/bin:.::bin:/bin:",
         "HOME": "/home/me",
     }
-    env = build_env(given_env, pass_env=("MINE",), home=Path("/h"), tmp=Path("/t"))
+    env = build_env(Policy(root=Path("/r"), env=given_env, pass_env=("MINE",)), home=Path("/h"), tmp=Path("/t"))
     kept = {"LANG": "de_DE.UTF-8", "LC_ALL": "C", "TZ": "UTC", "JAVA_HOME": "/opt/java", "MINE": "m"}
     own = {"HOME": "/h", "TMPDIR": "/t", "TERM": "dumb", "CI": "1", "PATH": "/usr/bin:/bin", "PAGER": "cat"}
     assert env.items() >= (kept | own).items()

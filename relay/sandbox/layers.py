@@ -1,0 +1,86 @@
+"""A layer over a tool's cache: commands read the cache, and what they write is in memory and gone with the command.
+
+bubblewrap mounts such layers itself from 0.11 on, which few machines have. So a first bubblewrap makes a namespace in
+which mount(8) lays them out, and in that the one that confines the command runs as ever. Where the kernel or the
+administrator does not allow it there are none.
+"""
+
+import functools
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from relay.values import dataclass
+
+LAYER_BYTES = 1024 * 1024 * 1024
+"""Most that one command may write over all caches together."""
+_MOUNT = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
+_OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/", "--", "/bin/sh", "-c")
+_TRIAL_S = 10
+_ODD = frozenset(",:\\\"'\n")
+"""What mount(8) or the kernel reads as something else in the options of a layer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """Caches with a layer over each."""
+
+    caches: tuple[Path, ...]
+    """Directories on the host, resolved."""
+    place: Path
+    """An empty directory of relay's own; the layers are mounted in it, in the command's namespace only."""
+
+    def get_source(self, cache: Path) -> Path:
+        """Return where a cache with its layer is mounted."""
+        return self.place / str(self.caches.index(cache)) / "whole"
+
+    def wrap(self, bwrap: Path, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return a command line that mounts the layers and becomes `argv`."""
+        if not self.caches:
+            return tuple(argv)
+        mount = next((place for place in _MOUNT if os.access(place, os.X_OK)), _MOUNT[0])
+        quoted = shlex.quote(str(self.place))
+        words = [f"{mount} -t tmpfs -o size={LAYER_BYTES},mode=0700 relay {quoted}"]
+        for number, cache in enumerate(self.caches):
+            top = self.place / str(number)
+            parts = [str(top / name) for name in ("new", "work", "whole")]
+            options = f"lowerdir={cache},upperdir={parts[0]},workdir={parts[1]},userxattr"
+            words.append(f"/bin/mkdir -p {shlex.join(parts)}")
+            words.append(f"{mount} -t overlay -o {shlex.quote(options)} relay {shlex.quote(parts[2])}")
+        return (str(bwrap), *_OUTER, " && ".join((*words, 'exec "$@"')), "relay", *argv)
+
+
+def open_layers(bwrap: Path, caches: Sequence[Path], place: Path) -> Layers:
+    """Return layers over those of the caches that can have one; none where this machine makes none.
+
+    Args:
+        bwrap: The program.
+        caches: Directories that exist, resolved.
+        place: A new name in a directory of relay's own.
+    """
+    fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
+    place.mkdir(mode=0o700, exist_ok=True)
+    layers = Layers(caches=fitting, place=place)
+    return layers if fitting and not _ODD.intersection(str(place)) and _works(bwrap) else Layers(caches=(), place=place)
+
+
+@functools.cache
+def _works(bwrap: Path) -> bool:
+    """Say whether a layer can be mounted here, written, and a sandbox be made in its namespace."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="relay-layers-") as folder:
+        cache, place = Path(folder, "cache"), Path(folder, "place")
+        (cache / "inner").mkdir(parents=True)
+        place.mkdir()
+        layers = Layers(caches=(cache.resolve(),), place=place.resolve())
+        inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
+        touch = ("/bin/touch", str(layers.get_source(layers.caches[0]) / "inner" / "file"))
+        argv = layers.wrap(bwrap, (str(bwrap), *inner, "--", *touch))
+        try:
+            done = subprocess.run(argv, capture_output=True, timeout=_TRIAL_S, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0 and not list((cache / "inner").iterdir())

@@ -1,0 +1,197 @@
+"""What each tool keeps where, what of it commands see, and how a tool is told that there is no network. Data only.
+
+Everything is shown read-only. What a tool keeps for all projects is nobody's to write in a sandbox: one session would
+be in the builds of the next. Over a tool's cache lies a layer that it can write (`relay.sandbox.layers`); where the
+machine makes none, a tool that cannot work without writing has an empty cache of its own. `docs/toolchains.md` is the
+same for readers.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from pathlib import Path
+from types import MappingProxyType
+
+from relay.values import dataclass
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """A cache or the like, whose place a variable can name."""
+
+    place: str
+    """Below the home directory; what is below ``.cache`` is looked for below XDG_CACHE_HOME where that is set."""
+    variable: str
+    """Names it, for the tool and in the user's environment."""
+    written: bool = True
+    """Whether the tool has to write there even when it needs nothing new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool."""
+
+    name: str
+    kept: tuple[str, ...] = ()
+    """Places below the home directory; narrow where a neighbour holds credentials (~/.cargo/credentials.toml)."""
+    stores: tuple[Store, ...] = ()
+    offline: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """Variables that make it fail at once, or use what it has, without a network."""
+
+
+TOOLS = (
+    Tool(
+        name="uv",
+        kept=(".local/share/uv",),
+        stores=(Store(place=".cache/uv", variable="UV_CACHE_DIR"),),
+        offline={"UV_OFFLINE": "1"},
+    ),
+    Tool(
+        name="pip",
+        kept=(".local/bin", ".local/lib"),
+        offline={"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+    ),
+    Tool(
+        name="poetry",
+        kept=(".local/share/pypoetry",),
+        stores=(Store(place=".cache/pypoetry/virtualenvs", variable="POETRY_VIRTUALENVS_PATH", written=False),),
+        offline={"POETRY_REQUESTS_MAX_RETRIES": "0"},
+    ),
+    Tool(name="pdm", kept=(".local/share/pdm",), offline={"PDM_CHECK_UPDATE": "false"}),
+    Tool(name="hatch", kept=(".local/share/hatch",)),
+    Tool(name="tox"),
+    Tool(name="nox"),
+    Tool(name="pipx", kept=(".local/share/pipx", ".local/pipx")),
+    Tool(name="pipenv", kept=(".local/share/virtualenvs", ".virtualenvs")),
+    Tool(
+        name="conda",
+        kept=(".conda/envs", "anaconda3", "mambaforge", "micromamba", "miniconda3", "miniforge3"),
+        offline={"CONDA_OFFLINE": "true", "MAMBA_OFFLINE": "true"},
+    ),
+    Tool(
+        name="npm",
+        kept=(".npm-global",),
+        stores=(Store(place=".npm", variable="npm_config_cache"),),
+        offline={
+            "npm_config_offline": "true",
+            "npm_config_fetch_retries": "0",
+            "npm_config_update_notifier": "false",
+            "COREPACK_ENABLE_NETWORK": "0",
+        },
+    ),
+    Tool(name="pnpm", kept=(".local/share/pnpm",), offline={"pnpm_config_offline": "true"}),
+    Tool(
+        name="yarn",
+        stores=(
+            Store(place=".cache/yarn", variable="YARN_CACHE_FOLDER"),
+            Store(place=".yarn/berry", variable="YARN_GLOBAL_FOLDER"),
+        ),
+        offline={"YARN_ENABLE_NETWORK": "0"},
+    ),
+    Tool(
+        name="bun",
+        kept=(".bun/bin",),
+        stores=(Store(place=".bun/install/cache", variable="BUN_INSTALL_CACHE_DIR"),),
+    ),
+    Tool(name="deno", kept=(".deno/bin",), stores=(Store(place=".cache/deno", variable="DENO_DIR"),)),
+    Tool(
+        name="cargo",
+        kept=(".cargo/bin", ".cargo/env", ".cargo/git", ".cargo/registry", ".rustup"),
+        offline={"CARGO_NET_OFFLINE": "true"},
+    ),
+    Tool(
+        name="go",
+        kept=("go/bin", "go/pkg"),
+        stores=(Store(place=".cache/go-build", variable="GOCACHE"),),
+        offline={"GOPROXY": "off"},
+    ),
+    Tool(name="maven", kept=(".m2/repository", ".m2/wrapper"), offline={"MAVEN_ARGS": "--offline"}),
+    Tool(name="gradle", kept=(".gradle/caches", ".gradle/wrapper")),
+    Tool(name="bundler", kept=(".rbenv", ".local/share/gem", ".bundle/cache")),
+    Tool(
+        name="composer",
+        kept=(".config/composer/vendor",),
+        stores=(Store(place=".cache/composer", variable="COMPOSER_CACHE_DIR"),),
+        offline={"COMPOSER_DISABLE_NETWORK": "1"},
+    ),
+    Tool(name="dotnet", kept=(".dotnet", ".nuget/packages"), offline={"DOTNET_CLI_TELEMETRY_OPTOUT": "1"}),
+    Tool(
+        name="pre-commit",
+        stores=(Store(place=".cache/pre-commit", variable="PRE_COMMIT_HOME", written=False),),
+    ),
+    Tool(
+        name="version managers",
+        kept=(
+            *(".asdf", ".goenv", ".jenv", ".juliaup", ".nodenv", ".nvm", ".pyenv", ".rye", ".sdkman", ".swiftly"),
+            *(".volta", ".local/share/fnm", ".local/share/mise", ".local/state/fnm_multishells"),
+        ),
+    ),
+    Tool(
+        name="other languages",
+        kept=(
+            *(".cabal/bin", ".cabal/packages", ".elan", ".ghcup", ".mix", ".nix-profile", ".opam", ".stack/programs"),
+            ".local/opt",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStore:
+    """A store of this user."""
+
+    variable: str
+    place: Path
+    written: bool
+
+
+def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[FoundStore, ...]:
+    """Return where this user's stores are, whether or not they exist.
+
+    Args:
+        home: The home directory; None: only what variables name.
+        env: relay's environment.
+    """
+    found = [
+        FoundStore(variable=store.variable, place=place, written=store.written)
+        for tool in TOOLS
+        for store in tool.stores
+        if (place := _find_store(store, home, env)) is not None
+    ]
+    return tuple(found)
+
+
+def _find_store(store: Store, home: Path | None, env: Mapping[str, str]) -> Path | None:
+    named, cache = env.get(store.variable, ""), env.get("XDG_CACHE_HOME", "")
+    if named.startswith("/"):
+        return Path(named)
+    if store.place.startswith(".cache/") and cache.startswith("/"):
+        return Path(cache) / store.place.removeprefix(".cache/")
+    return home / store.place if home else None
+
+
+def list_usable(
+    home: Path | None, env: Mapping[str, str], *, writable: Collection[Path] | None = None
+) -> dict[str, str]:
+    """Return the stores that tools can work with, by the variable that names each.
+
+    Args:
+        home: The home directory.
+        env: relay's environment.
+        writable: Those that commands may write; None: all.
+    """
+    found = (store for store in find_stores(home, env) if os.access(store.place, os.F_OK))
+    usable = (s for s in found if not s.written or writable is None or s.place in writable)
+    return {store.variable: str(store.place) for store in usable}
+
+
+def list_kept(home: Path) -> tuple[Path, ...]:
+    """Return what of a home directory tools need, but for their stores."""
+    return tuple(home / name for tool in TOOLS for name in tool.kept)
+
+
+def list_offline() -> dict[str, str]:
+    """Return the variables that tell every tool that there is no network."""
+    return {name: value for tool in TOOLS for name, value in tool.offline.items()}

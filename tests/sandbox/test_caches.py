@@ -1,0 +1,118 @@
+"""What tools keep for all projects: read by commands, and never written for good."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.sandbox.layers import open_layers
+from relay.sandbox.policy import Level
+from relay.sandbox.toolchains import TOOLS, find_stores, list_usable
+
+TRICKS = (
+    "echo evil > $STORE/file",
+    "echo evil >> $STORE/deep/file",
+    "rm -rf $STORE/deep",
+    "mv $STORE/deep $STORE/moved",
+    "ln $STORE/file linked; echo evil > linked",
+    "ln -s $STORE/file away; echo evil > away",
+    "chmod 777 $STORE/file",
+    "cp $STORE/file $STORE/new; ln -f $STORE/new $STORE/file",
+)
+
+
+def read_all(folder: Path) -> dict[str, tuple[str, int]]:
+    files = sorted(folder.rglob("*"))
+    return {str(p.relative_to(folder)): (p.read_text() if p.is_file() else "", p.stat().st_mode) for p in files}
+
+
+@pytest.fixture
+def cache(place):
+    """The cache of uv, which that has to write even for what it has."""
+    cache = place.home / ".cache/uv"
+    (cache / "deep").mkdir(parents=True)
+    (cache / "file").write_text("good")
+    (cache / "deep/file").write_text("good")
+    return cache
+
+
+@pytest.mark.parametrize("level", [Level.READ_ONLY, Level.WORKSPACE_WRITE])
+def test_no_command_leaves_anything_in_a_cache(place, cache, level):
+    """Neither by name nor by a link of either kind."""
+    before = read_all(cache)
+    with place.open(level) as box:
+        for trick in TRICKS:
+            box.sh(trick.replace("$STORE", str(cache)))
+            assert read_all(cache) == before, trick
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_tool_reads_its_cache_and_writes_over_it_until_its_command_ends(place):
+    """Two commands at once, as in the background, have a layer each."""
+    with place.open(Level.WORKSPACE_WRITE) as box:
+        said = box.sh("cat $UV_CACHE_DIR/file && echo new > $UV_CACHE_DIR/deep/file && cat $UV_CACHE_DIR/deep/file")
+        again = box.sh("cat $UV_CACHE_DIR/deep/file; ls $UV_CACHE_DIR")
+
+    assert (said.exit_code, said.output) == (0, b"goodnew\n")
+    assert again.output == b"gooddeep\nfile\n"
+
+
+def test_without_layers_a_tool_that_has_to_write_gets_no_cache_that_it_cannot(place, cache):
+    """It would end with an error; with an empty cache of its own it can say what it misses."""
+    assert list_usable(place.home, {})["UV_CACHE_DIR"] == str(cache)
+    assert "UV_CACHE_DIR" not in list_usable(place.home, {}, writable=())
+    assert open_layers(Path("/bin/false"), (cache,), place.outside / "layers").caches == ()
+    assert open_layers(Path("/nowhere"), (cache,), place.outside / "layers").caches == ()
+
+
+def test_a_cache_is_where_the_user_has_it(place):
+    """A tool's own variable first, then the directory that all of them share."""
+    env = {"UV_CACHE_DIR": "/fast/uv", "XDG_CACHE_HOME": "/big", "DENO_DIR": "relative"}
+    found = {store.variable: store.place for store in find_stores(place.home, env)}
+    assert found["UV_CACHE_DIR"] == Path("/fast/uv")
+    assert found["PRE_COMMIT_HOME"] == Path("/big/pre-commit")
+    assert found["DENO_DIR"] == Path("/big/deno")
+    assert found["npm_config_cache"] == place.home / ".npm"
+
+
+def test_tools_are_told_that_there_is_no_network_only_where_there_is_none(place):
+    """Each of them would wait and try again."""
+    for network in (False, True):
+        with place.open(Level.WORKSPACE_WRITE, network=network) as box:
+            said = box.sh("echo ${UV_OFFLINE:-on} ${npm_config_offline:-on} ${CARGO_NET_OFFLINE:-on}")
+        assert said.output.split() == ([b"on"] * 3 if network else [b"1", b"true", b"true"])
+
+
+def test_the_environment_of_a_program_on_the_path_is_shown(place):
+    """Without it the program starts and finds none of its modules."""
+    envs = place.home / "envs/x"
+    (envs / "bin").mkdir(parents=True)
+    (envs / "lib").mkdir()
+    (envs / "pyvenv.cfg").write_text("")
+    (envs / "lib/module").write_text("here")
+    env = {**place.policy.env, "PATH": f"{envs}/bin:/usr/bin:/bin"}
+    with replace(place, policy=replace(place.policy, env=env)).open(Level.WORKSPACE_WRITE) as box:
+        assert box.sh(f"cat {envs}/lib/module; ls {place.home}/envs").output == b"herex\n"
+
+
+def test_the_table_is_the_same_for_readers():
+    """Every tool of the code has its line in the page, with each place and variable."""
+    page = Path(__file__).parents[2] / "docs/toolchains.md"
+    lines = {line.split("|")[1].strip(): line for line in page.read_text().splitlines() if line.count("|") > 2}
+    for tool in TOOLS:
+        words = [f"~/{name}" for name in tool.kept] + [f"~/{s.place}" for s in tool.stores]
+        words += [s.variable for s in tool.stores] + [f"{k}={v}" for k, v in tool.offline.items()]
+        missing = [word for word in words if f"`{word}`" not in lines.get(tool.name, "")]
+        assert not missing, (tool.name, missing)
+
+
+def test_no_host_is_found_without_a_network_and_nothing_tries_again(place):
+    """EAI_AGAIN, which a resolver out of reach gives, has package managers wait for minutes."""
+    script = """
+import socket
+try: socket.getaddrinfo("example.invalid", 80)
+except OSError as error: print(error.errno == socket.EAI_NONAME)
+"""
+    with place.open(Level.WORKSPACE_WRITE) as box:
+        assert box.python(script).output == b"True\n"
+        assert box.python("import socket; print(socket.gethostbyname('localhost'))").output == b"127.0.0.1\n"
