@@ -14,11 +14,11 @@ from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.loose import compute_id, write_loose
 from relay.git.message import Message, render_message
-from relay.git.modes import GITLINK
+from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import quote_path
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import find_entries
+from relay.git.trees import find_differences, find_entries
 
 _MOST_OPEN = 128
 """Files open at once; macOS lets a process have 256."""
@@ -70,12 +70,6 @@ def find_names(repo: Repo, rev: str, paths: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def read_blob_ids(repo: Repo, rev: str) -> frozenset[str]:
-    """Return the ids of all files in the tree of `rev`."""
-    records = repo.git.run("ls-tree", "-r", "-z", "--full-tree", rev).split(b"\0")[:-1]
-    return frozenset(record.partition(b"\t")[0].decode().split(" ")[2] for record in records)
-
-
 def _batches(paths: Sequence[str], limit_bytes: int = 100_000) -> Iterable[list[str]]:
     """Cut `paths` into pieces that fit on a command line."""
     batch: list[str] = []
@@ -95,9 +89,27 @@ def diff_trees(repo: Repo, a: str, b: str) -> tuple[PathChange, ...]:
     """Return the paths in which the trees (or commits) `a` and `b` differ, sorted by name."""
     if a == b:
         return ()
+    if (known := find_differences(repo, a, b)) is not None:
+        return tuple(_make_change(os.fsdecode(path), old, new) for path, old, new in known)
     parts = repo.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", a, b, "--")
     fields = parts.split(b"\0")
     return tuple(_parse_change(h.decode(), os.fsdecode(p)) for h, p in zip(fields[0::2], fields[1::2], strict=False))
+
+
+def _make_change(path: str, old: tuple[bytes, str] | None, new: tuple[bytes, str] | None) -> PathChange:
+    if old and new:
+        # The first three digits tell a file, a link and a submodule apart.
+        kind = ChangeKind.MODIFIED if old[0][:3] == new[0][:3] else ChangeKind.TYPE_CHANGED
+    else:
+        kind = ChangeKind.ADDED if new else ChangeKind.DELETED
+    return PathChange(
+        path=path,
+        kind=kind,
+        mode=new[0].decode() if new else ABSENT,
+        old_mode=old[0].decode() if old else ABSENT,
+        object_id=new[1] if new else "",
+        old_object_id=old[1] if old else "",
+    )
 
 
 def _parse_change(head: str, path: str) -> PathChange:

@@ -5,12 +5,13 @@ What an index file and ``git write-tree`` make of the same paths, without readin
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from relay.git.command import GitError
 from relay.git.loose import compute_id, write_loose
 from relay.git.modes import ABSENT, SYMLINK, TREE, parse_tree_mode
+from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 
 MAX_DEPTH = 100
@@ -21,6 +22,8 @@ _ALLOWED = frozenset({".gitignore", ".gitattributes", ".gitkeep", ".github"})
 _ENTRY = re.compile(rb"([0-7]{1,7}) ([^\0]+)\0", re.DOTALL)
 _KEPT = 256
 _LARGEST_KEPT_BYTES = 100_000
+_MOST_COMPARED = 200
+"""Directories; for more, starting git takes less time."""
 
 _known: dict[str, bytes] = {}
 """Bytes of trees by id, the last used last: those that are packed would need a process each. Of any repository."""
@@ -39,6 +42,10 @@ class _Directory:
 
 
 _Entries = dict[bytes, tuple[bytes, str] | _Directory]
+Difference = tuple[bytes, tuple[bytes, str] | None, tuple[bytes, str] | None]
+"""Path, and ``(mode, id)`` on either side; None where there is no file of that name."""
+_Pair = tuple[bytes, _Directory | None, _Directory | None]
+"""Where two directories are, with a slash at the end, and both; None where there is none."""
 
 
 def is_plain_entry(path: str, mode: str) -> bool:
@@ -94,21 +101,19 @@ def _open(repo: Repo, directory: _Directory, *, ask: bool = True) -> _Entries:
     """Return the entries of a directory, read when it is first looked at; a packed one by git where it may be asked."""
     if directory.entries is None:
         data = _read(repo, directory.tree, ask=ask) if directory.tree else b""
-        directory.entries = _parse(directory.tree, data, len(repo.zero_id) // 2)
+        directory.entries = dict(_list_entries(directory.tree, data, len(repo.zero_id) // 2))
     return directory.entries
 
 
-def _parse(tree: str, data: bytes, id_bytes: int) -> _Entries:
-    entries: _Entries = {}
+def _list_entries(tree: str, data: bytes, id_bytes: int) -> Iterator[tuple[bytes, tuple[bytes, str] | _Directory]]:
     at = 0
     while match := _ENTRY.match(data, at):
         at = match.end() + id_bytes
         mode, object_id = parse_tree_mode(match[1]), data[match.end() : at].hex()
-        entries[match[2]] = _Directory(tree=object_id) if mode == TREE else (mode, object_id)
+        yield match[2], _Directory(tree=object_id) if mode == TREE else (mode, object_id)
     # A tree that is cut in the middle of an entry would otherwise lose the files behind it.
     if at != len(data):
         raise GitError(f"the tree {tree} is damaged")
-    return entries
 
 
 def _store(repo: Repo, directory: _Directory) -> str:
@@ -150,6 +155,58 @@ def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[
     except LookupError:
         return None
     return found
+
+
+def find_differences(repo: Repo, old: str, new: str) -> list[Difference] | None:
+    """Return the files in which two commits or trees differ, in git's order; None: git knows, or is the faster.
+
+    That is so as in `find_entries`, where a tree is odd or another may be shown in its place, and where many differ.
+    """
+    if has_replacements(repo.common_dir):
+        return None
+    found: list[Difference] = []
+    try:
+        pending: list[_Pair] = [(b"", _Directory(tree=_get_root(repo, old)), _Directory(tree=_get_root(repo, new)))]
+        for _ in range(_MOST_COMPARED):
+            if not pending:
+                return sorted(found)
+            place, *sides = pending.pop()
+            before, after = (_open_sound(repo, side) if side else {} for side in sides)
+            _compare(place, before, after, found, pending)
+    except LookupError:
+        pass
+    return None
+
+
+def _compare(place: bytes, old: _Entries, new: _Entries, found: list[Difference], pending: list[_Pair]) -> None:
+    """Put down which files of two directories differ, and which directories in them."""
+    for name in old.keys() | new.keys():
+        before, after = old.get(name), new.get(name)
+        folders = [entry if isinstance(entry, _Directory) else None for entry in (before, after)]
+        files = [None if isinstance(entry, _Directory) else entry for entry in (before, after)]
+        if files[0] != files[1]:
+            found.append((place + name, files[0], files[1]))
+        if _get_tree(folders[0]) != _get_tree(folders[1]):
+            pending.append((place + name + b"/", folders[0], folders[1]))
+
+
+def _get_tree(folder: _Directory | None) -> str:
+    return folder.tree if folder else ""
+
+
+def _open_sound(repo: Repo, directory: _Directory) -> _Entries:
+    """Return the entries of a directory that is small, and not git's to read.
+
+    Raises:
+        LookupError: It is none, or its entries are not in order, each once: of those git makes its own.
+    """
+    data = _read(repo, directory.tree, ask=False)
+    listed = list(_list_entries(directory.tree, data, len(repo.zero_id) // 2))
+    order = [name + b"/" if isinstance(entry, _Directory) else name for name, entry in listed]
+    entries = dict(listed)
+    if len(data) > _LARGEST_KEPT_BYTES or order != sorted(order) or len(entries) != len(listed):
+        raise LookupError(directory.tree)
+    return entries
 
 
 def _get_root(repo: Repo, rev: str) -> str:
