@@ -78,7 +78,8 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
 def _clear_own(repo: Repo) -> None:
     branch = render_ref_part(repo.branch or "")
     refs = repo.common_dir / "refs/relay"
-    places = [refs / "leg", refs / "plan", refs / "wip" / branch, refs / "rejected" / branch, refs / "rewound" / branch]
+    counted = ("wip", "rejected", "rewound", "spent")
+    places = [refs / "leg", refs / "plan", *(refs / kind / branch for kind in counted)]
     found = [place.glob(f"{_escape(branch)}.lock") for place in places[:2]] + [p.glob("*.lock") for p in places[2:]]
     for lock in (*(file for files in found for file in files), *repo.make_relay_dir().glob("*.lock")):
         if _is_in_place(lock) and not lock.is_dir():

@@ -8,12 +8,15 @@ import contextlib
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from relay.files.walk import sync_fd
 
 _ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 _HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
+_SOUND = re.compile(r"(?!.*(\.\.|@\{|//|\./|\.lock(/|\Z)|[./]\Z))[^\x00-\x20\x7f~^:?*\[\\]+", re.DOTALL)
+"""Source: git-check-ref-format(1)."""
 _packed: dict[Path, tuple[tuple[int, ...], bool]] = {}
 """Of files of packed refs: what each looked like, and whether it held a replacement then."""
 
@@ -44,8 +47,60 @@ def find_id(common_dir: Path, ref: str) -> str | None:
     return found[1].decode() if found else ""
 
 
+def list_ids(common_dir: Path, *prefixes: str) -> dict[str, str] | None:
+    """Return ``ref: object id`` for what is below each of `prefixes` (``refs/…/``), by name; None: only git can tell.
+
+    Of a ref that is moved meanwhile it is what it was or what it is, as git has it too: files are read first.
+    """
+    if (common_dir / "reftable").is_dir():
+        return None
+    found: dict[str, str] = {}
+    try:
+        for ref in (ref for prefix in prefixes for ref in _walk(common_dir, prefix)):
+            match = _ID.fullmatch(_read(common_dir / ref) or b"")
+            if match is None:
+                return None
+            found[ref] = match[1].decode()
+        packed = _read(common_dir / "packed-refs") or b""
+    except OSError:
+        return None
+    below = b"|".join(re.escape(os.fsencode(prefix)) for prefix in prefixes)
+    for line in re.finditer(rb"^([0-9a-f]{40,64}) ((?:%s)[^\n]+)$" % below, packed, re.MULTILINE):
+        found.setdefault(os.fsdecode(line[2]), line[1].decode())
+    # Names and ids that git finds broken it says nothing of, or complains.
+    if not all(_SOUND.fullmatch(ref) and _is_ordinary(ref) and found[ref].strip("0") for ref in found):
+        return None
+    return {ref: found[ref] for ref in sorted(found, key=os.fsencode)}
+
+
+def _walk(common_dir: Path, prefix: str) -> Iterator[str]:
+    """Yield the names of all files below a directory of refs but git's locks; a link is a file here.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    pending = [prefix.rstrip("/")]
+    while pending:
+        place = pending.pop()
+        try:
+            entries = list(os.scandir(common_dir / place))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(f"{place}/{entry.name}")
+            elif not entry.name.endswith(".lock"):
+                yield f"{place}/{entry.name}"
+
+
 def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
     """Point a ref at `new` if it is at `old`, by git's own lock file, which is synced and becomes the ref's file.
+
+    Args:
+        common_dir: The git directory that all work trees share.
+        ref: The full name.
+        new: The id that it shall hold.
+        old: The id that it must hold now; empty where there must be none, nor a ref above or below its name.
 
     Returns:
         False when the ref is not at `old`, another process holds the lock, or the file cannot be written; nothing
@@ -54,13 +109,15 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
     file = common_dir / ref
     lock = file.with_name(f"{file.name}.lock")
     try:
+        if not old:
+            file.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError:
         return False
     try:
         with os.fdopen(fd, "wb") as stream:
             # Compared under the lock: until it is held another git may move the ref.
-            is_there = find_id(common_dir, ref) == old
+            is_there = find_id(common_dir, ref) == old and (bool(old) or _is_free(common_dir, ref))
             if is_there:
                 stream.write(f"{new}\n".encode())
                 stream.flush()
@@ -77,6 +134,18 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
     with contextlib.suppress(OSError):
         lock.unlink()
     return False
+
+
+def _is_free(common_dir: Path, ref: str) -> bool:
+    """Return whether no packed ref's name is above or below this one; of a file, or of a directory, it is in the way.
+
+    Raises:
+        OSError: What is packed cannot be read.
+    """
+    parts = ref.split("/")
+    above = b"|".join(re.escape(os.fsencode("/".join(parts[:end]))) for end in range(1, len(parts)))
+    taken = rb"^[0-9a-f]{40,64} (?:(?:%s)$|%s/)" % (above, re.escape(os.fsencode(ref)))
+    return not re.search(taken, _read(common_dir / "packed-refs") or b"", re.MULTILINE)
 
 
 def has_replacements(common_dir: Path) -> bool:

@@ -1,6 +1,7 @@
 """Moving and dropping refs, by compare-and-swap and durably."""
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 
 from relay.files.tree import sync_directory
@@ -8,7 +9,7 @@ from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import declare_locks, find_ref_locks
-from relay.git.ref_files import find_id, replace_id
+from relay.git.ref_files import find_id, list_ids, replace_id
 from relay.git.repository import Repo
 
 CONFIGURED_HOOKS = (2, 54)
@@ -41,7 +42,7 @@ def move_ref(
     Raises:
         GitError: The ref is where it should be, but git could not write it.
     """
-    if old is not None and _is_own(repo, ref) and _move_own(repo, ref, new, old):
+    if _is_own(repo, ref) and _move_own(repo, ref, new, old or ""):
         return True
     # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
     git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
@@ -65,7 +66,7 @@ def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
     logged = (repo.common_dir / "logs" / ref).exists()
     if logged or not guard(repo).is_plain or not replace_id(repo.common_dir, ref, new, old):
         return False
-    sync_ref(repo, ref, is_new_place=False)
+    sync_ref(repo, ref, is_new_place=not old)
     return True
 
 
@@ -116,6 +117,19 @@ def find_ref(repo: Repo, ref: str) -> str | None:
         return found or None
     said = repo.git.ask("rev-parse", "-q", "--verify", "--end-of-options", ref)
     return None if said is None else said.decode()
+
+
+def list_refs(repo: Repo, *prefixes: str) -> dict[str, str]:
+    """Return ``ref: object id`` for all refs below `prefixes` (``refs/…/``), by name.
+
+    Raises:
+        GitError: Git cannot say.
+    """
+    found = list_ids(repo.common_dir, *prefixes)
+    if found is not None:
+        return found
+    said = os.fsdecode(repo.git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes))
+    return {ref: commit for commit, _, ref in (line.partition(" ") for line in said.split("\n")[:-1])}
 
 
 def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:

@@ -49,9 +49,9 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
         plan_path: Repository-relative path of the plan.
         counted: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says, then others.
     """
-    listed = repo.git.run("for-each-ref", "--count=2", "--format=%(refname)", _LEG, _SPENT)
+    listed = refs.list_refs(repo, _LEG, _SPENT)
     here = read_leg(repo)
-    if not listed or (here is not None and len(listed.split()) == 1):
+    if not listed or (here is not None and len(listed) == 1):
         return ()
     origin = find_origin(repo, plan_path, counted)
     names = {plan_path, *(commit.plan for commit in counted)}
@@ -65,15 +65,14 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
 
 
 def _read_kept(repo: Repo) -> Iterator[_Entry]:
-    for ref in repo.git.run("for-each-ref", "--format=%(objectname)", _SPENT).decode().split():
-        text = read_text(repo, ref)
+    for commit in refs.list_refs(repo, _SPENT).values():
+        text = read_text(repo, commit)
         spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
         yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
 
 
 def _read_legs(repo: Repo) -> Iterator[_Entry]:
-    names = repo.git.run("for-each-ref", "--format=%(refname)", _LEG).decode("utf-8", "surrogateescape").split()
-    for name in names:
+    for name in refs.list_refs(repo, _LEG):
         if (leg := read_leg(repo, parse_ref_part(name.removeprefix(_LEG)))) is not None:
             yield leg.session_id, leg.plan_path, leg.base_head or "", leg.spend
 

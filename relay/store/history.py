@@ -2,14 +2,21 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from relay.files.tree import find_stat
-from relay.git.message import CommitText, read_texts
+from relay.git.index_flags import read_mark
+from relay.git.message import CommitText, find_loose_text, read_texts
 from relay.git.names import parse_path
+from relay.git.ref_files import has_replacements
+from relay.git.refs import list_refs
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
 from relay.store import trailers
 from relay.values import dataclass
+
+_MOST_NEW = 32
+"""Commits that are read one by one; more are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,10 @@ class RelayCommit:
         return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd, estimated=self.estimated)
 
 
+_known: dict[tuple[Path, str, str], tuple[RelayCommit, ...]] = {}
+"""By git directory, how far a shallow clone reaches and commit: all of relay's that can be reached from it."""
+
+
 def read_relay_commits(
     repo: Repo, plan_path: str, *, rev: str = "HEAD", newer_than: str = ""
 ) -> tuple[RelayCommit, ...]:
@@ -63,12 +74,43 @@ def read_relay_commits(
 
 
 def _read_all(repo: Repo, rev: str, newer_than: str = "") -> tuple[RelayCommit, ...]:
+    """Return all commits with a plan's name, of any plan.
+
+    What is reachable from a commit stays: of a branch that has grown, only what is new is read.
+    """
     start = repo.find_commit(rev)
     if start is None:
         return ()
+    if newer_than or has_replacements(repo.common_dir):
+        return _ask_for_all(repo, start, newer_than)
+    place = (repo.common_dir, read_mark(repo.common_dir / "shallow"))
+    newer, known = _find_known(repo, place, start)
+    if known is None:
+        newer, known = [], _ask_for_all(repo, start)
+    _known.clear()
+    _known[*place, start] = (*(commit for commit in map(_parse_commit, newer) if commit.plan), *known)
+    return _known[*place, start]
+
+
+def _find_known(
+    repo: Repo, place: tuple[Path, str], start: str
+) -> tuple[list[CommitText], tuple[RelayCommit, ...] | None]:
+    """Return the commits, one on top of the other, down to one whose history is known, and that; None without one."""
+    newer: list[CommitText] = []
+    at = start
+    while _known and (*place, at) not in _known and len(newer) < _MOST_NEW:
+        text = find_loose_text(repo, at)
+        if text is None or len(text.parents) != 1:
+            return [], None
+        newer.append(text)
+        at = text.parents[0]
+    return newer, _known.get((*place, at))
+
+
+def _ask_for_all(repo: Repo, start: str, newer_than: str = "") -> tuple[RelayCommit, ...]:
     stop = (f"^{newer_than}",) if newer_than else ()
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", start, *stop, "--")
-    return tuple(_parse_commit(text) for text in read_texts(repo.git, *args))
+    return tuple(commit for commit in map(_parse_commit, read_texts(repo.git, *args)) if commit.plan)
 
 
 def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
@@ -105,7 +147,7 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
         own: The plan's commits on this branch, as `read_plan_commits` says.
     """
     head = repo.head()
-    if head is None or not repo.git.run("for-each-ref", "--count=1", "refs/relay/rewound/"):
+    if head is None or not list_refs(repo, "refs/relay/rewound/"):
         return ()
     origin = find_origin(repo, plan_path, own)
     if not origin:

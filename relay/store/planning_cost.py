@@ -81,11 +81,8 @@ def _find_plan(repo: Repo) -> tuple[str, str] | None:
     if (commit := refs.find_ref(repo, ref)) is not None:
         return ref, commit
     head = repo.head() or _UNBORN
-    listed = repo.git.run("for-each-ref", "--format=%(objectname) %(refname)", _PLANS).decode(
-        "utf-8", "surrogateescape"
-    )
-    others = (line.split(" ", 1) for line in listed.splitlines())
-    return next(((name, commit) for commit, name in others if read_text(repo, commit).get(trailers.BASE) == head), None)
+    others = refs.list_refs(repo, _PLANS).items()
+    return next(((name, commit) for name, commit in others if read_text(repo, commit).get(trailers.BASE) == head), None)
 
 
 def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
@@ -96,10 +93,7 @@ def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
 
 def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
     """Forget a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
-    listed = repo.git.run("for-each-ref", "--format=%(objectname) %(refname)", _PLANS).decode(
-        "utf-8", "surrogateescape"
-    )
-    for commit, ref in (line.split(" ", 1) for line in listed.splitlines()):
+    for ref, commit in refs.list_refs(repo, _PLANS).items():
         if _parse(read_text(repo, commit)).session_id == kept.session_id:
             refs.drop_ref(repo, ref, commit)
 

@@ -29,7 +29,7 @@ def repair_refs(repo: Repo) -> tuple[str, ...]:
     Raises:
         GitError: Git cannot say what is missing.
     """
-    held = _read_refs(repo)
+    held = refs.list_refs(repo, _ROOT)
     gone = _find_gone(repo, held.values())
     lost = [ref for ref in held if held[ref] in gone]
     if not lost and (newest := _find_newest(repo)) and newest in held and not _is_whole(repo, held[newest]):
@@ -38,11 +38,6 @@ def repair_refs(repo: Repo) -> tuple[str, ...]:
         return ()
     own = _read_own(repo)
     return tuple(_repair(repo, ref, held[ref], own) for ref in lost)
-
-
-def _read_refs(repo: Repo) -> dict[str, str]:
-    lines = repo.git.run("for-each-ref", "--format=%(refname) %(objectname)", _ROOT).decode().splitlines()
-    return {ref: commit for ref, _, commit in (line.rpartition(" ") for line in lines)}
 
 
 def _find_gone(repo: Repo, objects: Iterable[str]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 import subprocess
 
 from relay.session.usage import Spent, Usage
+from relay.store import history
 from relay.store.history import read_relay_commits
 
 
@@ -28,6 +29,40 @@ def test_commits_of_the_plan_come_newest_first(box):
     assert (found[0].usage, found[0].cost_usd, found[0].spent) == (None, None, Spent(cost_usd=None))
     assert (found[1].usage, found[1].cost_usd) == (Usage(input_tokens=5, output_tokens=7), 0.5)
     assert [c.commit for c in read_relay_commits(box.open(), "PLAN.md", newer_than=one)] == [two]
+
+
+def test_a_branch_that_grows_is_read_on_and_any_other_anew(box):
+    repo = box.open()
+
+    def read():
+        found = read_relay_commits(repo, "PLAN.md")
+        history._known.clear()
+        assert found == read_relay_commits(repo, "PLAN.md")
+        return [commit.commit for commit in found]
+
+    one = record(box)
+    assert read() == [one]
+    box.git("switch", "-q", "-c", "side")
+    box.commit("a person's")
+    two = record(box)
+    record(box, plan="other/PLAN.md")
+    assert read() == [two, one]
+    for _ in range(history._MOST_NEW + 1):
+        box.git("commit", "-q", "--allow-empty", "-m", "many")
+    assert read() == [two, one]
+    box.git("switch", "-q", "main")
+    assert read() == [one]
+    three = record(box)
+    box.git("merge", "-q", "--no-ff", "-m", "joined", "side")
+    assert set(read()) == {one, two, three}
+    four = record(box)
+    box.git("gc", "-q")
+    assert read()[0] == four
+    box.git("replace", "--graft", "HEAD")
+    assert read() == [four]
+    box.git("replace", "-d", "HEAD")
+    assert read()[0] == four
+    assert set(read()) == {one, two, three, four}
 
 
 def test_an_unborn_branch_has_no_history(new_box):

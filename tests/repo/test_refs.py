@@ -1,13 +1,15 @@
 """What relay reads from ref files, and writes to them, is what git would say and write."""
 
+import shutil
+
 import pytest
 
 from relay.git.command import GitError
 from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
-from relay.git.ref_files import find_head_ref, find_id
-from relay.git.refs import find_ref, move_ref
+from relay.git.ref_files import find_head_ref, find_id, list_ids, replace_id
+from relay.git.refs import find_ref, list_refs, move_ref
 
 REF = "refs/relay/wip/main/000001"
 
@@ -107,6 +109,71 @@ def test_relay_s_own_ref_moves_only_from_where_it_was(box, flags):
     assert move_ref(repo, REF, new, old)
     assert box.text("rev-parse", REF) == new == find_ref(repo, REF)
     assert bool(box.git("reflog", REF, check=False)) == ("always" in flags)
+    assert not list((box.root / ".git").rglob("*.lock"))
+
+
+def make_many(box):
+    for name in ("refs/relay/leg/main", "refs/relay/leg/a/b", "refs/relay/wip/\u00fc\u2028/000001", "refs/relay/x.y"):
+        box.git("update-ref", name, "HEAD")
+
+
+def pack_many(box):
+    make_many(box)
+    pack(box)
+    box.commit("newer")
+    box.git("update-ref", "refs/relay/leg/main", "HEAD")
+    box.git("update-ref", "-d", "refs/relay/leg/a/b")
+
+
+def lock_one(box):
+    make_many(box)
+    (box.root / ".git/refs/relay/leg/other.lock").touch()
+
+
+def link_folder(box):
+    make_many(box)
+    (box.root / ".git/refs/relay/linked").symlink_to("leg")
+
+
+COMMIT = "the commit of HEAD"
+ODD = {
+    "torn": "", "zero": "0" * 40, "a..b": COMMIT, "sp ace": COMMIT, ".hidden": COMMIT, "leg/x.lock/y": COMMIT,
+    "symbolic": "ref: refs/heads/main",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [*STATES, make_many, pack_many, lock_one, link_folder, *ODD])
+def test_refs_are_listed_as_git_lists_them(box, change):
+    repo = box.open()
+    if change in ODD:
+        make_many(box)
+        commit = box.text("rev-parse", "HEAD")
+        box.write(f".git/refs/relay/{change}", ODD[change].replace(COMMIT, commit) + "\n")
+    else:
+        change(box)
+    for places in (("refs/relay/",), ("refs/relay/leg/", "refs/relay/wip/"), ("refs/heads/",), ("refs/none/",)):
+        said = box.text("for-each-ref", "--format=%(refname) %(objectname)", *places)
+        expected = [tuple(line.split(" ")) for line in said.split("\n") if line]
+        assert list(list_refs(repo, *places).items()) == expected
+        assert list_ids(repo.common_dir, *places) in (dict(expected), None)
+    shutil.rmtree(box.root / ".git/refs/relay", ignore_errors=True)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_ref_is_made_where_git_would_make_it_and_nowhere_else(box, packed):
+    repo, commit = box.open(), box.text("rev-parse", "HEAD")
+    for taken in ("refs/relay/wip/main", "refs/relay/leg/a/b"):
+        box.git("update-ref", taken, commit)
+    if packed:
+        pack(box)
+    for refused in (REF, "refs/relay/leg/a", "refs/relay/leg/a/b"):
+        assert not replace_id(repo.common_dir, refused, commit, "")
+        assert find_ref(repo, refused) == (commit if refused.endswith("b") else None)
+    (box.root / ".git/refs/relay/leg/empty").mkdir(parents=True)
+    for made in ("refs/relay/spent/main/000001", "refs/relay/leg/empty", "refs/relay/leg/a/c"):
+        assert move_ref(repo, made, commit, None)
+        assert box.text("rev-parse", made) == commit
+    assert not move_ref(repo, "refs/relay/leg/a/c", box.commit("other"), None)
     assert not list((box.root / ".git").rglob("*.lock"))
 
 
