@@ -21,6 +21,9 @@ _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("cor
 _known: dict[Path, tuple[str, tuple["HiddenEntry", ...]]] = {}
 """Per index file: what it looked like, and its entries then. A listing reads the whole index; snapshots are many."""
 
+_unmerged: dict[Path, tuple[str, bool]] = {}
+"""The same for whether there were conflicts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenEntry:
@@ -51,6 +54,7 @@ def read_flagged(repo: Repo, git: Git) -> tuple[HiddenEntry, ...]:
     seen, entries = _known.get(index, ("", ()))
     if seen != mark:
         records = git.run("ls-files", "-z", "-v", "--stage").split(b"\0")
+        _unmerged[index] = (mark, any(record[:2] in {b"M ", b"m "} for record in records))
         entries = tuple(_parse(record) for record in records if record and record[:1] in b"Shs")
         entries = tuple(entry for entry in entries if entry.mode != GITLINK)
         _known[index] = (mark, entries)
@@ -62,6 +66,17 @@ def _parse(record: bytes) -> HiddenEntry:
     head, _, path = record.partition(b"\t")
     tag, mode, object_id, _ = head.decode().split(" ")
     return HiddenEntry(path=os.fsdecode(path), mode=mode, object_id=object_id, tag=tag)
+
+
+def has_unmerged(repo: Repo) -> bool:
+    """Return whether the user's index has a conflict; git is asked when it changed."""
+    index = repo.git_dir / "index"
+    mark = read_mark(index)
+    seen, found = _unmerged.get(index, ("", False))
+    if seen != mark:
+        found = bool(repo.git.run("ls-files", "-z", "--unmerged"))
+        _unmerged[index] = (mark, found)
+    return found
 
 
 def find_hidden(repo: Repo, guarded: Guarded) -> tuple[HiddenEntry, ...]:

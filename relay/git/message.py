@@ -150,9 +150,13 @@ def read_text(repo: Repo, commit: str) -> CommitText:
     Raises:
         GitError: There is no such commit.
     """
+    return find_loose_text(repo, commit) or read_texts(repo.git, "--no-walk", "--end-of-options", commit, "--")[0]
+
+
+def find_loose_text(repo: Repo, commit: str) -> CommitText | None:
+    """Return one commit that has a file of its own; None when git has to be asked."""
     found = None if _is_cut_off(repo, commit) else repo.read_object(commit)
-    text = _parse_object(commit, found[1]) if found and found[0] == "commit" else None
-    return text or read_texts(repo.git, "--no-walk", "--end-of-options", commit, "--")[0]
+    return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
 
 
 def _is_cut_off(repo: Repo, commit: str) -> bool:

@@ -1,5 +1,6 @@
 """The states of a repository in which relay refuses to work, a sentence for each."""
 
+from relay.git.index_flags import has_unmerged
 from relay.git.repository import Repo
 
 _OPERATIONS = (
@@ -19,8 +20,7 @@ def check_state(repo: Repo) -> str | None:
     for name, words, command in _OPERATIONS:
         if _exists(repo, name):
             return f"{words}; end it with: {command}"
-    unmerged = repo.git.run("ls-files", "-z", "--unmerged").count(b"\0")
-    if unmerged:
+    if has_unmerged(repo):
         return "there are unmerged files; end it with: git status, then git add <file> or git checkout --ours <file>"
     return None
 

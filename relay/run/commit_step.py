@@ -14,14 +14,14 @@ from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_entries
 from relay.git.operations import check_state
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind, PathChange, find_ignored
+from relay.git.status import ChangeKind, PathChange
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
 from relay.run.autorun import describe_autoruns
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, open_hooks, run_phase_gate, take_back
-from relay.run.omissions import Delivery, describe_surplus, find_left_out, render_left_out
+from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.phase_message import choose_subject, render_phase_message
 from relay.run.plan_commit import tick_edited_plan
 from relay.sandbox.policy import PROTECTED_NAMES
@@ -137,11 +137,12 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
     """Refuse a phase whose own files could not be in its commit: the box would be ticked without its code."""
     delivery = _make_delivery(ctx, candidate, work)
-    if found := find_left_out(ctx.repo, delivery):
+    ignored = find_ignored_files(ctx.repo, delivery)
+    if found := find_left_out(ctx.repo, delivery, ignored):
         words, ways = render_left_out(found)
         for_model = f"{words}. Do the work in other files, or call block and say this."
         return Refused(for_user=words, for_model=for_model, ways=ways)
-    for path in find_ignored(ctx.repo, sorted(candidate.touched)):
+    for path in sorted(ignored & candidate.touched):
         ctx.observe(Noticed(text=f"{path} was written by the session, is ignored by git and is not committed"))
     return None
 

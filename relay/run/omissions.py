@@ -61,18 +61,29 @@ class LeftOut:
     """Which directory, and what it is; may be empty."""
 
 
-def find_left_out(repo: Repo, delivery: Delivery) -> tuple[LeftOut, ...]:
-    """Return what a leg's phase needs and its commit would not hold, each path once."""
+def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tuple[LeftOut, ...]:
+    """Return what a leg's phase needs and its commit would not hold, each path once.
+
+    Args:
+        repo: The repository.
+        delivery: The commit.
+        ignored: What git ignores of what the delivery needs, as `find_ignored_files` says.
+    """
     named = _find_named(delivery)
     touched = {path for path in delivery.touched if path in delivery.changed or os.path.lexists(repo.root / path)}
     needed = sorted(named | touched)
     found = [
         *_find_users(repo, delivery, named, touched),
-        *(LeftOut(path=path, cause=Cause.IGNORED) for path in find_ignored(repo, sorted(named))),
+        *(LeftOut(path=path, cause=Cause.IGNORED) for path in sorted(named & ignored)),
         *_find_in_submodules(repo, delivery, needed),
         *_find_unheld(repo, delivery, needed),
     ]
     return tuple({entry.path: entry for entry in reversed(found)}.values())[::-1]
+
+
+def find_ignored_files(repo: Repo, delivery: Delivery) -> frozenset[str]:
+    """Return what git ignores of what the items need and the session wrote, in one call of git."""
+    return frozenset(find_ignored(repo, sorted(_find_named(delivery) | delivery.touched)))
 
 
 def _find_named(delivery: Delivery) -> set[str]:

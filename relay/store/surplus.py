@@ -13,6 +13,7 @@ from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK
 from relay.git.names import with_parents
+from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.store.environment import Environment
@@ -21,6 +22,9 @@ from relay.values import dataclass
 
 _Entries = dict[str, tuple[str, str]]
 """``path: (mode, object id)``."""
+_MOST_KEPT = 20_000
+_known: dict[str, _Entries] = {}
+"""Of one commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +100,7 @@ def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]
 
 def _list_entries(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Entries:
     """Return what the commit is going to hold, and the drafts where the work tree has them."""
-    entries: _Entries = {}
-    if intent.head:
-        out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", intent.head)
-        for record in out.split(b"\0")[:-1]:
-            head, _, name = record.partition(b"\t")
-            mode, _, object_id = head.decode().split(" ")
-            entries[os.fsdecode(name)] = (mode, object_id)
+    entries = dict(_list_commit(repo, intent.head)) if intent.head else {}
     for path in intent.paths:
         entries.pop(path, None)
     return {
@@ -110,6 +108,21 @@ def _list_entries(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Entries:
         **objects.read_entries(repo, now.tree, intent.paths),
         **{path: (FILE, "") for path in intent.drafts if os.path.lexists(repo.root / path)},
     }
+
+
+def _list_commit(repo: Repo, commit: str) -> _Entries:
+    """Return what a commit holds; that of the last one is kept, which a phase has for its start and its end."""
+    if commit not in _known or has_replacements(repo.common_dir):
+        _known.clear()
+        entries: _Entries = {}
+        for record in repo.git.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+            head, _, name = record.partition(b"\t")
+            mode, _, object_id = head.decode().split(" ")
+            entries[os.fsdecode(name)] = (mode, object_id)
+        if len(entries) > _MOST_KEPT:
+            return entries
+        _known[commit] = entries
+    return _known[commit]
 
 
 @dataclass(slots=True, kw_only=True)
