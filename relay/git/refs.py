@@ -1,7 +1,6 @@
 """Moving and dropping refs, by compare-and-swap and durably."""
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 
 from relay.files.tree import sync_directory
@@ -9,7 +8,7 @@ from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import declare_locks, find_ref_locks
-from relay.git.ref_files import find_id, list_ids, replace_id
+from relay.git.ref_files import find_id, replace_id
 from relay.git.repository import Repo
 
 CONFIGURED_HOOKS = (2, 54)
@@ -117,19 +116,6 @@ def find_ref(repo: Repo, ref: str) -> str | None:
         return found or None
     said = repo.git.ask("rev-parse", "-q", "--verify", "--end-of-options", ref)
     return None if said is None else said.decode()
-
-
-def list_refs(repo: Repo, *prefixes: str) -> dict[str, str]:
-    """Return ``ref: object id`` for all refs below `prefixes` (``refs/…/``), by name.
-
-    Raises:
-        GitError: Git cannot say.
-    """
-    found = list_ids(repo.common_dir, *prefixes)
-    if found is not None:
-        return found
-    said = os.fsdecode(repo.git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes))
-    return {ref: commit for commit, _, ref in (line.partition(" ") for line in said.split("\n")[:-1])}
 
 
 def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:

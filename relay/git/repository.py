@@ -14,7 +14,7 @@ from relay.files.secrecy import NOTHING_NAMED, Hidden
 from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.loose import read_loose
-from relay.git.ref_files import find_head_ref, find_id, has_replacements
+from relay.git.ref_files import find_head_ref, find_id, has_replacements, list_ids
 from relay.values import dataclass
 
 MINIMUM_GIT = (2, 39, 1)
@@ -118,6 +118,18 @@ class Repo:
         """Return whether an object has a file of its own and is a commit."""
         found = self.read_object(commit)
         return found is not None and found[0] == "commit"
+
+    def list_refs(self, *prefixes: str) -> dict[str, str]:
+        """Return ``ref: object id`` for all refs below `prefixes` (``refs/…/``), by name.
+
+        Raises:
+            GitError: Git cannot say.
+        """
+        found = list_ids(self.common_dir, *prefixes)
+        if found is not None:
+            return found
+        said = os.fsdecode(self.git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes))
+        return {ref: commit for commit, _, ref in (line.partition(" ") for line in said.split("\n")[:-1])}
 
     def read_object(self, object_id: str) -> tuple[str, bytes] | None:
         """Return kind and bytes of an object that has a file of its own; None when git has to be asked."""

@@ -49,7 +49,7 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
         plan_path: Repository-relative path of the plan.
         counted: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says, then others.
     """
-    listed = refs.list_refs(repo, _LEG, _SPENT)
+    listed = repo.list_refs(_LEG, _SPENT)
     here = read_leg(repo)
     if not listed or (here is not None and len(listed) == 1):
         return ()
@@ -65,14 +65,14 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
 
 
 def _read_kept(repo: Repo) -> Iterator[_Entry]:
-    for commit in refs.list_refs(repo, _SPENT).values():
+    for commit in repo.list_refs(_SPENT).values():
         text = read_text(repo, commit)
         spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
         yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
 
 
 def _read_legs(repo: Repo) -> Iterator[_Entry]:
-    for name in refs.list_refs(repo, _LEG):
+    for name in repo.list_refs(_LEG):
         if (leg := read_leg(repo, parse_ref_part(name.removeprefix(_LEG)))) is not None:
             yield leg.session_id, leg.plan_path, leg.base_head or "", leg.spend
 

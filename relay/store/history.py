@@ -9,7 +9,6 @@ from relay.git.index_flags import read_mark
 from relay.git.message import CommitText, find_loose_text, read_texts
 from relay.git.names import parse_path
 from relay.git.ref_files import has_replacements
-from relay.git.refs import list_refs
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
 from relay.store import trailers
@@ -147,7 +146,7 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
         own: The plan's commits on this branch, as `read_plan_commits` says.
     """
     head = repo.head()
-    if head is None or not list_refs(repo, "refs/relay/rewound/"):
+    if head is None or not repo.list_refs("refs/relay/rewound/"):
         return ()
     origin = find_origin(repo, plan_path, own)
     if not origin:

@@ -111,7 +111,7 @@ def find_leg_ref(branch: str) -> str:
 def next_ref(repo: Repo, kind: str, branch: str) -> str:
     """Return the name of a ref that does not exist yet: ``refs/relay/<kind>/<branch>/<n>``, n counting up."""
     prefix = f"refs/relay/{kind}/{render_ref_part(branch)}/"
-    numbers = [int(tail) for name in refs.list_refs(repo, prefix) if (tail := name.removeprefix(prefix)).isdecimal()]
+    numbers = [int(tail) for name in repo.list_refs(prefix) if (tail := name.removeprefix(prefix)).isdecimal()]
     return f"{prefix}{max(numbers, default=0) + 1:06d}"
 
 

@@ -3,7 +3,6 @@
 from shlex import quote
 
 from relay.git.names import parse_ref_part, render_ref_part
-from relay.git.refs import list_refs
 from relay.git.repository import Repo
 
 _LEG = "refs/relay/leg/"
@@ -17,8 +16,8 @@ def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
         repo: The repository.
         here: HEAD's branch; None when HEAD is detached.
     """
-    legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in list_refs(repo, _LEG)}
-    branches = {ref.removeprefix(_BRANCHES) for ref in list_refs(repo, _BRANCHES)} if legs else set()
+    legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}
+    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)} if legs else set()
     gone = [(branch, ref) for branch, ref in legs.items() if branch not in branches and branch != here]
     return tuple(_describe(branch, ref, here, is_free=here not in legs) for branch, ref in gone)
 

@@ -81,7 +81,7 @@ def _find_plan(repo: Repo) -> tuple[str, str] | None:
     if (commit := refs.find_ref(repo, ref)) is not None:
         return ref, commit
     head = repo.head() or _UNBORN
-    others = refs.list_refs(repo, _PLANS).items()
+    others = repo.list_refs(_PLANS).items()
     return next(((name, commit) for name, commit in others if read_text(repo, commit).get(trailers.BASE) == head), None)
 
 
@@ -93,7 +93,7 @@ def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
 
 def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
     """Forget a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
-    for ref, commit in refs.list_refs(repo, _PLANS).items():
+    for ref, commit in repo.list_refs(_PLANS).items():
         if _parse(read_text(repo, commit)).session_id == kept.session_id:
             refs.drop_ref(repo, ref, commit)
 

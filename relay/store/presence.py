@@ -1,6 +1,5 @@
 """Whether relay keeps any refs for a branch. Asked first: the modules that read them load most of the write path."""
 
-from relay.git.ref_files import list_ids
 from relay.git.repository import Repo
 
 
@@ -10,5 +9,4 @@ def has_kept_refs(repo: Repo, branch: str | None) -> bool:
         return False
     # Of every branch: what they cost may be this plan's.
     kept = ("refs/relay/leg/", "refs/relay/plan/", "refs/relay/rewound/", "refs/relay/spent/")
-    found = list_ids(repo.common_dir, *kept)
-    return bool(repo.git.run("for-each-ref", "--count=1", *kept)) if found is None else bool(found)
+    return bool(repo.list_refs(*kept))

@@ -29,7 +29,7 @@ def repair_refs(repo: Repo) -> tuple[str, ...]:
     Raises:
         GitError: Git cannot say what is missing.
     """
-    held = refs.list_refs(repo, _ROOT)
+    held = repo.list_refs(_ROOT)
     gone = _find_gone(repo, held.values())
     lost = [ref for ref in held if held[ref] in gone]
     if not lost and (newest := _find_newest(repo)) and newest in held and not _is_whole(repo, held[newest]):

@@ -9,7 +9,7 @@ from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
 from relay.git.ref_files import find_head_ref, find_id, list_ids, replace_id
-from relay.git.refs import find_ref, list_refs, move_ref
+from relay.git.refs import find_ref, move_ref
 
 REF = "refs/relay/wip/main/000001"
 
@@ -154,7 +154,7 @@ def test_refs_are_listed_as_git_lists_them(box, change):
     for places in (("refs/relay/",), ("refs/relay/leg/", "refs/relay/wip/"), ("refs/heads/",), ("refs/none/",)):
         said = box.text("for-each-ref", "--format=%(refname) %(objectname)", *places)
         expected = [tuple(line.split(" ")) for line in said.split("\n") if line]
-        assert list(list_refs(repo, *places).items()) == expected
+        assert list(repo.list_refs(*places).items()) == expected
         assert list_ids(repo.common_dir, *places) in (dict(expected), None)
     shutil.rmtree(box.root / ".git/refs/relay", ignore_errors=True)
 
