@@ -241,7 +241,8 @@ def render_view(
     masked = _real(tuple(place for place in closed if place not in policy.sockets))
     # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
     guarded, masked = (_leave_out_staged(places, root, shown) for places in (guarded, masked))
-    visible = [place for place in masked if is_visible(place, mounts)]
+    covers = _list_covers(mounts)
+    visible = [place for place in masked if _is_shown(place, covers)]
     caches = _leave_out_staged(
         _real(tuple(place for tree in found.links.trees for place in find_caches(tree))), root, shown
     )
@@ -315,7 +316,7 @@ def _real(places: tuple[Path, ...]) -> list[Path]:
 
     A link in a circle is its own real path too, and leads nowhere.
     """
-    return sorted({place for place in places if os.path.realpath(place) == str(place) and place.exists()})
+    return sorted({place for place in places if place.exists() and os.path.realpath(place) == str(place)})
 
 
 def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
@@ -335,6 +336,15 @@ def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
 
 def is_visible(place: Path, mounts: list[Mount]) -> bool:
     """Say whether a host path can be reached at its own name after these mounts."""
+    return _is_shown(place, _list_covers(mounts))
+
+
+def _list_covers(mounts: list[Mount]) -> list[tuple[str, bool]]:
+    """Return where something is mounted, the last first, and whether what is below has its own name there."""
+    covers = [mount for mount in mounts if mount.op is not Op.FREEZE]
+    return [(f"{mount.dest}/", mount.op is not Op.EMPTY and mount.source == mount.dest) for mount in reversed(covers)]
+
+
+def _is_shown(place: Path, covers: list[tuple[str, bool]]) -> bool:
     name = f"{place}/"  # compared as text: this runs for every secret before every command
-    covering = [mount for mount in mounts if mount.op is not Op.FREEZE and name.startswith(f"{mount.dest}/")]
-    return not covering or (covering[-1].op is not Op.EMPTY and covering[-1].source == covering[-1].dest)
+    return next((shown for cover, shown in covers if name.startswith(cover)), True)
