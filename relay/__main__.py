@@ -1,8 +1,11 @@
 """`python -m relay` and the `relay` command."""
 
+import atexit
 import gc
 import os
 import sys
+import threading
+from contextlib import suppress
 
 from relay.setup.program import drop_unsafe_imports
 
@@ -25,6 +28,18 @@ def main() -> int:
     return code
 
 
+def enter() -> None:
+    """Run the command line and end the process at once: Python would take all modules apart first, for 10 ms."""
+    code = main()
+    if threading.active_count() > 1:
+        sys.exit(code)  # waits for them
+    atexit._run_exitfuncs()  # noqa: SLF001  # as `sys.exit` does; libraries and tools count on it
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # there is none, or nobody reads it
+            stream.flush()
+    os._exit(code)
+
+
 def _restart_in_utf8() -> None:
     """Start again where the locale's encoding is another one, in which not every text is an argument of a command.
 
@@ -36,4 +51,4 @@ def _restart_in_utf8() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    enter()

@@ -13,23 +13,27 @@ from relay.telemetry.log import EventLog, open_log
 
 @dataclass(slots=True, kw_only=True)
 class Observers:
-    """All who are told. Mutable: what counts is made later than the first that happens."""
+    """All who are told. Mutable: the log, and what counts, are made later than those who have something to tell."""
 
     view: Observe
-    log: EventLog
+    log: EventLog | None = None
+    """None until the repository is this run's: the log is a file in it."""
     counters: list[Observe] = field(default_factory=list)
 
     def observe(self, event: Event) -> None:
         """Tell all of them; what the log could not keep is said to the view."""
         for tell in (*self.counters, self.view):
             tell(event)
-        if lost := self.log.append(event):
+        if self.log and (lost := self.log.append(event)):
             self.view(lost)
 
-
-@contextmanager
-def open_observers(request: RunRequest, run_id: str, view: Observe) -> Iterator[Observers]:
-    """Open the run's log, which makes relay's own directory, and close it again."""
-    values = find_secret_values(request.environ)
-    with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
-        yield Observers(view=view, log=log)
+    @contextmanager
+    def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
+        """Open the run's log, which makes relay's own directory, and close it again."""
+        values = find_secret_values(request.environ)
+        with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
+            self.log = log
+            try:
+                yield
+            finally:
+                self.log = None

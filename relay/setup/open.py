@@ -23,7 +23,7 @@ from relay.setup import preconditions
 from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce
 from relay.setup.context import RunContext
-from relay.setup.observers import open_observers
+from relay.setup.observers import Observers
 from relay.setup.policy import get_hidden, get_unreadable
 from relay.setup.preconditions import require
 from relay.setup.repository import take_repository
@@ -57,14 +57,15 @@ def open_run(
     require(preconditions.check_key(kind, request.environ))
     with ExitStack() as stack:
         run_id = new_id()
+        observers = Observers(view=view)
+        observe = observers.observe
+        given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
+        # Opened first, because what it needs loads while git is asked and the sandbox proves itself.
+        runner = stack.enter_context(kind.open(given))
         left = stack.enter_context(take_repository(request))
         rules = _load_rules(request)
         # Opened before the sandbox: it makes .relay before commands could.
-        observers = stack.enter_context(open_observers(request, run_id, view))
-        observe = observers.observe
-        given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
-        # Opened here, because what it needs loads while the sandbox proves itself and git is asked.
-        runner = stack.enter_context(kind.open(given))
+        stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
         sessions, book = _make_sessions(request, runner, observe)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))

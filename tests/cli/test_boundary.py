@@ -106,7 +106,7 @@ def test_a_bug_leaves_a_report_without_secrets(tmp_path, environ):
     script.write_text(
         "import sys\n"
         "import click\n"
-        "from relay.__main__ import main\n"
+        "from relay.__main__ import enter\n"
         "from relay.cli.main import relay\n"
         "@relay.command('broken')\n"
         "@click.argument('text')\n"
@@ -114,7 +114,7 @@ def test_a_bug_leaves_a_report_without_secrets(tmp_path, environ):
         "    secret = 'local-value-in-a-frame'\n"
         "    raise ZeroDivisionError('with sk-ant-abcdefghijklmn in it \\x1b[2J')\n"
         "sys.argv[1:] = ['broken', 'Bearer verysecretvalue']\n"
-        "sys.exit(main())\n"
+        "enter()\n"
     )
     env = {**environ, "ANTHROPIC_API_KEY": "key-of-the-user-123", "OTHER": "not-in-the-log"}
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -142,10 +142,10 @@ def test_values_of_secret_variables_are_redacted_anywhere():
 def test_a_closed_pipe_is_quiet(project, environ):
     """`relay … | head -1` prints no error and no traceback."""
     script = (
-        "import sys\nfrom relay.__main__ import main\nfrom relay.cli.main import relay\n"
+        "import sys\nfrom relay.__main__ import enter\nfrom relay.cli.main import relay\n"
         "from relay.cli.screen import say\n"
         "@relay.command('talk')\ndef talk():\n    [say('x' * 100) for _ in range(10000)]\n"
-        "sys.argv[1:] = ['talk']\nsys.exit(main())\n"
+        "sys.argv[1:] = ['talk']\nenter()\n"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -160,9 +160,9 @@ def test_a_closed_pipe_is_quiet(project, environ):
 
 def test_ctrl_c_in_a_command_is_130(project, environ):
     script = (
-        "import sys, time\nfrom relay.__main__ import main\nfrom relay.cli.main import relay\n"
+        "import sys, time\nfrom relay.__main__ import enter\nfrom relay.cli.main import relay\n"
         "@relay.command('sleepy')\ndef sleepy():\n    print('up', flush=True)\n    time.sleep(30)\n"
-        "sys.argv[1:] = ['sleepy']\nsys.exit(main())\n"
+        "sys.argv[1:] = ['sleepy']\nenter()\n"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -173,6 +173,24 @@ def test_ctrl_c_in_a_command_is_130(project, environ):
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert err.strip() == b"Interrupted. Nothing is lost; `relay run` resumes."
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_the_process_ends_with_what_was_left_for_its_end(project, environ, thread):
+    """It does not take its modules apart; what libraries registered runs, and threads are waited for."""
+    script = (
+        "import atexit, sys, threading, time\nfrom relay.__main__ import enter\n"
+        "atexit.register(print, 'registered', end='')\n"
+        "go = threading.Event()\n"
+        f"if {thread}: threading.Thread(target=lambda: (go.wait(), print('thread'))).start(); go.set()\n"
+        "sys.argv[1:] = ['status', '--plan', 'none.md']\nenter()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environ, cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "none.md" in done.stderr
+    assert done.stdout == ("thread\n" if thread else "") + "registered"
 
 
 def test_every_command_and_option_has_help():

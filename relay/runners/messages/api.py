@@ -4,6 +4,7 @@ Retries, the conversation and the tools live elsewhere; address, key and headers
 """
 
 import json
+import sys
 import threading
 import time
 from collections import deque
@@ -35,6 +36,8 @@ _READ_CHARS = 4_000
 _NO_MODELS_API = frozenset({404, 405, 501})
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
+_SWITCH_S = 0.0005
+"""While the client loads, who has waited for another program goes on after so long; Python's own is ten times that."""
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
 
 
@@ -302,6 +305,13 @@ def _hint(status: int) -> str:
     return "see the endpoint's words above; `relay doctor` tries it again"
 
 
+def _prepare(api: MessagesApi, interval: float) -> None:
+    try:
+        api.prepare()
+    finally:
+        sys.setswitchinterval(interval)
+
+
 @contextmanager
 def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float) -> Iterator[MessagesApi]:
     """Open an endpoint and close its connections at the end.
@@ -309,7 +319,9 @@ def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout
     The client is prepared in a thread meanwhile: open the endpoint before waiting for other programs.
     """
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s)
-    preparing = threading.Thread(target=api.prepare, name="relay-http")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    preparing = threading.Thread(target=_prepare, args=(api, interval), name="relay-http")
     preparing.start()
     try:
         yield api
