@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,10 +28,12 @@ from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
+from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.texts import find_text
 from relay.values import dataclass
+from relay.words import shorten
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"
@@ -39,6 +42,9 @@ _PATIENCE_S = 300.0
 """Longest time one command may take; it needs seconds, so what takes this long hangs."""
 _GRACE_S = 10.0
 _POLL_S = 0.05
+_COLUMNS = 80
+_SUBJECT_CHARS = 26
+"""What a line has left for it."""
 _SILENCE_S = 1.0
 """How long the model is silent before relay is killed, so that a person sees it."""
 
@@ -106,9 +112,9 @@ def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
 _INTRODUCTION = """\
 relay demo: a feature of three phases, planned and built in a new repository.
 
-The model is rehearsed: a script says what it answers (examples/rehearsal.yaml), so this needs no key and no
-network, and shows nothing of a model's judgement. Everything else is real: the commands, HTTP, the sandbox,
-the checks, git."""
+The model is rehearsed: a script says what it answers (examples/rehearsal.yaml),
+so this needs no key and no network, and shows nothing of a model's judgement.
+Everything else is real: the commands, HTTP, the sandbox, the checks, git."""
 
 
 # The project
@@ -168,9 +174,9 @@ def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Say) -> tuple[str
         with open_sandbox(Policy(root=repo.root, env=environ, git_dirs=(repo.git_dir,)), Level.WORKSPACE_WRITE) as box:
             say(f"Commands of the model run in a sandbox: {box.mechanism}.")
     except SandboxError as error:
-        say(f"There is {error}.")
-        helps = f"What helps: {AT_ROOT.write(error.hint)}."
-        say(f"{helps} The demo goes on without, because its commands are known; real work should not.")
+        say(_fill(f"Commands of the model run without a sandbox: {error}."))
+        say(_fill(f"What helps: {AT_ROOT.write(error.hint)}."))
+        say(_fill("The demo goes on without, because its commands are known; real work should not."))
         return ("--sandbox", "off")
     return ()
 
@@ -184,14 +190,14 @@ def _play(stage: _Stage) -> _Ended | None:
     ended = _run(stage, "plan", FEATURE)
     if ended.code:
         return ended
-    stage.say(f"\nHere you would review {PLAN_PATH}. Then it is built, one fresh session for each phase.")
-    stage.say(
-        "In phase 1 a check fails and is repaired; phase 2 is too long for one session; in phase 3 relay is killed."
-    )
+    stage.say(f"\nHere you would review {PLAN_PATH}. Then it is built, a fresh session for each phase.")
+    stage.say("In phase 1 a check fails and is repaired; phase 2 is too long for one session;")
+    stage.say("in phase 3 relay is killed.")
     killed = _run_until_silent(stage, "run")
     if killed is not None:
         return killed
-    stage.say("\nrelay was killed (SIGKILL) in the middle of an answer, with no time to save anything. Run it again.")
+    stage.say("\nrelay was killed (SIGKILL) in the middle of an answer, with no time to save")
+    stage.say("anything. Run it again.")
     ended = _run(stage, "run")
     return ended if ended.code else None
 
@@ -242,6 +248,10 @@ def _started(stage: _Stage, words: Sequence[str]) -> Iterator[subprocess.Popen[b
             command.wait()
 
 
+def _fill(text: str) -> str:
+    return textwrap.fill(text, _COLUMNS, break_on_hyphens=False)
+
+
 def _show(words: Sequence[str]) -> str:
     return shlex.join(["relay", *words])
 
@@ -261,15 +271,17 @@ def _report_failure(root: Path, say: Say, ended: _Ended | None, problems: Sequen
 
 def _show_result(repo: Repo, say: Say, environ: Mapping[str, str]) -> None:
     commits = read_relay_commits(repo, PLAN_PATH)
-    say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the state there is:\n")
+    say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the")
+    say("state there is:\n")
     say("$ git log")
     say(_render_table([_describe_commit(commit) for commit in commits], left=6))
-    say("\nWhat it took, by the trailers, in dollars as a real model would have cost:\n")
+    say("\nWhat it took, in dollars as a real model would have cost:\n")
     say(_render_table(_describe_costs(repo, commits), left=1))
     say("\nWhere to look next:\n")
     say(_render_table(_list_commands(repo.root, environ), left=2))
     say(f"\nThe script of the model is {get_shipped('examples') / 'rehearsal.yaml'}.")
-    say('For your own project: relay init, then relay plan "…" and relay run with ANTHROPIC_API_KEY set.')
+    say('For your own project: relay init, then relay plan "…" and relay run, with')
+    say("ANTHROPIC_API_KEY set.")
 
 
 def _list_commands(root: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -288,7 +300,7 @@ def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
     what = f"phase {commit.phase}" if commit.phase else "plan"
     gate = f"gate {commit.gate.split()[0]}" if commit.gate else ""
     sandbox = f"sandbox {commit.sandbox}" if commit.sandbox else ""
-    return (f"* {commit.commit[:7]}", what, commit.status, gate, sandbox, commit.subject)
+    return (f"* {commit.commit[:7]}", what, commit.status, gate, sandbox, shorten(commit.subject, _SUBJECT_CHARS))
 
 
 def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[str, ...]]:
@@ -301,9 +313,23 @@ def _describe_costs(repo: Repo, commits: Sequence[RelayCommit]) -> list[tuple[st
         name, usage, cost = titles.get(commit.phase, "(the plan)"), commit.usage, commit.cost_usd
         counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens) if usage else ()
         shown = [f"{count:,}" for count in counts] or ["unknown"] * 3
-        written = "unknown" if cost is None else f"{'~' if commit.estimated else ''}{cost:.2f}"
-        rows.append((name, sessions, *shown, written))
+        rows.append((name, sessions, *shown, _write_cost(cost, estimated=commit.estimated)))
+    rows.append(("total", "", *_sum_up(commits)))
     return rows
+
+
+def _sum_up(commits: Sequence[RelayCommit]) -> tuple[str, ...]:
+    """Return the figures of all commits together."""
+    spent = sum((commit.spent for commit in commits), Spent())
+    usage = spent.usage
+    if not all(commit.usage for commit in commits):
+        return ("unknown",) * 4
+    counts = (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens)
+    return (*(f"{count:,}" for count in counts), _write_cost(spent.cost_usd, estimated=spent.estimated))
+
+
+def _write_cost(cost: float | None, *, estimated: bool) -> str:
+    return "unknown" if cost is None else f"{'~' if estimated else ''}{cost:.2f}"
 
 
 def _find_sessions(repo: Repo, phase_id: str) -> Iterator[str]:

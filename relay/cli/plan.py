@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import session_options
-from relay.cli.screen import say
+from relay.cli.screen import say, say_fitting
 from relay.cli.sessions import make_request, run_sessions
 from relay.errors import ExitCode
 
@@ -60,6 +60,6 @@ def show_plan(place: "Place") -> None:
     from relay.cli.check import check_file, show_checked
 
     say()
-    say(place.plan_file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+    say_fitting(place.plan_file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
     say()
     show_checked(check_file(place, os.environ))

@@ -6,13 +6,18 @@ text that is not trusted.
 
 import contextlib
 import os
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
 from relay.cli.text import clean, ensure_codec, escape_json
 
+_MARK = re.compile(r"\s*(?:[-*] (?:\[.\] )?|\d+\. |#+ )?")
+"""What a line of a document begins with."""
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -48,6 +53,25 @@ def complain(text: str, *, style: str = "") -> None:
     """Print lines to standard error, made safe; where that cannot be written there is nobody to tell."""
     with contextlib.suppress(OSError):
         _write(sys.stderr, text, style)
+
+
+def say_fitting(text: str) -> None:
+    """Print lines as `say` does; on a terminal, what is too long for it is broken between words."""
+    if sys.stdout.isatty():
+        width = max(20, shutil.get_terminal_size().columns)
+        text = "\n".join(_break(line, width) for line in clean(text).split("\n"))
+    say(text)
+
+
+def _break(line: str, width: int) -> str:
+    """Break a line between words; what goes on stands below the text of an item, not below its mark."""
+    if len(line) <= width:
+        return line
+    mark = _MARK.match(line)
+    hang = " " * min(len(mark[0]) if mark else 0, width // 2)
+    return textwrap.fill(
+        line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
 
 
 def say_json(line: str) -> None:

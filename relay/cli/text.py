@@ -21,7 +21,10 @@ _JOINERS = frozenset("\u200c\u200d")
 """Format characters that scripts and emoji need; they move nothing."""
 _SURROGATE_BYTES = range(0xDC80, 0xDD00)
 """How `os.fsdecode` writes a byte that is not UTF-8."""
-_PLAINER = {"—": "-", "–": "-", "·": ".", "…": "...", "→": "->", "×": "x", "“": '"', "”": '"', "’": "'"}
+_PLAINER = {
+    "—": "-", "–": "-", "─": "-", "·": ".", "…": "...", "→": "->", "×": "x", "“": '"', "”": '"', "’": "'", "▸": ">",
+    "│": "|", "┃": "|", "┆": "|", "█": "#", "▌": "#", "░": ".", "≤": "<=", "≥": ">=", "•": "*",
+}  # fmt: skip
 TAB = "    "
 
 
