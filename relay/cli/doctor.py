@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from relay.cli.options import offer_models
 from relay.cli.screen import complain, say, say_json
 from relay.errors import ExitCode
 from relay.hints import Caller
@@ -17,7 +18,12 @@ _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow"
 
 
 @click.command("doctor", short_help="Show what relay finds here and what is missing.")
-@click.option("--model", metavar="ID", help="Try this model instead, with two or three small requests, which cost.")
+@click.option(
+    "--model",
+    metavar="ID",
+    shell_complete=offer_models,
+    help="Try this model instead, with two or three small requests, which cost.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def command(*, model: str | None, as_json: bool) -> int:
     """Show what relay finds here and what is missing: git, identity, key, model, sandbox, settings, rules.

@@ -17,6 +17,8 @@ COMMANDS = {
     "doctor": "doctor",
     "demo": "demo",
     "rehearse": "rehearse",
+    "completion": "completion",
+    "help": "help",
 }
 """Command name to module of `relay.cli`, in the order of a first use."""
 
@@ -75,7 +77,7 @@ Exit status: 0 all asked for is done; 1 you must act; 2 wrong usage; 3 a bug of 
     cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 def relay() -> None:
     """Run a long build as a relay of fresh sessions."""

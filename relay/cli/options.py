@@ -1,14 +1,44 @@
 """The options that every command with sessions has, and the settings that they stand for."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def offer_plans(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Complete the path of a plan."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def offer_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a model's id."""
+    from relay.cli.completion import complete_models
+
+    return complete_models(ctx, param, incomplete)
+
+
+def offer_phases(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the number of a phase."""
+    from relay.cli.completion import complete_phases
+
+    return complete_phases(ctx, param, incomplete)
+
+
 _OPTIONS = (
-    click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out."),
+    click.option(
+        "--plan",
+        metavar="FILE",
+        shell_complete=offer_plans,
+        help="The plan file; from the settings (PLAN.md) when left out.",
+    ),
     click.option("--runner", metavar="NAME", help="Who runs the sessions: api."),
-    click.option("--model", metavar="ID", help="The model; any that the endpoint knows."),
+    click.option("--model", metavar="ID", shell_complete=offer_models, help="The model; any that the endpoint knows."),
     click.option("--reset-at", metavar="LINE", help="Where a session hands off: 45%, 80k, 100000 or min(45%,100k)."),
     click.option(
         "--max-cost",

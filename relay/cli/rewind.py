@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_caller
+from relay.cli.options import offer_phases
 from relay.cli.screen import say
 from relay.errors import ConfigError, RepoError
 from relay.hints import RUN
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("rewind", short_help="Go back to the green tree before a phase; nothing is lost.")
-@click.argument("phase", metavar="N", help="The phase to go back to the start of.")
+@click.argument("phase", metavar="N", shell_complete=offer_phases, help="The phase to go back to the start of.")
 @click.option("--revert", is_flag=True, help="Commit the old tree on top of this branch instead of making a new one.")
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 @click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")

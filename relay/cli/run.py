@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.options import session_options
+from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions, show_end
 from relay.errors import ExitCode
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 
 @click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")
-@click.option("--phase", metavar="next|all|N", default="all", show_default=True, help="Which phases to run.")
+@click.option(
+    "--phase",
+    metavar="next|all|N",
+    default="all",
+    show_default=True,
+    shell_complete=offer_phases,
+    help="Which phases to run.",
+)
 @session_options
 @click.option("--max-legs", metavar="N", help="Sessions of one phase before relay asks for a split.")
 @click.option(

@@ -1,0 +1,78 @@
+"""`relay completion`: the shell's side of completion, and what relay offers there: plans, phases, models.
+
+It is asked at every press of a key: what is offered is read with as few imports as can be, and what cannot be read is
+not offered.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from relay.cli.screen import say
+from relay.files.tree import read_start
+
+SHELLS = ("bash", "zsh", "fish")
+_PHASE = re.compile(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
+_MAX_BYTES = 1024 * 1024
+_VARIABLE = "_RELAY_COMPLETE"
+
+
+@click.command("completion", short_help="Print what makes a shell complete relay's commands.")
+@click.argument("shell", type=click.Choice(SHELLS), help="The shell that reads it.")
+def command(shell: str) -> None:
+    r"""Print what makes a shell complete commands, options, plans, phases and models.
+
+    \b
+    bash  eval "$(relay completion bash)"                             in ~/.bashrc
+    zsh   eval "$(relay completion zsh)"                              in ~/.zshrc
+    fish  relay completion fish > ~/.config/fish/completions/relay.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from relay.cli.main import relay
+
+    kind = get_completion_class(shell)
+    if kind is not None:
+        # Filled in here: click's own `source` starts a bash to ask for its version.
+        completion = kind(relay, {}, "relay", _VARIABLE)
+        say(completion.source_template % completion.source_vars())
+
+
+def complete_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the numbered phases of the plan."""
+    plan = Path(ctx.params.get("plan") or os.environ.get("RELAY_PLAN") or "PLAN.md")
+    found = [number.decode() for number in _PHASE.findall(_read(plan))]
+    return _fit([*found, *(("next", "all") if ctx.info_name == "run" else ())], incomplete)
+
+
+def complete_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the models of relay's table and of the settings."""
+    from relay.config.sources import find_user_dir
+    from relay.meters.prices import MODEL_LIMITS
+
+    own = find_user_dir(os.environ)
+    files = [Path("relay.toml"), *([own / "config.toml"] if own else [])]
+    return _fit([*(model for file in files for model in _list_models(file)), *MODEL_LIMITS], incomplete)
+
+
+def _list_models(file: Path) -> Iterable[str]:
+    try:
+        models = tomllib.loads(_read(file).decode()).get("models", {})
+    except (ValueError, RecursionError):
+        return ()
+    return models if isinstance(models, dict) else ()
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return read_start(file, _MAX_BYTES) or b""
+    except OSError:
+        return b""
+
+
+def _fit(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]

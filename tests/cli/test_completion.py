@@ -1,0 +1,63 @@
+"""What a shell is told, what it offers, and the help where one looks for it."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from relay.cli.main import COMMANDS
+
+PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
+
+
+@pytest.fixture
+def offer(relay, environ):
+    """Return what is offered for a command line whose last word is unfinished."""
+
+    def ask(*words: str) -> list[str]:
+        asked = {"_RELAY_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        ran = relay(env={**environ, **asked})
+        return [line.partition(",")[2] for line in ran.out.splitlines()]
+
+    return ask
+
+
+def test_commands_phases_models_and_plans_are_offered(offer, project):
+    (project / "PLAN.md").write_text(PLAN)
+    (project / "relay.toml").write_text('[models."claude-mine"]\nwindow_tokens = 9\n')
+    assert offer("relay", "re") == ["rewind", "rehearse"]
+    assert offer("relay", "run", "--phase", "") == ["1", "2.5", "12", "next", "all"]
+    assert offer("relay", "run", "--phase", "1") == ["1", "12"]
+    models = offer("relay", "doctor", "--model", "claude-")
+    assert models[0] == "claude-mine"
+    assert "claude-opus-5-5" in models
+    assert offer("relay", "run", "--plan", "do") == ["do"]
+
+
+@pytest.mark.parametrize("hostile", [b"\xff\x00", b"## Phase \x1b[31m1\n", b"[" * 5_000])
+def test_a_file_that_cannot_be_read_offers_nothing(offer, project, hostile):
+    (project / "PLAN.md").write_bytes(hostile)
+    (project / "relay.toml").write_bytes(hostile)
+    assert offer("relay", "run", "--phase", "") == ["next", "all"]
+    (project / "PLAN.md").unlink()
+    os.mkfifo(project / "PLAN.md")
+    assert offer("relay", "run", "--phase", "") == ["next", "all"]
+    assert "claude-opus-5-5" in offer("relay", "run", "--model", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_is_printed_is_of_that_shell(relay, shell):
+    ran = relay("completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"_RELAY_COMPLETE={shell}_complete" in ran.out
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=ran.out, text=True, check=True)
+
+
+def test_help_and_version_are_where_one_looks_for_them(relay):
+    assert relay("help").out == relay("--help").out
+    for name in COMMANDS:
+        assert relay("help", name).out == relay(name, "--help").out
+    assert relay("-V").out == relay("--version").out
+    assert relay("help", "rnu").code == 2
