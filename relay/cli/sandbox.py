@@ -30,7 +30,7 @@ _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
     short_help="Run a shell or a command exactly as a session has it, or show what it sees.",
     context_settings={"allow_interspersed_args": False},
 )
-@click.argument("words", nargs=-1, metavar="[-- COMMAND ...]")
+@click.argument("words", nargs=-1, metavar="[-- COMMAND ...]", help="What runs in it; a shell when left out.")
 @click.option("--show", is_flag=True, help="Run nothing; say what is visible, writable, hidden and dropped.")
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON document.")
 @click.option("--read-only", is_flag=True, help="As `relay plan` has it: nothing of the repository can be written.")
