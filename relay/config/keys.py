@@ -179,7 +179,7 @@ class Key:
     read: _Read
     """Checked value from a decoded one; raises ValueError with what is allowed."""
     split: str | None = None
-    """What separates the entries of a list in a flag or variable; None for what is not a list."""
+    """What separates the entries of a list in a flag or variable, as a pattern; None for what is not a list."""
     widens: Callable[[Any], bool] = _never
     """Whether this value, from a repository file, takes rights that are the user's to give."""
     cap: bool = False
@@ -203,9 +203,15 @@ COMPAT_KEYS: Mapping[str, _Read] = {
     "unsigned_thinking": _read_bool,
     "system_messages": _read_bool,
 }
+_COMMA = ","
+_BLANK = r"[,:\s]"
+"""Between names."""
+_PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
+"""Between paths: as PATH has it, or a comma where the next one begins at the root or at home."""
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
 _NAMES = _texts("a list of plain file names", _NAME)
+_DIRS = _texts("a list of paths, absolute or from ~/ on", rf"~/[^\0\n]*[^\0\n/]|{_ABSOLUTE}")
 
 KEYS: Mapping[str, Key] = {
     "plan": Key(read=_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")),
@@ -229,7 +235,7 @@ KEYS: Mapping[str, Key] = {
     "idle_timeout_s": Key(read=_number(1, 3_600)),
     "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
     "context": Key(read=_choice(*CONTEXTS)),
-    "ablate": Key(read=_words(*FEATURES), split=",", widens=bool),
+    "ablate": Key(read=_words(*FEATURES), split=_COMMA, widens=bool),
     "prices": Key(read=_read_prices, widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "command_timeout_s": Key(read=_number(1, _DAY_S)),
@@ -237,12 +243,12 @@ KEYS: Mapping[str, Key] = {
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
     "network": Key(read=_read_bool, widens=bool),
-    "writable_dirs": Key(read=_texts("a list of absolute paths", _ABSOLUTE), split=os.pathsep, widens=bool),
+    "writable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
     "writable_links": Key(read=_read_bool, widens=bool),
-    "unreadable": Key(read=_read_hidden, split=os.pathsep, join=_join),
-    "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=",", widens=bool),
-    "rules_fallback_names": Key(read=_NAMES, split=","),
+    "unreadable": Key(read=_read_hidden, split=_PATHS, join=_join),
+    "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
+    "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),
-    "rules_root_markers": Key(read=_NAMES, split=",", widens=lambda names: names != (".git",)),
+    "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),
     "rules_global_dir": Key(read=_text("an absolute path", _ABSOLUTE, optional=True), widens=bool),
 }

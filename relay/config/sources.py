@@ -84,6 +84,15 @@ def read_environ(environ: Mapping[str, str]) -> SettingsSource:
     return SettingsSource(values=values, find=lambda key: Origin(name=env_name(key)))
 
 
+def find_unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the ``RELAY_*`` variables that are set and mean nothing to relay."""
+    return tuple(
+        name
+        for name, text in environ.items()
+        if text and name.startswith("RELAY_") and name.removeprefix("RELAY_").lower() not in KEYS
+    )
+
+
 def _find_flag(key: str) -> Origin:
     return Origin(name=flag_name(key), is_flag=True)
 
@@ -95,7 +104,7 @@ def _decode(name: str, value: Any) -> Any:
         return value
     text = value.strip()
     if key.split:
-        return [part.strip() for part in text.split(key.split) if part.strip()]
+        return [part.strip() for part in re.split(key.split, text) if part.strip()]
     if name == "network":
         return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
     if name in {"plan", "model", "reset_at"}:

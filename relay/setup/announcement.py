@@ -1,8 +1,10 @@
 """What a run says before it does anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from relay.config import Settings
+from relay.config.sources import find_unknown
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
@@ -44,6 +46,15 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         *gaps,
     ):
         ctx.observe(Noticed(text=words, warning=True))
+
+
+def describe_settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Name what is set and has no effect."""
+    if unknown := find_unknown(environ):
+        yield f"{', '.join(unknown)}: no setting of relay's, not looked at"
+    for path in settings.writable_dirs:
+        if not Path(path).expanduser().is_dir():
+            yield f"writable_dirs: {path} is no directory: commands do not have it"
 
 
 def _describe_git_dir(repo: Repo) -> Iterator[str]:

@@ -18,7 +18,7 @@ from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.install import find_install_command
 from relay.sandbox.policy import Level
 from relay.sandbox.probe import ProbeAct, probe
-from relay.setup.announcement import describe_tracked
+from relay.setup.announcement import describe_settings, describe_tracked
 from relay.setup.place import find_settings, get_place, load_plan
 from relay.setup.policy import get_hidden, get_unreadable, make_policy
 from relay.setup.preconditions import (
@@ -69,6 +69,8 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     root = repo.root if repo else cwd
     settings, finding = _examine_settings(root, environ)
     findings.append(finding)
+    idle = describe_settings(settings or Settings(), environ)
+    findings.extend(Finding(name="settings", state=State.WARNING, words=words) for words in idle)
     findings.append(check_program(root, settings or Settings(), environ))
     findings.extend(_examine_model(settings, environ))
     if repo is not None:

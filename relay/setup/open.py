@@ -21,7 +21,7 @@ from relay.secrets.patterns import find_secret_values
 from relay.session.events import Observe
 from relay.setup import preconditions
 from relay.setup.account import Book, make_meter
-from relay.setup.announcement import announce
+from relay.setup.announcement import announce, describe_settings
 from relay.setup.context import RunContext
 from relay.setup.observers import Observers
 from relay.setup.policy import get_hidden, get_unreadable
@@ -82,7 +82,7 @@ def open_run(
             new_id=new_id,
             secret_values=find_secret_values(request.environ),
         )
-        announce(ctx, request.command, run_id, left)
+        announce(ctx, request.command, run_id, (*left, *describe_settings(settings, request.environ)))
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
 

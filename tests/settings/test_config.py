@@ -17,6 +17,7 @@ from relay.config.model_table import render_model_table
 from relay.errors import ConfigError
 from relay.meters.gauge import parse_reset_at
 from relay.meters.prices import find_price, parse_price
+from relay.setup.announcement import describe_settings
 
 
 def load(
@@ -307,6 +308,28 @@ def test_the_table_that_is_shown_to_be_pasted_is_read_as_it_was_meant(model: str
 def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
     assert "did you mean RELAY_MAX_COST_USD?" in refuse(environ={"RELAY_MAX_COST": "1"})
     assert load(environ={"RELAY_HTTP_SERVER_ADDRESS": "x", "OTHER_MODEL": "y", "relay_model": "z"}) == load()
+
+
+@pytest.mark.parametrize("text", ["/a/b:~/c d", "/a/b, ~/c d", " /a/b :~/c d,", "/a/b,~/c d"])
+def test_paths_in_a_variable_are_told_apart_as_people_write_them(text: str) -> None:
+    assert load(environ={"RELAY_WRITABLE_DIRS": text}).writable_dirs == ("/a/b", "~/c d")
+
+
+@pytest.mark.parametrize("text", ["A,B_2", "A:B_2", "A B_2", "A, B_2"])
+def test_so_are_names(text: str) -> None:
+    assert load(environ={"RELAY_ENV": text}).env == ("A", "B_2")
+
+
+def test_a_comma_within_a_path_is_its_own() -> None:
+    assert load(environ={"RELAY_WRITABLE_DIRS": "/a,b:/c"}).writable_dirs == ("/a,b", "/c")
+    assert load(environ={"RELAY_UNREADABLE": "a,b:c"}).unreadable == ("a,b", "c")
+
+
+def test_what_is_set_without_effect_is_named(tmp_path: Path) -> None:
+    environ = {"RELAY_BOGUS_THING": "1", "RELAY_EMPTY_ONE": "", "RELAY_WRITABLE_DIRS": f"{tmp_path}:{tmp_path}/none"}
+    unknown, missing = describe_settings(load(environ=environ), environ)
+    assert unknown.startswith("RELAY_BOGUS_THING: ")
+    assert missing.startswith(f"writable_dirs: {tmp_path}/none is no directory")
 
 
 @pytest.mark.parametrize("plan", ["/etc/passwd", "../other/PLAN.md", "a/../../b"])
