@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make crash, make toolchains, make fuzz, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make crash, make toolchains, make fuzz, make docs, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ PURE := relay/plan/*,relay/ledger/*,relay/meters/*,relay/session/*,relay/gate/ve
 PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
 	tests/gate/test_verdict.py tests/gate/test_signs.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py
 
-.PHONY: demo test test-thorough check pure coverage crash toolchains fuzz audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage crash toolchains fuzz docs audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -65,6 +65,9 @@ $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@echo "installing relay and its tools"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --compile --editable '.[dev]'
 	@touch $@ $(VENV)/.run
+
+docs: $(VENV)/.dev  ## write docs/settings.md anew
+	@$(BIN)/python -m tests.settings.reference > docs/settings.md
 
 audit: $(VENV)/.venv constraints.txt  ## look the versions of constraints.txt up in the advisories; needs the network
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input pip-audit

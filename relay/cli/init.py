@@ -1,11 +1,12 @@
 """`relay init`: the three files a project starts with."""
 
+import json
 import os
 from pathlib import Path
 
 import click
 
-from relay.cli.screen import say
+from relay.cli.screen import say, say_json
 from relay.errors import RelayError, RepoError
 from relay.hints import AT_ROOT
 
@@ -17,12 +18,18 @@ FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
     "--provider", metavar="NAME", help="Say how this provider's models are reached instead: ollama, openrouter …"
 )
 @click.option("--model", metavar="ID", help="With --provider: the model.")
-def command(*, provider: str | None, model: str | None) -> None:
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of relay.toml instead, for editors.")
+def command(*, provider: str | None, model: str | None, schema: bool) -> None:
     """Put AGENTS.md, PLAN.md and relay.toml into the repository; files that exist are kept as they are.
 
-    With --provider nothing of that: it prints the variables that lead to that provider, and the settings of the model,
-    which it writes to your own config.toml where there is none yet.
+    With --provider or --schema nothing of that. The first prints the variables that lead to that provider, and the
+    settings of the model, which it writes to your own config.toml where there is none yet.
     """
+    if schema:
+        from relay.config.schema import render_schema
+
+        say_json(json.dumps(render_schema()))
+        return
     if provider is not None:
         from relay.cli.provider import set_up
 

@@ -7,9 +7,7 @@ text that is not trusted.
 import contextlib
 import os
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
@@ -58,6 +56,8 @@ def complain(text: str, *, style: str = "") -> None:
 def say_fitting(text: str) -> None:
     """Print lines as `say` does; on a terminal, what is too long for it is broken between words."""
     if sys.stdout.isatty():
+        import shutil
+
         width = max(20, shutil.get_terminal_size().columns)
         text = "\n".join(_break(line, width) for line in clean(text).split("\n"))
     say(text)
@@ -67,6 +67,8 @@ def _break(line: str, width: int) -> str:
     """Break a line between words; what goes on stands below the text of an item, not below its mark."""
     if len(line) <= width:
         return line
+    import textwrap
+
     mark = _MARK.match(line)
     hang = " " * min(len(mark[0]) if mark else 0, width // 2)
     return textwrap.fill(

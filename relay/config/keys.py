@@ -8,14 +8,32 @@ from typing import Any
 
 from relay.config.model import CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
-from relay.meters.prices import Price, parse_price, parse_prices
+from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
 from relay.values import dataclass
 
 _DAY_S = 86_400
 _Read = Callable[[Any], Any]
 
 
-def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> _Read:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How a value looks: to relay, which reads it, and to an editor."""
+
+    read: _Read
+    """Checked value from a decoded one; raises ValueError with what is allowed."""
+    schema: Mapping[str, Any]
+    """The same as JSON Schema."""
+
+    def __call__(self, value: Any) -> Any:
+        """Read a value."""
+        return self.read(value)
+
+
+def _or_none(schema: dict[str, Any], *, optional: bool) -> dict[str, Any]:
+    return {"anyOf": [schema, {"const": "none"}]} if optional else schema
+
+
+def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> Form:
     """Read a number in a range; ``none`` means None where that is allowed."""
     kind: Any = int if whole else (int, float)
     allowed = f"{'a whole' if whole else 'a'} number from {low:g} to {high:,.0f}{' or none' if optional else ''}"
@@ -27,10 +45,11 @@ def _number(low: float, high: float, *, whole: bool = False, optional: bool = Fa
             raise ValueError(allowed)
         return int(value) if whole else float(value)
 
-    return read
+    schema = {"type": "integer" if whole else "number", "minimum": low, "maximum": high}
+    return Form(read=read, schema=_or_none(schema, optional=optional))
 
 
-def _choice(*words: str, optional: bool = False) -> _Read:
+def _choice(*words: str, optional: bool = False) -> Form:
     """Read one of a few words."""
 
     def read(value: Any) -> str | None:
@@ -40,10 +59,10 @@ def _choice(*words: str, optional: bool = False) -> _Read:
             raise ValueError(", ".join(words) + (" or none" if optional else ""))
         return str(value)
 
-    return read
+    return Form(read=read, schema={"enum": [*words, *(["none"] if optional else [])]})
 
 
-def _text(allowed: str, pattern: str, *, optional: bool = False) -> _Read:
+def _text(allowed: str, pattern: str, *, optional: bool = False) -> Form:
     """Read a text of a form."""
 
     def read(value: Any) -> str | None:
@@ -53,10 +72,16 @@ def _text(allowed: str, pattern: str, *, optional: bool = False) -> _Read:
             raise ValueError(allowed)
         return value
 
-    return read
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$"}
+    return Form(read=read, schema=_or_none(schema, optional=optional))
 
 
-def _texts(allowed: str, pattern: str) -> _Read:
+def _list_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a list, or one of its entries alone."""
+    return {"anyOf": [{"type": "array", "items": schema}, schema]}
+
+
+def _texts(allowed: str, pattern: str) -> Form:
     """Read a list of texts of a form; a bare text is a list of one."""
     one = _text(allowed, pattern)
 
@@ -66,10 +91,10 @@ def _texts(allowed: str, pattern: str) -> _Read:
             raise ValueError(allowed)  # noqa: TRY004  # every reader refuses with ValueError
         return tuple(one(item) for item in items)
 
-    return read
+    return Form(read=read, schema=_list_of(one.schema))
 
 
-def _words(*words: str) -> _Read:
+def _words(*words: str) -> Form:
     """Read a list of some of a few words, each at most once."""
 
     def read(value: Any) -> tuple[str, ...]:
@@ -78,7 +103,7 @@ def _words(*words: str) -> _Read:
             raise ValueError(f"some of {', '.join(words)}")
         return tuple(word for word in words if word in items)
 
-    return read
+    return Form(read=read, schema=_list_of({"enum": list(words)}))
 
 
 def _read_hidden(value: Any) -> tuple[str, ...]:
@@ -120,7 +145,7 @@ def _read_models(value: Any) -> dict[str, ModelSettings]:
 
 def _read_model(model: str, row: Mapping[Any, Any]) -> ModelSettings:
     """Read what is said of one model."""
-    readers = {**MODEL_KEYS, "price": lambda item: parse_price(model, item), "compat": _read_compat}
+    readers: dict[str, _Read] = {**MODEL_KEYS, "price": lambda item: parse_price(model, item), "compat": _read_compat}
     return ModelSettings(**_read_row(row, readers, "for each model"))
 
 
@@ -176,8 +201,7 @@ def _never(_: Any) -> bool:
 class Key:
     """How one setting is read and what a repository may not make of it."""
 
-    read: _Read
-    """Checked value from a decoded one; raises ValueError with what is allowed."""
+    read: Form
     split: str | None = None
     """What separates the entries of a list in a flag or variable, as a pattern; None for what is not a list."""
     widens: Callable[[Any], bool] = _never
@@ -189,20 +213,42 @@ class Key:
 
 
 _TOKENS = _number(1, 1e9, whole=True)
-MODEL_KEYS: Mapping[str, _Read] = {
-    "reset_at": _read_reset_at,
+_SWITCH = Form(read=_read_bool, schema={"type": "boolean"})
+_HIDDEN = Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1}))
+_RESET_AT = Form(read=_read_reset_at, schema={"type": ["string", "integer"]})
+MODEL_KEYS: Mapping[str, Form] = {
+    "reset_at": _RESET_AT,
     "window_tokens": _TOKENS,
     "max_output_tokens": _TOKENS,
 }
 """What may be said of one model, besides `COMPAT_KEYS` and its price."""
-COMPAT_KEYS: Mapping[str, _Read] = {
+COMPAT_KEYS: Mapping[str, Form] = {
     "cache": _choice("request", "blocks", "off"),
-    "cache_hour": _read_bool,
+    "cache_hour": _SWITCH,
     "thinking": _choice("adaptive", "budget", "off"),
-    "thinking_display": _read_bool,
-    "unsigned_thinking": _read_bool,
-    "system_messages": _read_bool,
+    "thinking_display": _SWITCH,
+    "unsigned_thinking": _SWITCH,
+    "system_messages": _SWITCH,
 }
+_PRICE = {
+    "type": "object",
+    "properties": {name: {"type": "number", "minimum": 0} for name in PRICE_KEYS},
+    "required": ["input", "output"],
+    "additionalProperties": False,
+}
+
+
+def _table(forms: Mapping[str, Form], **more: Any) -> dict[str, Any]:
+    """Describe a table of a few keys."""
+    properties = {name: dict(form.schema) for name, form in forms.items()} | more
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _table_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a table of tables."""
+    return {"type": "object", "additionalProperties": row}
+
+
 _COMMA = ","
 _BLANK = r"[,:\s]"
 """Between names."""
@@ -218,9 +264,9 @@ KEYS: Mapping[str, Key] = {
     "model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=_text("the name of a runner", r"[a-z][a-z0-9_-]{0,40}")),
-    "reset_at": Key(read=_read_reset_at),
+    "reset_at": Key(read=_RESET_AT),
     "models": Key(
-        read=_read_models,
+        read=Form(read=_read_models, schema=_table_of(_table(MODEL_KEYS, price=_PRICE, compat=_table(COMPAT_KEYS)))),
         widens=lambda models: any(row.price is not None for row in models.values()),
         join=_merge_models,
     ),
@@ -236,16 +282,18 @@ KEYS: Mapping[str, Key] = {
     "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
     "context": Key(read=_choice(*CONTEXTS)),
     "ablate": Key(read=_words(*FEATURES), split=_COMMA, widens=bool),
-    "prices": Key(read=_read_prices, widens=bool),
+    "prices": Key(read=Form(read=_read_prices, schema=_table_of(_PRICE)), widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "command_timeout_s": Key(read=_number(1, _DAY_S)),
     "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
-    "network": Key(read=_read_bool, widens=bool),
+    "network": Key(read=_SWITCH, widens=bool),
     "writable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
-    "writable_links": Key(read=_read_bool, widens=bool),
-    "unreadable": Key(read=_read_hidden, split=_PATHS, join=_join),
+    "writable_links": Key(read=_SWITCH, widens=bool),
+    "unreadable": Key(
+        read=Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1})), split=_PATHS, join=_join
+    ),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),

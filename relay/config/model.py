@@ -47,11 +47,16 @@ class ModelSettings:
     """What a user knows better about one model; None leaves the general setting or the Models API in charge."""
 
     reset_at: ResetAt | None = None
+    """Where its sessions hand off."""
     window_tokens: int | None = None
+    """Its context window."""
     max_output_tokens: int | None = None
+    """Its longest answer."""
     price: Price | None = None
-    """Only the user's to say: a cap in money is counted by it."""
+    """USD per million tokens, ``{input, output, write_5m?, write_1h?, read?}``; what is left out is 1.25, 2 and 0.1
+    times the price of input. Yours alone: a cap in money is counted by it."""
     compat: Compat = AS_KNOWN
+    """What its endpoint takes of a request."""
 
 
 NOTHING_SET = ModelSettings()
@@ -62,46 +67,60 @@ class Settings:
     """All settings of a command; the field names are the keys of the files."""
 
     plan: str = DEFAULT_PLAN
-    """Path of the plan; not read from the plan's own front matter."""
+    """Path of the plan, not read from the plan's own front matter; inside of the repository where its files say it."""
     model: str = "claude-opus-5-5"
+    """The model of every session; what is known of it stands in `models`."""
     effort: str | None = None
-    """None sends none: the model's default."""
+    """How hard the model thinks; ``none`` sends nothing: the model's default."""
     runner: str = "api"
-    """Who runs the sessions; `relay.runners.registry` knows all there are."""
+    """Who runs the sessions: ``api``, the Messages API."""
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
+    """Where a session hands off to a fresh one: a part of the model's window, a number of tokens, or the lower of
+    both."""
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    """What is known better of a model than its endpoint says; a price is yours alone. The tables of all sources count
+    together, the stronger first."""
     max_cost_usd: float | None = 20.0
-    """Cap of a plan; 0 lets nothing be sent, None (``none``) is no cap."""
+    """Cap of a plan in USD; 0 lets nothing be sent, ``none`` is no cap."""
     max_phase_cost_usd: float | None = None
+    """Cap of a phase in USD."""
     max_tokens_total: int | None = None
+    """Cap of a plan in tokens of all kinds; it also serves where a price is not known."""
     max_legs: int = 6
     """Legs of one phase before relay asks for a split."""
     max_turns: int = 500
     """Requests of one session before it hands over: more than fit below a line whose tokens are counted rightly."""
     max_repairs: int = 3
+    """Attempts at repairing a red gate."""
     max_output_tokens: int | None = None
-    """None leaves the choice to the runner and the model's limit."""
+    """Longest answer; ``none`` leaves it to the runner and the model's limit."""
     max_wait_s: float = 1_800
-    """The longest wait that a provider's limit may impose."""
+    """Seconds; the longest wait that a provider's limit may impose."""
     idle_timeout_s: float = 90
-    """A response that sends nothing for so long has stalled."""
+    """Seconds; a response that sends nothing for so long has stalled."""
     cache_ttl: str = "auto"
+    """How long entries of the prompt cache live; ``auto`` takes the hour when an answer and the commands behind it have
+    taken close to five minutes in this run."""
     context: str = "reset"
     """What happens when the context fills: relay's own ``reset``, or one of the strategies that it is compared with."""
     ablate: tuple[str, ...] = ()
     """relay's own features that are switched off for this run, to find out what each is worth; never twice the same."""
     prices: tuple[Price, ...] = ()
+    """Prices by model in a table of their own; `models` can say the same."""
     verify: tuple[str, ...] = ()
+    """Commands that every phase must pass, besides its own ``Verify:`` line."""
     command_timeout_s: float = 120
-    """For one command of the model."""
+    """Seconds for one command of the model."""
     command_memory_mib: int | None = None
-    """Memory that a command and all it starts may hold at once; None: three quarters of the machine's."""
+    """MiB of memory that a command and all it starts may hold at once; ``none``: three quarters of the machine's."""
     gate_timeout_s: float = 1_200
-    """For one verify command."""
+    """Seconds for one verify command."""
     sandbox: str = "auto"
+    """``off`` lets commands do whatever you may do, and is noted in every commit; it is yours alone."""
     network: bool = False
+    """Commands may reach the network, this machine's own services included."""
     writable_dirs: tuple[str, ...] = ()
-    """Absolute paths outside the repository that commands may write."""
+    """Paths outside the repository that commands may write, absolute or from ``~/`` on."""
     writable_links: bool = False
     """Commands may write files that are hard links out of the repository: a package manager's shared cache."""
     unreadable: tuple[str, ...] = ()
@@ -110,11 +129,13 @@ class Settings:
     env: tuple[str, ...] = ()
     """Names of environment variables that commands may see, beyond relay's own list."""
     rules_fallback_names: tuple[str, ...] = ()
+    """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``."""
     rules_max_bytes: int = 32 * 1024
-    """Of all rules files together; 0 switches them off."""
+    """Bytes of all rules files together; 0 switches them off."""
     rules_root_markers: tuple[str, ...] = (".git",)
+    """What the top directory holds up to which rules files are looked for."""
     rules_global_dir: str | None = None
-    """Absolute directory of the user's own rules file; None: no global layer."""
+    """Directory of your own rules file; ``none``: no global layer."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: ``--model``, ``RELAY_MODEL``, ``relay.toml:3``, ``default``."""
 

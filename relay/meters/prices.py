@@ -144,7 +144,7 @@ def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> 
     return (prompt_tokens * rates.dearest_input + max_output_tokens * rates.output) / _MILLION
 
 
-_FIELDS = {"input", "output", "write_5m", "write_1h", "read"}
+PRICE_KEYS = ("input", "output", "write_5m", "write_1h", "read")
 
 
 def parse_prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
@@ -165,7 +165,7 @@ def parse_price(model: str, row: Any) -> Price:
         ValueError: It is not of that form; the message names the model.
     """
     allowed = "input, output and optionally write_5m, write_1h, read, each USD per million tokens, 0 or more"
-    if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= _FIELDS:
+    if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= set(PRICE_KEYS):
         raise ValueError(f"{model!r}: found {row!r}; allowed: {allowed}")
     for usd in row.values():
         if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd < _MILLION:

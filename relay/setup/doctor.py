@@ -207,19 +207,19 @@ def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for field in fields(settings):
         if field.name != "origins":
             value = getattr(settings, field.name)
-            yield field.name, _render_value(value), settings.origins.get(field.name, "default")
+            yield field.name, render_value(value), settings.origins.get(field.name, "default")
 
 
-def _render_value(value: Any) -> str:
+def render_value(value: Any) -> str:
     """Write a setting's value as a person would type it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ", ".join(_render_value(item) for item in value) or "none"
+        return ", ".join(render_value(item) for item in value) or "none"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_render_value(item)}" for name, item in value.items()) or "none"
+        return ", ".join(f"{name}: {render_value(item)}" for name, item in value.items()) or "none"
     if is_dataclass(value):
         text = getattr(value, "text", None) or getattr(value, "model", None)
         return str(text or value)

@@ -1,5 +1,6 @@
 """`relay init` and what it puts there."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -106,3 +107,9 @@ def test_the_users_settings_are_begun_and_never_changed(relay, environ):
     assert own.read_text() == begun
     assert "known: ollama" in relay("init", "--provider", "x").err
     assert relay("init", "--model", "x").code == 2
+
+
+def test_the_schema_of_the_settings_is_printed(relay, project):
+    ran = relay("init", "--schema")
+    assert set(json.loads(ran.out)["properties"]) == set(KEYS)
+    assert list(project.iterdir()) == [project / ".git"]

@@ -1,0 +1,99 @@
+"""Write docs/settings.md from what relay reads settings by: `python -m tests.settings.reference > docs/settings.md`."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from relay.cli.main import COMMANDS, relay
+from relay.config.keys import COMPAT_KEYS, KEYS, Key
+from relay.config.model import Compat, ModelSettings, Settings
+from relay.config.schema import describe_fields
+from relay.setup.doctor import render_value
+
+HEAD = """\
+# Settings
+
+Made from the code by `make docs`; a test compares the two. `relay doctor` shows each value and where it came from.
+
+The strongest source first: a flag, a variable `RELAY_…`, the plan's front matter (`relay: {max_legs: 2}`), `relay.toml`
+in the repository's root (or `[tool.relay]` in `pyproject.toml`), your own `~/.config/relay/config.toml`
+(`$XDG_CONFIG_HOME/relay/config.toml`), the default. `relay init` puts a `relay.toml` with every default there;
+`relay init --schema` prints a JSON Schema for editors (with Taplo: `#:schema ./relay.schema.json` in the first line).
+
+**Yours alone** are settings that would widen what a session reaches, or what it may cost: flags, variables and your own
+file say them. In the plan or in `relay.toml` they are an error, because whoever wrote the repository would have said
+them, not you. A cap on spending may be lowered there, never raised.
+
+Endpoint and key are no settings: `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` or `ANTHROPIC_AUTH_TOKEN`,
+`ANTHROPIC_CUSTOM_HEADERS` (`Name: value` on each line).
+
+In a variable, entries of a list are separated by commas, commands of `verify` by line ends, paths by `:` or by a comma.
+
+"""
+MODELS = """\
+## One model
+
+```toml
+[models."qwen3-coder"]
+window_tokens = 65536
+max_output_tokens = 8192
+price = {input = 0, output = 0}          # yours alone: in your own file
+compat = {cache = "off", thinking = "off"}
+```
+
+`relay doctor --model qwen3-coder` tries a model and prints its table. What `compat` does not say relay's table does,
+and then the endpoint: what it refuses is left out. relay never asks for `count_tokens`.
+
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    flags, words, defaults = dict(_iter_flags()), describe_fields(Settings), Settings()
+    parts = [HEAD]
+    for name, key in KEYS.items():
+        default = render_value(getattr(defaults, name))
+        parts.append(f"## `{name}`\n\n{words[name]}\n\n{_describe(key, default, flags.get(name, ''), name)}\n\n")
+    parts.append(MODELS)
+    parts += [f"- `{name}`: {text}\n" for name, text in describe_fields(ModelSettings).items()]
+    compat = describe_fields(Compat)
+    parts += [f"- `compat.{name}` ({_list_allowed(COMPAT_KEYS[name])}): {compat[name]}\n" for name in COMPAT_KEYS]
+    return "".join(parts)
+
+
+def _describe(key: Key, default: str, flag: str, name: str) -> str:
+    whose = "a repository may lower it" if key.cap else _name_owner(name, key)
+    parts = [f"Allowed: {_list_allowed(key.read)}.", f"Default: `{default}`.", f"Variable: `RELAY_{name.upper()}`."]
+    return " ".join([*parts, *([f"Flag: `{flag}`."] if flag else []), *([f"{whose.capitalize()}."] if whose else [])])
+
+
+def _name_owner(name: str, key: Key) -> str:
+    """Say whose a setting is; where only some values are the user's, its words say so."""
+    partly = {"plan", "models", "sandbox", "rules_root_markers"}
+    return "" if key.widens.__name__ == "_never" or name in partly else "yours alone"
+
+
+def _list_allowed(read: Any) -> str:
+    try:
+        read(object())
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("reads anything")
+
+
+def _iter_flags() -> Iterator[tuple[str, str]]:
+    """Yield the flags that set something."""
+    from relay.cli.options import _SETTINGS
+
+    named: Mapping[str, str] = {**_SETTINGS, "plan": "plan"}
+    ctx = click.Context(relay)
+    for command in (relay.get_command(ctx, name) for name in COMMANDS if name in {"run", "plan"}):
+        for param in command.params if command else ():
+            if isinstance(param, click.Option) and param.name in named:
+                yield named[param.name], param.opts[0]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
