@@ -106,7 +106,7 @@ def find_hidden(home: Path | None) -> tuple[Path, ...]:
     """Return the directories that a command sees empty, resolved, parents before what is below them."""
     candidates = [Path(place) for place in SHARED_HIDDEN] + list(_find_homes_of_others())
     real = {place.resolve() for place in candidates if is_dir(place)} - _NO_HOME
-    outer = {place for place in real if not any(place != other and is_below(place, real - {place}) for other in real)}
+    outer = {place for place in real if real.isdisjoint(place.parents)}
     return tuple(sorted(outer | ({home} if home else set())))
 
 
@@ -223,5 +223,6 @@ def is_dir(place: Path) -> bool:
 
 
 def is_below(path: Path, places: Iterable[Path]) -> bool:
-    """Say whether `path` is one of `places` or lies below one."""
-    return any(path.is_relative_to(place) for place in places)
+    """Say whether `path` is one of `places` or lies below one; all are absolute."""
+    inner = f"{path}/"
+    return any(inner.startswith(f"{place}/" if place.name else "/") for place in places)
