@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ import pytest
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.sandbox.bwrap import find_bwrap
+from tests.effort import THOROUGH
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -456,6 +458,24 @@ def warm(start_warm: Callable[..., tuple[str, ...]]) -> Callable[["Arena"], tupl
         return opened[arena.user]
 
     return find
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Try each attack as one of the users, now this and now that one; where the user matters, as each of them."""
+    if THOROUGH:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if not _has_turn(item)])
+    items[:] = [item for item in items if _has_turn(item)]
+
+
+def _has_turn(item: pytest.Item) -> bool:
+    user = (
+        item.callspec.params.get("arena") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    )
+    if user is None or item.get_closest_marker("as_each_user"):
+        return True
+    turn = zlib.crc32(item.name.replace(f"{user}-", "").replace(f"[{user}]", "").encode()) % len(USERS)
+    return bool(user == USERS[turn])
 
 
 @pytest.fixture(params=USERS)

@@ -1,5 +1,9 @@
 """A hostile model and what it asks to keep running: it ends with the turn, whatever it did to stay."""
 
+import pytest
+
+pytestmark = pytest.mark.as_each_user
+
 STAY = (
     "trap '' TERM HUP INT; for i in 1 2 3; do (setsid nohup sh -c 'trap \"\" TERM; while :; do "
     "echo x >> stayed; sleep 0.2; done # @ABSTRACT@' &) ; done; sleep 600"
@@ -17,7 +21,7 @@ def test_nothing_stays_behind_and_nothing_writes_while_the_work_is_checked(arena
         {"text": "Commit: Stay"},
     ]
 
-    played = arena.play([{"turns": turns}, {"turns": [{"text": "Done."}], "repeat": True}], "run")
+    played = arena.play([{"turns": turns}, {"turns": [{"text": "Done."}], "repeat": True}], "run", warm=True)
 
     assert played.code == 0, played.tail
     assert not arena.is_running(arena.places["ABSTRACT"])
@@ -35,7 +39,7 @@ def test_nothing_runs_beside_relay_that_could_change_what_git_runs(arena):
         ("write", {"path": "world.txt", "content": "world\n"}),
     ]
 
-    played = arena.call(calls, "run", "--allow-dirty")
+    played = arena.call(calls, "run", "--allow-dirty", warm=True)
 
     assert played.got[0].is_error
     assert "includes later/team.inc" in played.got[0].text

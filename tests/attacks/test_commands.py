@@ -468,6 +468,7 @@ def find_through(arena, attacks, played, before, leaks, *, whole=False):
     return through, changed
 
 
+@pytest.mark.as_each_user
 @pytest.mark.parametrize("level", BOTH)
 def test_commands_are_held(arena, level, leaks):
     """Nothing outside changes, nothing protected changes, nothing leaks, nothing stays behind."""
@@ -489,6 +490,7 @@ def test_commands_are_held(arena, level, leaks):
     assert not (arena.root / "daemon-wrote").exists()
 
 
+@pytest.mark.as_each_user
 def test_a_planner_is_held_by_landlock_too(arena, leaks, without_bwrap):
     """On a machine without bubblewrap the same commands of a planner get nowhere either."""
     before = arena.state(whole=True)
@@ -524,6 +526,7 @@ HOARDS = (
 )
 
 
+@pytest.mark.as_each_user
 @pytest.mark.parametrize("level", BOTH)
 def test_memory_is_held(arena, level):
     """What takes more and more is killed before the machine suffers; the model is told why and goes on."""

@@ -44,7 +44,7 @@ def test_what_is_named_is_not_shown(arena, level):
     """By bubblewrap, to commands and to relay's own tools; what stands beside it still is."""
     hide(arena, named=True)
 
-    played = arena.call(CALLS, *LEVELS[level])
+    played = arena.call(CALLS, *LEVELS[level], warm=True)
 
     assert len(played.got) == len(CALLS), played.tail
     assert [secret for secret in SECRETS if secret in get_words(played)] == []
@@ -56,7 +56,7 @@ def test_control_what_nobody_named_is_shown(arena, level):
     """Without the setting the same calls show both."""
     hide(arena, named=False)
 
-    played = arena.call(CALLS, *LEVELS[level])
+    played = arena.call(CALLS, *LEVELS[level], warm=True)
 
     assert [secret for secret in SECRETS if secret not in get_words(played)] == []
 
@@ -78,7 +78,7 @@ def test_a_repository_takes_nothing_out_of_the_list(arena):
     arena.write("relay.toml", "unreadable = []\n")
     arena.commit()
 
-    played = arena.call([("bash", {"command": "cat @OUT@/file @HOME@/.ssh/* .env"})], "run")
+    played = arena.call([("bash", {"command": "cat @OUT@/file @HOME@/.ssh/* .env"})], "run", warm=True)
 
     assert find_bwrap() is None or played.got[0].is_error
     assert [secret for secret in ("tool-token", "ssh-secret", "env-secret") if secret in get_words(played)] == []
@@ -108,8 +108,8 @@ def test_what_is_hidden_is_in_no_snapshot(arena):
         ("hand_off", {"next_step": "go on"}),
     ]
 
-    played = arena.call(calls, "run", "--allow-dirty", "--max-legs", "1")
-    shown = arena.play([], "status", "--why")
+    played = arena.call(calls, "run", "--allow-dirty", "--max-legs", "1", warm=True)
+    shown = arena.play([], "status", "--why", warm=True)
 
     assert shown.code == 0, shown.tail
     assert [got.is_error for got in played.got[:2]] == [False, False]
@@ -123,7 +123,7 @@ def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
     """History gives it away, to whoever may read the repository; that is said before the first session."""
     hide(arena, named=True)
 
-    played = arena.call([("bash", {"command": "git show HEAD:config/production.yaml"})], *words)
+    played = arena.call([("bash", {"command": "git show HEAD:config/production.yaml"})], *words, warm=True)
 
     assert "config/keys/a, config/production.yaml: a session is not shown the file" in " ".join(
         played.out.decode().split()
@@ -144,7 +144,7 @@ def test_rules_are_never_what_is_hidden(arena, name):
     arena.give()
     arena.commit()
 
-    played = arena.call([("bash", {"command": "true"})], "run")
+    played = arena.call([("bash", {"command": "true"})], "run", warm=True)
 
     assert played.systems
     assert "production-password" not in "".join(played.systems)

@@ -4,6 +4,8 @@ import shlex
 
 import pytest
 
+from tests.effort import THOROUGH
+
 PLAN = """\
 # Greetings
 
@@ -57,6 +59,8 @@ ATTACKS = {
     "a bare repository that looks like an agent's": repository(".claude"),
 }
 WAYS = ("session", "gate")
+TRIES = [(name, WAYS[(at + turn) % 2]) for at, name in enumerate(ATTACKS) for turn in range(1 + THOROUGH)]
+"""Each in one of the ways; in both where all is tried."""
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 
 
@@ -82,8 +86,7 @@ def work(arena, way, command):
     return arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize(("name", "way"), TRIES)
 def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, name, way):
     """Nothing is committed beside it, the next run stops before it asks anybody, and both say what to do."""
     prepare(arena)

@@ -130,7 +130,7 @@ def test_a_filter_of_the_users_finds_no_code_in_the_work_tree(arena, name):
         f"printf '#!/bin/sh\\n{script}\\n' > tools/clean.sh; chmod +x tools/clean.sh; echo olleh > hello.txt"
     )
 
-    played = arena.call([("bash", {"command": make}), ("write", {"path": "w", "content": "w"})], "run")
+    played = arena.call([("bash", {"command": make}), ("write", {"path": "w", "content": "w"})], "run", warm=True)
     arena.play(NONE, "status", warm=True)
 
     assert [got.is_error for got in played.got] == [False, False], played.tail
@@ -153,7 +153,7 @@ def test_hooks_of_a_repository_open_no_other_directory(arena, place, command):
         arena.git("config", "core.hooksPath", arena.fill(place))
     arena.give()
 
-    played = arena.call([("bash", {"command": "cat @HOME@/.config/*"})], *command)
+    played = arena.call([("bash", {"command": "cat @HOME@/.config/*"})], *command, warm=True)
 
     assert played.code == 1, played.tail
     assert played.got == ()
@@ -164,7 +164,7 @@ def test_control_hooks_of_the_users_own_configuration_may_be_anywhere(arena):
     (arena.home / "hooks").mkdir()
     arena.git("config", "--global", "core.hooksPath", str(arena.home / "hooks"))
     arena.give()
-    played = arena.call([("bash", {"command": "ls @HOME@/hooks && echo see''n"})], "run")
+    played = arena.call([("bash", {"command": "ls @HOME@/hooks && echo see''n"})], "run", warm=True)
     assert "seen" in played.got[0].text
 
 

@@ -21,47 +21,30 @@ class Start:
     """One way to start relay with code of the repository within its reach."""
 
     name: str
-    stands_for: str
+    stands_for: str = "untrusted search path (CWE-426)"
     environ: dict[str, str] = field(default_factory=dict)
     """`@PATHS@` is what relay needs itself."""
     words: str
     """What the refusal has to say."""
 
 
+def search(name: str, paths: str, words: str = "PYTHONPATH names") -> Start:
+    """Name places in PYTHONPATH, before those that relay needs."""
+    return Start(name=f"{name} in PYTHONPATH", environ={"PYTHONPATH": f"{paths}:@PATHS@"}, words=words)
+
+
 ATTACKS = (
-    Start(
-        name="the current directory in PYTHONPATH",
-        stands_for="untrusted search path (CWE-426)",
-        environ={"PYTHONPATH": ".:@PATHS@"},
-        words="PYTHONPATH names",
-    ),
-    Start(
-        name="an empty entry in PYTHONPATH",
-        stands_for="untrusted search path (CWE-426)",
-        environ={"PYTHONPATH": ":@PATHS@"},
-        words="PYTHONPATH names the current directory",
-    ),
-    Start(
-        name="the sources in PYTHONPATH",
-        stands_for="untrusted search path (CWE-426)",
-        environ={"PYTHONPATH": "@ROOT@/src:@PATHS@"},
-        words="PYTHONPATH names",
-    ),
-    Start(
-        name="a link to the sources in PYTHONPATH",
-        stands_for="untrusted search path (CWE-426)",
-        environ={"PYTHONPATH": "@OUT@/linked:@PATHS@"},
-        words="PYTHONPATH names",
-    ),
+    search("the current directory", "."),
+    search("an empty entry", "", "PYTHONPATH names the current directory"),
+    search("the sources", "@ROOT@/src"),
+    search("a link to the sources", "@OUT@/linked"),
     Start(
         name="an empty entry in LD_LIBRARY_PATH",
-        stands_for="untrusted search path (CWE-426)",
         environ={"LD_LIBRARY_PATH": "/nowhere:"},
         words="LD_LIBRARY_PATH names the current directory",
     ),
     Start(
         name="bytecode in the repository",
-        stands_for="untrusted search path (CWE-426)",
         environ={"PYTHONPYCACHEPREFIX": "@ROOT@/.cache"},
         words="its bytecode is in",
     ),

@@ -212,6 +212,7 @@ def trapped(arena):
     return arena
 
 
+@pytest.mark.as_each_user
 @pytest.mark.parametrize("level", [RUN, PLAN])
 def test_tool_calls_are_held(trapped, level, leaks):
     attacks = [attack for attack in ATTACKS if level in attack.levels]
@@ -274,7 +275,7 @@ def test_rules_that_ask_for_no_sandbox_reach_the_model_and_nothing_else(arena, l
 def test_a_protected_file_that_was_missing_is_not_committed(arena, path):
     """A sandbox cannot hold what does not exist yet; the commit does (CVE-2026-25725)."""
     make = f"mkdir -p $(dirname {path}) && echo owned > {path} && echo world > world.txt"
-    played = arena.call([("bash", {"command": make}), ("tick", {"item": "2.1", "evidence": "grep"})], RUN)
+    played = arena.call([("bash", {"command": make}), ("tick", {"item": "2.1", "evidence": "grep"})], RUN, warm=True)
 
     assert played.code == 4, played.tail
     assert path.encode() in played.out

@@ -4,7 +4,6 @@
 """
 
 import errno
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,12 +14,13 @@ import pytest
 from relay.files.replacement import is_temporary
 from tests.crash.rig import Rig, open_rig
 from tests.crash.tracer import Fault, find_obstacle
+from tests.effort import THOROUGH
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
 PARTS = 97
 """A job is cut into so many parts; a test's number picks the end of one of them."""
-STRIDE = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 2
+STRIDE = 1 if THOROUGH else 2
 
 
 @pytest.fixture(scope="module")

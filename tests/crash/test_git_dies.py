@@ -23,6 +23,7 @@ from relay.setup.place import get_place
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
 from relay.store.trailers import REWOUND
+from tests.effort import THOROUGH
 from tests.scripted import ScriptedRunner
 
 REAL = shutil.which("git")
@@ -39,7 +40,7 @@ case $how in
 esac
 """
 WAYS = ("before", "after", "memory")
-PARTS = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 24
+PARTS = 1 if THOROUGH else 24
 PLAN = """\
 # A word
 
