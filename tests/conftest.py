@@ -1,6 +1,7 @@
 """A hermetic machine for every test, and a stage: a repository, a scripted endpoint and a real run between them."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -39,7 +40,7 @@ from relay.setup.request import RunRequest
 from relay.store.history import RelayCommit, read_relay_commits
 from tests.scripted import ScriptedRunner
 
-hypothesis.register_profile("relay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.register_profile("relay", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
 hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5, derandomize=True)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))
@@ -140,6 +141,8 @@ class Stage:
     """What `relay` puts before its arguments."""
     cache: str = ""
     """Where proofs of the sandbox are kept."""
+    arranged: Path = Path()
+    """What repositories of this process were left like, by the name of what was done."""
 
     def relay(self, *args: str, answer: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
         """Run the whole program at the root, with `answer` on its standard input."""
@@ -236,6 +239,30 @@ class Stage:
         if self.on_gate is not None and isinstance(event, GateStarted):
             self.on_gate()
 
+    def arrange(self, name: str, act: Callable[[], object]) -> None:
+        """Do something to the repository; what was done before to one of the same content is copied."""
+        kept = self.arranged / f"{name} {self._digest()}"
+        if kept.exists():
+            shutil.rmtree(self.root)
+            shutil.copytree(kept, self.root, symlinks=True)
+        else:
+            act()
+            shutil.copytree(self.root, kept, symlinks=True)
+
+    def _digest(self) -> str:
+        """Return a digest of the work tree, the refs and the configuration."""
+        found = hashlib.sha256()
+        for place, folders, names in os.walk(self.root):
+            folders[:] = sorted(set(folders) - {"objects", "logs"}) if place.endswith(".git") else sorted(folders)
+            for path in (Path(place, name) for name in sorted(names) if name != "index"):
+                found.update(
+                    os.fsencode(path.relative_to(self.root))
+                    + b"\0"
+                    + (path.read_bytes() if path.is_file() else b"")
+                    + b"\0"
+                )
+        return found.hexdigest()
+
     def calm(self) -> None:
         """Forget that a stop was asked for."""
         self.interrupts.close()
@@ -264,8 +291,14 @@ def stage_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.root
 
 
+@pytest.fixture(scope="session")
+def arranged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """See `Stage.arranged`."""
+    return tmp_path_factory.mktemp("arranged")
+
+
 @pytest.fixture
-def stage(stage_template: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(stage_template: Path, arranged: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A committed repository with a two-phase plan."""
     root = tmp_path / "repo"
     shutil.copytree(stage_template, root)
@@ -273,6 +306,7 @@ def stage(stage_template: Path, tmp_path: Path, request: pytest.FixtureRequest) 
     made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
     made.find_program = lambda: request.getfixturevalue("program")
     made.cache = f"{os.environ['HOME']}/.cache"
+    made.arranged = arranged
     yield made
     made.interrupts.close()
 

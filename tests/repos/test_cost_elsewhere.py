@@ -5,14 +5,10 @@ import json
 import pytest
 
 from relay.session.events import ResponseReceived
+from tests.resume.conftest import HELLO
 from tests.scripted import ScriptedRunner
 
-HELLO = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
+WORLD = """\
   - turns:
       - tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
       - tools: [{name: block, input: {reason: lunch}}]
@@ -22,7 +18,7 @@ sessions:
 @pytest.fixture
 def opened(stage):
     """A repository with phase 1 done and phase 2 open; nothing of it is uncommitted. Returns what all of it cost."""
-    stage.run(HELLO)
+    stage.run(HELLO + WORLD)
     (stage.root / "world.txt").unlink()
     return sum(event.cost_usd for event in stage.seen(ResponseReceived))
 

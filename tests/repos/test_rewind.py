@@ -39,8 +39,12 @@ SECOND = """
 @pytest.fixture
 def done(stage):
     """Both phases are committed."""
-    assert stage.run(BOTH + SECOND).exit_code == ExitCode.DONE
+    stage.arrange("both phases", lambda: require_done(stage.run(BOTH + SECOND)))
     return stage
+
+
+def require_done(ended):
+    assert ended.exit_code == ExitCode.DONE
 
 
 def files(stage):

@@ -45,20 +45,20 @@ class Killed(BaseException):
 def cut_off(stage) -> Callable[[], None]:
     """Run phase 1 and die after its second tool."""
 
-    def run(script: str = HALF, after: int = 2) -> None:
-        seen = []
+    def die() -> None:
+        if (stage.root / "notes/a.txt").exists():
+            raise Killed
 
-        def die() -> None:
-            seen.append(1)
-            if len(seen) == after:
-                raise Killed
-
+    def run() -> None:
         stage.on_tool = die
         with pytest.raises(Killed):
-            stage.run(script, all_=False)
+            stage.run(HALF, all_=False)
+
+    def cut() -> None:
+        stage.arrange("cut off", run)
         stage.calm()
 
-    return run
+    return cut
 
 
 @pytest.fixture

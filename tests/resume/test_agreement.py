@@ -1,8 +1,6 @@
 """What `relay status` and ``--dry-run`` say before a run is what the run then does, whatever git holds."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -188,8 +186,7 @@ def ask_status(stage):
 
 
 def ask_dry_run(stage):
-    command = [sys.executable, "-P", "-m", "relay", "run", "--phase", "next", "--allow-dirty", "--dry-run"]
-    return subprocess.run(command, cwd=stage.root, capture_output=True, text=True, check=False)
+    return stage.relay("run", "--phase", "next", "--allow-dirty", "--dry-run")
 
 
 def run(stage):

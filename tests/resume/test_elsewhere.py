@@ -10,14 +10,10 @@ from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.state.resume import ResumeCase
+from tests.resume.conftest import HELLO
 from tests.resume.test_signals import Running
 
-BEGIN = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
+WORLD = """\
   - turns:
       - tools: [{name: write, input: {path: world.txt, content: "wor"}}]
       - tools: [{name: write, input: {path: extra.txt, content: "extra\\n"}}]
@@ -76,7 +72,7 @@ def relay(stage, *args):
 
 def begin(stage):
     """Run until the second phase is half done, then lose the process and its children at once."""
-    with serve(parse_script(BEGIN)) as server:
+    with serve(parse_script(HELLO + WORLD)) as server:
         running = Running(stage.root, server.base_url, "all", stage.find_program())
         running.wait_for((stage.root / "started").exists)
         running.process.kill()

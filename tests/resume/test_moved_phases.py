@@ -55,9 +55,13 @@ sessions:
 @pytest.fixture
 def greeting(stage):
     """Phase 1 of a plan without numbers is done."""
-    stage.write("PLAN.md", PLAN)
-    stage.commit("plan")
-    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+
+    def greet():
+        stage.write("PLAN.md", PLAN)
+        stage.commit("plan")
+        assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
+
+    stage.arrange("a plan without numbers", greet)
     stage.calm()
     return stage
 
