@@ -55,7 +55,7 @@ def make_plan() -> str:
     parts = ["# A long migration\n"]
     for phase in range(1, PHASES + 1):
         items = "".join(f"- [ ] Move part {item} — d{phase:04d}/f{item:03d}.txt\n" for item in range(3))
-        parts.append(f"\n## Phase {phase} — Step {phase}\nVerify: `true`\n{items}")
+        parts.append(f"\n## Phase {phase} — Step {phase}\nVerify: `test -d .`\n{items}")
     return "".join(parts)
 
 

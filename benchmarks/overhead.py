@@ -38,7 +38,7 @@ from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
 HERE = Path(__file__).resolve().parent
 PHASE_CALLS = 2
 MODEL = "claude-opus-5-5"
-PLAN = "# Work\n\n## Phase 1 — Calls\nVerify: `true`\n- [ ] Make the calls — src/\n"
+PLAN = "# Work\n\n## Phase 1 — Calls\nVerify: `test -d .`\n- [ ] Make the calls — src/\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

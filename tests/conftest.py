@@ -173,10 +173,19 @@ class Stage:
         self.git("commit", "-q", "--allow-empty", "-m", subject)
         return self.git("rev-parse", "HEAD").strip()
 
-    def run(self, script: str, *, phase: str = "", all_: bool = True, dirty: bool = False, **flags: object) -> RunEnded:
+    def run(
+        self,
+        script: str,
+        *,
+        phase: str = "",
+        all_: bool = True,
+        dirty: bool = False,
+        unchecked: bool = False,
+        **flags: object,
+    ) -> RunEnded:
         """Play a script against `relay run`."""
         with self._open("run", script, dirty=dirty, flags=flags) as ctx:
-            return render_end(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
+            return render_end(run(ctx, Selection(phase_id=phase, all=all_, unchecked=unchecked)), AT_ROOT)
 
     def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
         """Play a script against `relay plan`."""

@@ -96,6 +96,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     """
     from relay.gate.proof import check_gates
     from relay.plan.check import check_plan
+    from relay.prompts.example import EXAMPLE, INSTEAD, is_example
 
     try:
         plan = load_plan(place)
@@ -103,6 +104,12 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
         if not place.plan_file.exists():
             raise
         return Checked(place=place, plan=None, remarks=(_from_error(error, place),))
+    if is_example(plan):
+        return Checked(
+            place=place,
+            plan=plan,
+            remarks=(_from_error(PlanError(EXAMPLE, path=place.plan_name, hint=INSTEAD), place),),
+        )
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
     remarks = tuple(_from_violation(violation, place.plan_name) for violation in violations)
     try:

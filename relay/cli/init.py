@@ -46,7 +46,7 @@ def command(*, provider: str | None, model: str | None, schema: bool) -> None:
     if missing:
         say(f"  {missing}")
     say("  edit AGENTS.md      say how your project is built and tested")
-    say('  relay plan "…"      have PLAN.md written from a sentence (--force replaces the example)')
+    say('  relay plan "…"      have PLAN.md written from a sentence, over the example')
     say("  relay doctor        see what is still missing to run it")
 
 

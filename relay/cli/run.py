@@ -1,5 +1,6 @@
 """`relay run`: work through the plan."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,7 +8,7 @@ import click
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions, show_end
-from relay.errors import ExitCode
+from relay.errors import ExitCode, within
 
 if TYPE_CHECKING:
     from relay.run.selection import Selection
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     "--context", metavar="reset|none|compact|prune", help="What to do when the context fills; reset is relay."
 )
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
+@click.option("--unchecked", is_flag=True, help="Tick phases that have no verify command, unchecked.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
-def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
+def command(phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, **options: Any) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
@@ -39,15 +41,20 @@ def command(phase: str, *, as_json: bool, dry_run: bool, **options: Any) -> int:
     """
     from relay.run.ends import end_without_session
     from relay.run.loop import run
+    from relay.run.readiness import require_gates
     from relay.setup.place import find_source
     from relay.state.situation import ask
 
     request, place = make_request("run", options)
-    selection = find_selection(phase)
+    selection = replace(find_selection(phase), unchecked=unchecked)
     if dry_run:
         return show_dry_run(request, place, selection)
-    if end := end_without_session(request, ask(find_source(place), request.repo), selection):
+    situation = ask(find_source(place), request.repo)
+    if end := end_without_session(request, situation, selection):
         return show_end(end, place.caller, as_json=as_json)
+    with within(place.plan_name):
+        plan = situation.plan
+        require_gates(plan, request.settings, selection.list_phases(plan), unchecked=unchecked)
     return run_sessions(request, place.caller, lambda ctx: run(ctx, selection), as_json=as_json)
 
 
@@ -68,9 +75,9 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
             or not its turn.
     """
     from relay.cli.status import show_standing
+    from relay.run.readiness import get_commands, require_gates
     from relay.run.selection import choose_phase
     from relay.run.settlement import require_point
-    from relay.run.start import get_commands
     from relay.setup.place import find_source
     from relay.setup.preconditions import (
         check_clean,
@@ -95,6 +102,9 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     phase, situation = None, standing.situation
     if not situation.running:
         phase = choose_phase(situation, require_point(situation, path), selection)
+    with within(path):
+        plan = situation.plan
+        require_gates(plan, request.settings, selection.list_phases(plan), unchecked=selection.unchecked)
     show_standing(standing, place.caller, why=True)
     if phase is not None:
         say(f"phase  {phase.id}  {phase.title}")

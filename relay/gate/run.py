@@ -2,9 +2,12 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from relay.files.walk import open_ignored
+from relay.gate.causes import Failure, find_causes
+from relay.gate.missing import find_missing_program
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.shell_line import may_run_nothing, swallows_exit
 from relay.gate.signs import find_failures, ran_no_tests
@@ -12,6 +15,7 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox
 from relay.sandbox.text import render_output
+from relay.sandbox.veil import lift_veil
 from relay.values import dataclass
 
 TAIL_CHARS = 4_000
@@ -76,7 +80,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
     whole = len(output) <= TAIL_CHARS and result.total_bytes <= gate.limits.keep_bytes
     if spool is not None and whole:
         spool.unlink(missing_ok=True)
-    return CommandCheck(
+    check = CommandCheck(
         command=command,
         exit_code=result.exit_code,
         status=_judge(command, result, output),
@@ -85,6 +89,21 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         failures=() if result.exit_code == 0 else find_failures(output),
         handle="" if spool is None or whole else _render_handle(gate.sandbox.policy.root, spool),
     )
+    return replace(check, causes=_find_causes(gate, check, output))
+
+
+def _find_causes(gate: _Gate, check: CommandCheck, output: str) -> tuple[str, ...]:
+    """Say what the sandbox kept from a command that is not green; for one that is, nothing is looked up."""
+    if check.status is Outcome.PASSED:
+        return ()
+    failure = Failure(
+        command=check.command,
+        status=check.status,
+        output=output,
+        missing=find_missing_program(check),
+        timeout_s=gate.limits.timeout_s,
+    )
+    return find_causes(failure, lift_veil(gate.sandbox))
 
 
 def _reserve(gate: _Gate) -> Path | None:

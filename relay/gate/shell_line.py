@@ -9,10 +9,14 @@ _CERTAIN = re.compile(
     r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|cat|tail|head|sleep|date)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL
 )
 """Commands that succeed whatever happened before; `wait` does where it names nothing to wait for."""
+_ECHOING = re.compile(r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|sleep)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL)
+"""Those of them that need no file either."""
 _REPORTING = re.compile(
     r"(?:ls|less|more|tee|touch|mkdir|rm|env|pwd|wc|sort|git (?:status|diff|log|show))(?:\s.*)?", re.DOTALL
 )
 """Commands that may fail, and say nothing of the one that failed before them."""
+_BARE = re.compile(r"(?:ls|pwd|env|date|id|uname|whoami|git (?:status|log|branch))(?:\s+-[\w-]+)*")
+"""Commands that only show something: without an operand they succeed in any repository."""
 _NESTED = re.compile(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
 _IF_PRESENT = re.compile(r"--if-present\b")
 _COLLECTING = re.compile(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
@@ -47,9 +51,17 @@ def check_command(command: str) -> str | None:
     last, before = parts[-1], parts[:-1]
     if swallows_exit(command):
         return f"always succeeds: `{last.operator.strip() or ';'} {last.text}` throws the exit code away; remove it"
-    if not before and _CERTAIN.fullmatch(last.text):
+    if proves_nothing(command) or (not before and _CERTAIN.fullmatch(last.text)):
         return "always succeeds: it checks nothing"
     return _check_sequence(parts)
+
+
+def proves_nothing(command: str) -> bool:
+    """Say whether a gate of this command is green whatever the work is: it cannot show that a phase is done."""
+    parts = _split(command)
+    if all(_ECHOING.fullmatch(part.text) or _BARE.fullmatch(part.text) for part in parts):
+        return True
+    return swallows_exit(command)
 
 
 def swallows_exit(command: str, _nested: int = 0) -> bool:

@@ -151,8 +151,8 @@ def _find_cycle(plan: Plan) -> tuple[Phase, ...]:
 
 def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
     bare = [(phase.line, phase.id) for phase in plan.phases if not phase.verify and not phase.done]
-    why = "no `Verify:` line, so its boxes are ticked unchecked; add one such as Verify: `pytest -q`"
-    yield from _join(bare, f"phase {{}} has {why}", f"phases {{}} have {why.replace('its', 'their')}")
+    why = "no `Verify:` line; a run refuses that unless the settings have verify commands or --unchecked is typed"
+    yield from _join(bare, f"phase {{}} has {why}", f"phases {{}} have {why}")
     seen: set[str] = set()
     for phase in plan.phases:
         yield from _check_commands(phase, tuple(command for command in phase.verify if command not in seen))

@@ -20,6 +20,7 @@ from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.planning.sizes import measure_phases
 from relay.planning.submission import Judge, Rejected, Submissions, judge_plan, judge_split
+from relay.prompts.example import is_example
 from relay.prompts.texts import (
     render_feature_message,
     render_no_plan_reminder,
@@ -127,7 +128,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
             raise
         words = f"{plan_path} exists and relay cannot read it as a plan"
         raise PlanError(words, hint="--force replaces it") from None
-    if not needed and not plan.done:
+    if not needed and not plan.done and not is_example(plan):
         raise PlanError(
             f"{plan_path} has open items: an unfinished plan is not overwritten",
             hint=(Command(words=("plan", "--revise", "what to change")), " changes it, --force replaces it"),

@@ -6,13 +6,14 @@ one that goes on take the same path.
 
 import time
 
-from relay.errors import ExitCode
+from relay.errors import ExitCode, within
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase, Plan
 from relay.run.candidate import PhaseCommit
 from relay.run.ends import end_done, find_done_plan, finish_run
 from relay.run.leg import Leg, LegKind, LegResult
 from relay.run.leg_parts import make_parts
+from relay.run.readiness import require_gates
 from relay.run.recommit import commit_proposed
 from relay.run.selection import Selection, choose_phase
 from relay.run.settlement import settle
@@ -37,7 +38,11 @@ MAX_SAME_ERRORS = 3
 
 
 def run(ctx: RunContext, selection: Selection) -> RunEnd:
-    """Run phases until what was asked for is done or something stops it; the caller holds the lock."""
+    """Run phases until what was asked for is done or something stops it; the caller holds the lock.
+
+    Raises:
+        RelayError: Something that the user has to change first.
+    """
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
@@ -60,6 +65,8 @@ def _work_on(
         return _end_phase(ctx, selection, f"phase {phase.id} is done")
     if made is not None and not made.for_model:  # nothing that a session could repair
         return _stop(ctx, ExitCode.STOPPED, (f"phase {phase.id}: {made.for_user}", made.ways), RUN)
+    with within(ctx.plan_path):
+        require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
     handover = _begin(ctx, plan, phase, leg, point)
     if handover is None:
         return None  # a stop was asked for

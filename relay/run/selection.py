@@ -16,6 +16,17 @@ class Selection:
     """One phase; empty for the next one in turn."""
     all: bool = True
     """Whether to go on after a phase is done."""
+    unchecked: bool = False
+    """Whether phases without a verify command may be ticked."""
+
+    def list_phases(self, plan: Plan) -> tuple[Phase, ...]:
+        """Return the open phases that may be worked on."""
+        if self.phase_id:
+            return tuple(phase for phase in plan.phases if phase.id == self.phase_id and not phase.done)
+        if self.all:
+            return tuple(phase for phase in plan.phases if not phase.done)
+        phase = plan.next_phase()
+        return (phase,) if phase else ()
 
 
 def choose_phase(situation: Situation, point: ResumePoint, selection: Selection) -> Phase | None:

@@ -8,22 +8,21 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 
 from relay.config import Settings
-from relay.errors import PlanError, within
+from relay.errors import within
 from relay.gate.baseline import parse_baseline, render_baseline
 from relay.gate.model import GateResult, Outcome
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
-from relay.hints import Command
 from relay.ledger import Ledger, parse_ledger, render_snapshot
-from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
 from relay.run.gates import GateTask, run_phase_gate
 from relay.run.pending_plan import PendingPlan
 from relay.run.phase_message import BATON_TITLE
+from relay.run.readiness import get_commands, require_programs
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
@@ -83,6 +82,9 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
 
     The gate runs first, so that what it leaves behind is not the leg's. It is not the user's either: a session may
     change such a file and have it committed. What had changes of the user's before stays the user's, and is kept.
+
+    Raises:
+        PlanError: The gate can never be green.
     """
     head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
     number, baton = _read_earlier_sessions(ctx.files, plan, phase.id)
@@ -103,6 +105,9 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     baseline = run_phase_gate(ctx, task).result
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in baseline.commands):
         return None
+    unconfined = ctx.workspace.sandbox.mechanism is Mechanism.OFF
+    with within(ctx.plan_path):
+        require_programs(ctx.settings, phase, baseline, unconfined=unconfined)
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
     if commands:
@@ -173,20 +178,6 @@ def revisit_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> 
 def _read_pending(files: PlanFiles, plan: Plan, leg: OpenLeg) -> PendingPlan:
     tip = leg.last_wip.commit if leg.last_wip else files.repo.head()
     return PendingPlan(head=plan, plan=find_plan(files, tip) or plan, ledger=read_ledger(files, tip))
-
-
-def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
-    """Return the gate of a phase: the settings' commands, then the document's, then its own.
-
-    Raises:
-        PlanError: One of them does more than a person sees who reads it; none is run then.
-    """
-    commands = tuple(dict.fromkeys((*settings.verify, *phase.verify)))
-    for command in commands:
-        if words := find_obscurity(command):
-            hint = (Command(words=("check",)), " names the line")
-            raise PlanError(f"a verify command of phase {phase.id} {words}", hint=hint)
-    return commands
 
 
 def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin

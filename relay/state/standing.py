@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from relay.hints import Command, Hint
 from relay.plan.model import Plan
+from relay.prompts.example import EXAMPLE, INSTEAD, is_example
 from relay.session.usage import Spent
 from relay.state.plan_edit import describe_refusal
 from relay.state.situation import PlanSource, Situation, ask
@@ -60,8 +61,12 @@ class Standing:
     def obstacle(self) -> Hint:
         """What has to be ended before a run can start, and how; empty when nothing has."""
         situation = self.situation
-        if situation.obstacle or situation.point is not None:
+        if situation.obstacle:
             return situation.obstacle
+        if is_example(self.plan):
+            return f"{EXAMPLE}; ", INSTEAD
+        if situation.point is not None:
+            return ""
         if situation.edit.violations:
             return describe_refusal(self.plan_name, situation.edit.violations)
         if (leg := situation.kept.foreign) is None:

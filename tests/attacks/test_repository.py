@@ -10,7 +10,7 @@ NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(20)
 )
-PHASE = "## Phase 1\nVerify: `true`\n- [ ] a — b.py\n"
+PHASE = "## Phase 1\nVerify: `test -d .`\n- [ ] a — b.py\n"
 
 REFUSED = {
     "settings: no sandbox": ("relay.toml", 'sandbox = "off"\n'),
@@ -179,7 +179,7 @@ EVIL = "\x1b]0;OWNED\x07\x1b]52;c;T1dORUQ=\x07\x1b[999;999H\x1bP+q\x1b\\\u009b31
 
 def test_nothing_hostile_reaches_the_terminal(arena):
     """Escape sequences in titles, model text, commands, output and file names are shown, never sent; markup is text."""
-    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — {EVIL}\nVerify: `true`\n- [ ] a {EVIL} — b.py\n")
+    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — {EVIL}\nVerify: `test -d .`\n- [ ] a {EVIL} — b.py\n")
     arena.write("f\x1b]0;OWNED\x07.txt", "x\n")
     arena.commit()
     turns = [

@@ -136,15 +136,17 @@ def test_settings_in_the_front_matter_are_checked_too(relay, project):
 
 def test_a_phase_past_the_reset_line_is_named_with_the_command_that_splits_it(relay, project):
     items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 31))
-    write(project, PLAN + "\n## Phase 3 — Everything\nVerify: `true`\n" + items)
+    write(project, PLAN + "\n## Phase 3 — Everything\nVerify: `test -d .`\n" + items)
     ran = relay("check")
     line = next(line for line in ran.out.splitlines() if line.startswith("3  Everything"))
     assert "too big for one session: relay plan --split 3 (into 2)" in line
     assert ran.code == 0
 
 
-def test_the_shipped_plan_template_checks_clean(relay):
+def test_the_shipped_plan_template_checks_clean_once_it_is_edited(relay, project):
     relay("init")
+    plan = project / "PLAN.md"
+    plan.write_text(plan.read_text().replace("Store the new data", "Store keys"))
     ran = relay("check")
     assert ran.code == 0
     assert ran.out.splitlines()[-1] == "PLAN.md is a plan: 2 phases, 4 items"

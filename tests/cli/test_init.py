@@ -21,7 +21,7 @@ def test_three_files_are_written_and_the_next_steps_named(relay, project):
         "\n"
         "Next:\n"
         "  edit AGENTS.md      say how your project is built and tested\n"
-        '  relay plan "…"      have PLAN.md written from a sentence (--force replaces the example)\n'
+        '  relay plan "…"      have PLAN.md written from a sentence, over the example\n'
         "  relay doctor        see what is still missing to run it\n"
     )
     for name in ("AGENTS.md", "PLAN.md", "relay.toml"):

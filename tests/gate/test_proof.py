@@ -32,6 +32,6 @@ def test_every_command_of_the_open_phases_is_judged_once_with_its_line():
     assert found == [
         (1, False, "the verify command `make || true"),
         (8, False, "the verify command `pytest || true"),
-        (19, True, "the verify command `echo done"),
+        (19, False, "the verify command `echo done"),
         (16, True, "the verify command `cd x; pytest; ls"),
     ]

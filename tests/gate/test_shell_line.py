@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.shell_line import check_command, may_run_nothing, swallows_exit
+from relay.gate.shell_line import check_command, may_run_nothing, proves_nothing, swallows_exit
 
 SWALLOWED = [
     "pytest || true",
@@ -135,3 +135,16 @@ def test_what_is_there_in_some_places_only_is_no_mistake():
     assert check_command("npm test --workspaces --if-present") is None
     assert may_run_nothing("npm test --workspaces --if-present")
     assert not may_run_nothing("npm test")
+
+
+@pytest.mark.parametrize(
+    "command", ["true", ":", "exit 0", "echo done", "ls", "ls -la", "git status", "", "true && echo ok"]
+)
+def test_what_is_green_whatever_was_done_proves_nothing(command):
+    assert proves_nothing(command)
+    assert check_command(command)
+
+
+@pytest.mark.parametrize("command", ["ls dist/app.js", "cat out.txt", "test -f a", "git diff --exit-code"])
+def test_what_may_fail_proves_a_little(command):
+    assert not proves_nothing(command)

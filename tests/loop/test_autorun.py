@@ -51,7 +51,7 @@ def test_a_link_is_judged_by_where_it_leads(path, target, out):
 
 
 def test_a_commit_names_it_and_is_made(stage):
-    stage.write("PLAN.md", "# T\n\n## Phase 1 — A\nVerify: `true`\n- [ ] do it — hello.txt\n")
+    stage.write("PLAN.md", "# T\n\n## Phase 1 — A\nVerify: `test -d .`\n- [ ] do it — hello.txt\n")
     command = (
         "mkdir -p .vscode; echo '{}' | tee .vscode/tasks.json hello.txt; ln -s ../../.ssh/id docs; echo x > conftest.py"
     )

@@ -128,7 +128,7 @@ def test_prose_and_gates_may_be_edited_between_phases(stage):
 
 def test_a_finished_plan_can_be_replaced(stage):
     """A second feature in the same file is a new plan with a count of its own."""
-    stage.write("PLAN.md", "# Old\n\n## Phase 1\nVerify: `true`\n- [x] Was done — old.txt\n")
+    stage.write("PLAN.md", "# Old\n\n## Phase 1\nVerify: `test -d .`\n- [x] Was done — old.txt\n")
     stage.commit("an old plan")
     new = "# New\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
     planner = f"""
@@ -195,7 +195,7 @@ def test_a_phase_whose_file_is_ignored_is_refused_not_ticked(stage):
 
 def test_a_stop_during_the_baseline_opens_nothing(stage):
     """No leg, no baseline that blames the next session for what was red before."""
-    stage.write("PLAN.md", "## Phase 1\nVerify: `sleep 5`\n- [ ] Say hello — hello.txt\n")
+    stage.write("PLAN.md", "## Phase 1\nVerify: `sleep 5 && test -d .`\n- [ ] Say hello — hello.txt\n")
     stage.commit("plan")
     stage.on_gate = lambda: stage.interrupts.request(Urgency.NOW)
 

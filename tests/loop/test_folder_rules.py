@@ -11,6 +11,7 @@ Verify: `grep -q hello web/hello.txt`
 - [ ] Say hello — web/hello.txt
 
 ## Phase 2 — World
+Verify: `test -d .`
 - [ ] Say world — api/v1/world.txt
 """
 HELLO = """

@@ -80,7 +80,7 @@ def test_a_clone_counts_what_it_can_see(stage, opened, tmp_path):
 @pytest.mark.usefixtures("opened")
 def test_another_plan_does_not_pay_for_it(stage):
     stage.git("switch", "-qc", "other")
-    stage.write("other.md", "## Phase 1\nVerify: `true`\n- [ ] Say bye — bye.txt\n")
+    stage.write("other.md", "## Phase 1\nVerify: `test -d .`\n- [ ] Say bye — bye.txt\n")
     stage.commit("another plan")
 
     assert json.loads(stage.relay("status", "--plan", "other.md", "--json").stdout)["spent"]["usd"] == 0

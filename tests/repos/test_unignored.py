@@ -52,7 +52,7 @@ def test_it_does_not_help_to_move_its_directory(diary, finish):
 
 def test_a_phase_that_needs_it_is_refused(diary):
     """No box is ticked without its code."""
-    diary.write("PLAN.md", "## Phase 1 — Notes\nVerify: `true`\n- [ ] Commit the notes — local/diary.txt\n")
+    diary.write("PLAN.md", "## Phase 1 — Notes\nVerify: `test -d .`\n- [ ] Commit the notes — local/diary.txt\n")
     diary.git("commit", "-qam", "plan")
 
     ended = diary.run(script(OPEN_UP))

@@ -21,7 +21,7 @@ from tests.resume.conftest import HELLO, LUNCH
 from tests.resume.test_operations import read_everything
 from tests.resume.test_power import restart
 
-OTHER = "## Phase 1\nVerify: `true`\n- [ ] Say something — other.txt\n"
+OTHER = "## Phase 1\nVerify: `test -d .`\n- [ ] Say something — other.txt\n"
 
 
 @pytest.fixture
@@ -106,7 +106,8 @@ def take_a_tick_of_a_finished_plan_back(stage):
 
 
 def insert_above(stage):
-    edit(stage, "## Phase 1 — Hello", "## Phase 1 — Zeta\n- [ ] Say z — z.txt\n\n## Phase 2 — Hello\nAfter: none")
+    zeta = "## Phase 1 — Zeta\nVerify: `test -d .`\n- [ ] Say z — z.txt"
+    edit(stage, "## Phase 1 — Hello", f"{zeta}\n\n## Phase 2 — Hello\nAfter: none")
     edit(stage, "## Phase 2 — World", "## Phase 3 — World")
 
 

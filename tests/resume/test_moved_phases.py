@@ -24,7 +24,7 @@ Verify: `grep -q world world.txt`
 - [ ] Say it — world.txt
 - [ ] Say it twice — world.txt
 """
-ZETA = "## Zeta\nAfter: none\nVerify: `true`\n- [ ] Say it — z.txt\n\n"
+ZETA = "## Zeta\nAfter: none\nVerify: `test -d .`\n- [ ] Say it — z.txt\n\n"
 HALF = """
 sessions:
   - turns:

@@ -84,6 +84,6 @@ def test_a_killed_planner_has_cost_something(stage):
         planner.kill()
         planner.communicate(timeout=60)
     billed = count_billed(server)
-    stage.write("PLAN.md", "## Phase 1\nVerify: `true`\n- [ ] Say hello — hello.txt\n")
+    stage.write("PLAN.md", "## Phase 1\nVerify: `test -d .`\n- [ ] Say hello — hello.txt\n")
 
     assert billed < read_recorded(stage) < billed + 32_000 * 25e-6

@@ -1,0 +1,61 @@
+"""`relay run` and `relay check` say before anything is paid what could not show that the work is done."""
+
+import pytest
+
+from relay.errors import ExitCode
+from tests.cli.test_run import git
+
+KEY = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+"""An endpoint that nobody answers at: whoever asks it fails otherwise."""
+
+
+@pytest.fixture
+def write(project, environ):
+    def put(verify, item="Say hello — hello.txt"):
+        (project / "PLAN.md").write_text(f"# Greetings\n\n## Phase 1 — Hello\n{verify}\n- [ ] {item}\n")
+        git(project, environ, "add", "-A")
+        git(project, environ, "commit", "-q", "--allow-empty", "-m", "plan")
+
+    return put
+
+
+@pytest.mark.parametrize(
+    "command", ["true", ":", "exit 0", "echo ok", "ls", "pytest || true", "echo ok; exit 0", "pytest; cat log"]
+)
+def test_a_command_that_shows_nothing_is_refused_with_its_line(relay, write, command):
+    write(f"Verify: `{command}`")
+    ran = relay("run")  # no key either: this is said first
+    assert ran.code == ExitCode.USER
+    assert ran.err.startswith(f"Error: PLAN.md:4: the verify command `{command}` ")
+    assert "Hint: write one that fails while the work is not done" in ran.err
+    checked = relay("check")
+    assert checked.code == ExitCode.USER
+    assert f"PLAN.md:4: the verify command `{command}` " in checked.out
+
+
+def test_a_phase_without_a_gate_needs_the_word_of_the_user(relay, write):
+    write("")
+    ran = relay("run", env=KEY)
+    assert ran.code == ExitCode.USER
+    assert "PLAN.md:3: phase 1 has no verify command, so nothing would check what is ticked" in ran.err
+    assert "--unchecked" in ran.err
+    assert relay("run", "--dry-run").code == ExitCode.USER
+    assert relay("run", "--dry-run", "--unchecked").code == ExitCode.DONE
+
+
+def test_a_gate_of_the_document_is_a_gate(relay, write, project):
+    (project / "relay.toml").write_text('verify = ["test -f hello.txt"]\n')
+    write("")
+    assert relay("run", "--dry-run").code == ExitCode.DONE
+
+
+def test_the_example_is_no_plan(relay, project, environ):
+    assert relay("init").code == 0
+    git(project, environ, "add", "-A")
+    git(project, environ, "commit", "-q", "-m", "init")
+    for ran in (relay("run", env=KEY), relay("check"), relay("run", "--dry-run")):
+        assert ran.code == ExitCode.USER
+        assert "PLAN.md: this is the example that relay init put here" in ran.err + ran.out
+    assert "example" in relay("status").out
+    planned = relay("plan", "something", env=KEY)
+    assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint

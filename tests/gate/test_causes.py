@@ -1,0 +1,169 @@
+"""A command that fails in the sandbox names what it did not get; relay says what of it is on this machine."""
+
+import json
+import os
+import socket
+
+import pytest
+
+from relay.gate.causes import Failure, find_causes
+from relay.gate.model import Outcome
+from relay.gate.run import run_gate
+from relay.sandbox.policy import Level, Limits, Policy
+from relay.sandbox.run import open_sandbox
+from relay.sandbox.veil import Veil, lift_veil
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A home with a repository in it; of the home commands see the repository only."""
+    home = tmp_path / "home"
+    root = home / "project"
+    (home / "data").mkdir(parents=True)
+    (home / "data/big.csv").write_text("1\n")
+    (root / "src").mkdir(parents=True)
+    return home, root
+
+
+@pytest.fixture
+def explain(machine):
+    home, root = machine
+
+    def find(output, *, command="make test", status=Outcome.FAILED, missing="", **veil):
+        known = {
+            "root": root,
+            "home": home,
+            "network": False,
+            "dropped": frozenset({"DATABASE_URL", "GIT_DIR", "PWD"}),
+            "barred": frozenset({"GIT_DIR"}),
+            "is_covered": lambda place: place.is_relative_to(home) and not place.is_relative_to(root),
+            "path": "",
+            "virtual_env": "",
+        }
+        failure = Failure(command=command, status=status, output=output, missing=missing, timeout_s=60)
+        return find_causes(failure, Veil(**{**known, **veil}))
+
+    return find
+
+
+def test_a_path_that_is_there_and_hidden(explain, machine):
+    home, _ = machine
+    for shown in (f"{home}/data/big.csv", "~/data/big.csv", "../data/big.csv"):
+        (words,) = explain(f"FileNotFoundError: [Errno 2] No such file or directory: '{shown}'")
+        assert words.startswith(f"hidden from commands: {home}/data/big.csv on this machine; writable_dirs in ")
+    assert explain("cat: /no/such/file: No such file or directory\nFile src/a.py line 3") == ()
+
+
+def test_a_link_in_the_repository_that_leads_to_what_is_hidden(explain, machine):
+    home, root = machine
+    (root / "data").symlink_to(home / "data")
+    assert explain(f"cannot open {root}/data")[0].startswith(f"hidden from commands: {home}/data ")
+
+
+def test_variables_by_their_names_only(explain, machine):
+    (given,) = explain("KeyError: 'DATABASE_URL' (and PWD)")
+    assert given.startswith('DATABASE_URL: set here and not given to commands; env = ["DATABASE_URL"] in ')
+    assert "never given" in explain("fatal: GIT_DIR is odd")[0]
+    (machine[1] / ".env").write_text("# x\nexport API_URL=http://hunter2\nB=1\n")
+    (masked,) = explain("KeyError: 'API_URL'")
+    assert masked.startswith("API_URL: set in .env, which is hidden")
+    assert "hunter2" not in masked
+    assert explain("cat: .env: Permission denied")[0].startswith(".env may hold secrets and is hidden from commands")
+
+
+def test_the_network_and_services_of_this_machine(explain):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        said = f"connect ECONNREFUSED 127.0.0.1:{port}"
+        assert explain(said)[0].startswith(f"a service of this machine listens on port {port}")
+        assert explain(said, network=True) == ()
+    assert explain("connect ECONNREFUSED 127.0.0.1:1") == ()
+    (words,) = explain("curl: (6) Could not resolve host: example.org")
+    assert words.startswith("commands have no network (`Could not resolve`)")
+    assert explain("curl: (6) Could not resolve host: example.org", network=True) == ()
+
+
+def test_a_socket_of_this_machine(explain, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the longest name of a socket is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("docker.sock")
+        place = tmp_path / "docker.sock"
+        said = f"Cannot connect to the Docker daemon at unix://{place}. Is it running?"
+        assert explain(said) == (
+            f"{place} is a Unix socket of this machine, and closed to commands; no setting opens it",
+        )
+
+
+def test_what_is_only_read(explain, machine):
+    _, root = machine
+    (words,) = explain("OSError: [Errno 30] Read-only file system: '/usr/lib/cache'")
+    assert words.startswith("only read by commands: /usr/lib/cache; writable_dirs")
+    assert explain(f"Read-only file system: '{root}/.git/x'")[0].startswith("git's directory, the plan")
+
+
+def test_a_program_elsewhere(explain, machine):
+    home, root = machine
+    for place in (home / ".cache/pypoetry/virtualenvs/p-py3/bin/tool", root / "node_modules/.bin/jest"):
+        place.parent.mkdir(parents=True)
+        place.write_text("#!/bin/sh\n")
+        place.chmod(0o755)
+    assert "virtualenvs/p-py3/bin/tool is on this machine and hidden" in explain("", missing="tool")[0]
+    assert explain("", missing="jest")[0].startswith("node_modules/.bin/jest is there and not on PATH")
+    assert explain("", missing="nowhere") == ()
+
+
+def test_packages_that_are_really_elsewhere(explain, machine):
+    home, root = machine
+    (home / "sib").mkdir()
+    (root / "node_modules").mkdir()
+    (root / "node_modules/sib").symlink_to(home / "sib")
+    assert f"really in {home}/sib" in explain("Error: Cannot find module 'sib'")[0]
+    assert explain("Error: Cannot find module 'other'") == ()
+    for name, body in {
+        "a": {"url": f"file://{home}/sib", "dir_info": {"editable": True}},
+        "b": {"url": f"file://{home}/data", "dir_info": {}},
+        "c": [],
+    }.items():
+        folder = root / f".venv/lib/python3.11/site-packages/{name}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "direct_url.json").write_text(json.dumps(body))
+    (words,) = explain("ModuleNotFoundError: No module named 'pysib'")
+    assert f"really in {home}/sib" in words
+
+
+def test_time_tracing_and_nothing_at_all(explain):
+    assert "gate_timeout_s" in explain("", status=Outcome.TIMED_OUT)[0]
+    assert "ptrace" in explain("strace: ptrace(PTRACE_TRACEME): Operation not permitted")[0]
+    assert explain("AssertionError: 1 != 2") == ()
+    assert explain("DATABASE_URL", status=Outcome.PASSED) == ()
+    failure = Failure(command="x", status=Outcome.FAILED, output="DATABASE_URL", missing="", timeout_s=1)
+    assert find_causes(failure, None) == ()
+
+
+def test_a_hostile_output_is_looked_at_in_bounds(explain):
+    assert len(explain("/a " * 300_000 + "A_B " * 100_000)) <= 5
+
+
+def test_a_gate_in_the_real_sandbox_says_it(tmp_path):
+    """The whole way: what is hidden, dropped and out of reach, as the commands themselves met it."""
+    home = tmp_path / "home"
+    root = home / "project"
+    root.mkdir(parents=True)
+    (home / "data").mkdir()
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "DATABASE_URL": "postgres://hunter2"}
+    policy = Policy(root=root.resolve(), env=env)
+    with open_sandbox(policy, Level.WORKSPACE_WRITE) as sandbox:
+        result = run_gate(
+            [f"ls {home}/data", "echo ${DATABASE_URL:?}", "true && test -d ."],
+            sandbox=sandbox,
+            limits=Limits(timeout_s=60),
+            should_stop=lambda: False,
+            outputs_dir=root / ".relay/outputs",
+        )
+        assert lift_veil(sandbox) is not None
+    hidden, dropped, green = (check.causes for check in result.commands)
+    assert hidden[0].startswith(f"hidden from commands: {home}/data on this machine")
+    assert dropped[0].startswith("DATABASE_URL: set here and not given")
+    assert green == ()
+    with open_sandbox(policy, Level.OFF, off=True) as sandbox:
+        assert lift_veil(sandbox) is None
