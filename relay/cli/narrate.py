@@ -22,6 +22,9 @@ STOPPING = {
 _QUIET_STOPS = frozenset({"end_turn", "tool_use"})
 _SHORT_COMMIT_CHARS = 8
 _SHORT_SESSION_CHARS = 12
+_SHOWN_LINES = 12
+"""Of what a command said that failed."""
+_PASSED = "passed"
 
 
 class Tone(StrEnum):
@@ -167,11 +170,27 @@ def _tell_gate_start(event: events.GateStarted) -> Iterable[Line]:
 
 def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
     gate = _name_gate(event.phase_id, baseline=event.baseline)
-    tone = Tone.GOOD if event.passed else Tone.QUIET if event.baseline else Tone.BAD
-    verdict = "passed" if event.passed else "is red"
+    if event.passed:
+        verdict, tone = "passed", Tone.GOOD
+    else:
+        verdict, tone = "is red", Tone.QUIET if event.expected or event.baseline else Tone.BAD
     first, *rest = event.summary.splitlines() or [""]
     summary = f" — {first}" + (f" {'; '.join(rest)}" if rest else "") if first else ""
-    yield Line(text=f"{gate} {verdict} after {render_duration(event.duration_s)}{summary}", tone=tone)
+    why = f", {event.expected}" if event.expected else ""
+    yield Line(text=f"{gate} {verdict} after {render_duration(event.duration_s)}{why}{summary}", tone=tone)
+    for check in () if event.passed else event.checks:
+        yield from _tell_check(check, shown=0 if event.expected else _SHOWN_LINES)
+
+
+def _tell_check(check: Mapping[str, Any], *, shown: int) -> Iterable[Line]:
+    """Show the end of what a command said that is not green, and what the sandbox kept from it."""
+    if check.get("status") == _PASSED:
+        return
+    lines = [line for line in str(check.get("output", "")).splitlines() if line.strip()]
+    for line in lines[-shown:] if shown else ():
+        yield Line(text=f"| {line}", tone=Tone.QUIET)
+    for cause in check.get("causes", ()):
+        yield Line(text=f"sandbox: {cause}", tone=Tone.WARNING)
 
 
 def _tell_restored(event: events.PlanRestored) -> Iterable[Line]:

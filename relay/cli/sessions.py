@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 from relay.cli.boundary import note_caller
 from relay.cli.options import find_flags
 from relay.cli.screen import say
-from relay.errors import ConfigError, FlagError, PlanError, RepoError
+from relay.errors import ConfigError, FlagError, PlanError, RelayError, RepoError
 from relay.hints import Caller
 from relay.session.events import RunEnded
 from relay.setup.place import Place, find_settings, get_place, load_plan
@@ -105,9 +106,10 @@ def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunConte
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
     from relay.sandbox.harden import prepare_process
+    from relay.setup.chronicle import note_refusal
     from relay.setup.open import open_run
 
-    request = ask_for_rules(request, as_json=as_json)
+    request, began = ask_for_rules(request, as_json=as_json), time.time()
     prepare_process()
     interrupts = Interrupts()
     view = make_view(json=as_json, stream=sys.stdout)
@@ -117,6 +119,9 @@ def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunConte
             gc.enable()
             ended = render_end(act(ctx), caller)
             ctx.observe(ended)
+    except RelayError as error:
+        note_refusal(request, error, hint=caller.write(error.hint), began=began)
+        raise
     finally:
         interrupts.close()
     return ended.exit_code

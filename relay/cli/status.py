@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,10 @@ from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 from relay.words import BOXES, count_plan, name_item, render_moment, render_span, render_tokens, render_usd, shorten
+
+if TYPE_CHECKING:
+    from relay.git.repository import Repo
+    from relay.store.last_run import LastRun
 
 _TITLE_CHARS = 56
 
@@ -34,13 +39,34 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     standing = gather_standing(find_source(place), place.repo)
+    last = find_last_run(place.repo, standing)
     if as_json:
-        say_json(render_json(standing, place.caller))
+        say_json(render_json(standing, place.caller, last))
     else:
-        show_standing(standing, place.caller, why=why)
+        show_standing(standing, place.caller, why=why, last=last)
 
 
-def show_standing(standing: Standing, caller: Caller, *, why: bool) -> None:
+def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
+    """Return how the last run of this plan ended on this branch; None where nothing is left, or one is at work."""
+    from relay.store.last_run import read_last_run
+
+    last = None if standing.plan.done else read_last_run(repo)
+    if last is None or (last.plan_path, last.branch) != (standing.plan_name, standing.branch):
+        return None
+    return None if last.ended is None and _is_at_work(repo) else last
+
+
+def _is_at_work(repo: "Repo") -> bool:
+    from relay.store.lock import lock_worktree
+
+    try:
+        with lock_worktree(repo):
+            return False
+    except RepoError:
+        return True
+
+
+def show_standing(standing: Standing, caller: Caller, *, why: bool, last: "LastRun | None" = None) -> None:
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
@@ -55,6 +81,8 @@ def show_standing(standing: Standing, caller: Caller, *, why: bool) -> None:
         say(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
     for words in standing.orphans:
         say(f"stray  {words}", style="yellow")
+    if last is not None:
+        _show_last(last, why=why)
     if standing.obstacle:
         say(f"now    {caller.write(standing.obstacle)}", style="bold")
         say(f"next   {caller.write(RUN)}, after that", style="bold")
@@ -67,6 +95,13 @@ def show_standing(standing: Standing, caller: Caller, *, why: bool) -> None:
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
     say(f"next   {then}", style="bold")
+
+
+def _show_last(last: "LastRun", *, why: bool) -> None:
+    from relay.cli.aftermath import find_style, tell_last_run
+
+    for line in tell_last_run(last, now=time.time(), why=why):
+        say(line.text, style=find_style(line))
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
@@ -143,9 +178,11 @@ def render_spent(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(standing: Standing, caller: Caller) -> str:
+def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = None) -> str:
     """Write where the plan stands as one JSON document."""
     import json
+
+    from relay.cli.aftermath import render_last_run
 
     body = {
         "plan": standing.plan_name,
@@ -156,6 +193,7 @@ def render_json(standing: Standing, caller: Caller) -> str:
         "rewound": _render_spent(standing.rewound),
         "running": standing.situation.running or None,
         "limit": _render_limit(standing),
+        "last_run": render_last_run(last),
         "obstacle": caller.write(standing.obstacle) or None,
         "next": None if standing.situation.point is None else _render_point(standing.situation.point),
     }

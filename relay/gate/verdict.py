@@ -86,7 +86,8 @@ def _describe(before: CommandCheck | None, check: CommandCheck) -> str:
         lines.append(f"New since the phase began: {list_some(new, _SHOWN_FAILURES)}.")
     if check.handle:
         lines.append(f"Full output: {check.handle} (use read). Its end:")
-    return "\n".join([*lines, check.output_tail or "(no output)"])
+    causes = [f"Only the user can change this: {'; '.join(check.causes)}."] if check.causes else []
+    return "\n".join([*lines, check.output_tail or "(no output)", *causes])
 
 
 def _tell_user(

@@ -176,6 +176,7 @@ def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now
             environment=load_environment(ctx.repo, leg.environment) or read_environment(ctx.repo),
             baseline=candidate.baseline,
             own=candidate.phase.own_verify,
+            is_unfinished=candidate.status == "handoff",
         ),
     )
 

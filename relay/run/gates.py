@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from relay.errors import SandboxError
 from relay.files.tree import read_file, replace_file
-from relay.gate.model import GateResult, Verdict
+from relay.gate.model import GateResult, Outcome, Verdict
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
@@ -48,6 +49,8 @@ class GateTask:
     own: Collection[str] | None = None
     """Commands that stand in the phase itself; None when all do."""
     is_baseline: bool = False
+    is_unfinished: bool = False
+    """The phase has open items still: a hand-off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +96,39 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
             passed=verdict.green,
             summary=verdict.for_user,
             duration_s=sum(check.duration_s for check in result.commands),
+            expected="" if verdict.green else _expect(task, result),
+            checks=render_checks(result),
         )
     )
     hidden = laid is not None
     return GateRun(result=result, verdict=verdict, surplus=surplus, is_hidden=hidden, rewritten=rewritten)
+
+
+def _expect(task: GateTask, result: GateResult) -> str:
+    """Say why a red gate is no failure; empty where it is one."""
+    if task.is_unfinished:
+        return "as expected: the phase is not finished"
+    if not task.is_baseline:
+        return ""
+    red = [check.command for check in result.commands if check.status is not Outcome.PASSED]
+    if task.own is not None and set(red) <= set(task.own):
+        return "as expected: the work is not done yet"
+    return "before the work: the phase is not blamed for what is red in the document's commands"
+
+
+def render_checks(result: GateResult) -> tuple[Mapping[str, Any], ...]:
+    """Return what became of each command as the event of a gate has it."""
+    return tuple(
+        {
+            "command": check.command,
+            "status": str(check.status),
+            "exit_code": check.exit_code,
+            "duration_s": round(check.duration_s, 3),
+            "output": check.output_tail,
+            "causes": list(check.causes),
+        }
+        for check in result.commands
+    )
 
 
 def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut | None, Sandbox]:

@@ -12,6 +12,8 @@ from relay.hints import Command, Hint
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
 from relay.prompts.example import EXAMPLE, INSTEAD, is_example
+from relay.sandbox.policy import Mechanism
+from relay.setup.context import RunContext
 from relay.words import list_some, shorten
 
 _SHOWN_CHARS = 120
@@ -66,19 +68,20 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
         )
 
 
-def require_programs(settings: Settings, phase: Phase, baseline: GateResult, *, unconfined: bool) -> None:
+def require_programs(ctx: RunContext, phase: Phase, baseline: GateResult) -> None:
     """Refuse to start a session whose gate needs a program that is not there, and that the phase does not make.
 
+    With the network, or without a sandbox, a session may install it.
+
     Args:
-        settings: Of the run; with the network a session may install it.
+        ctx: The collaborators.
         phase: The one that begins.
         baseline: Its gate, just now.
-        unconfined: Commands run without a sandbox, and may install it too.
 
     Raises:
         PlanError: There is such a command.
     """
-    if settings.network or unconfined:
+    if ctx.settings.network or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
     for check in baseline.commands:
@@ -87,6 +90,7 @@ def require_programs(settings: Settings, phase: Phase, baseline: GateResult, *, 
             raise PlanError(
                 f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` needs "
                 f"`{program}`, which its commands do not find and no item of the phase makes",
+                path=ctx.plan_path,
                 line=phase.line,
                 hint=_advise(check),
             )

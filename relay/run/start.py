@@ -100,14 +100,13 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         intent=Intent(head=head, paths=(), drafts=(ctx.plan_path, ctx.ledger_path)),
         now=before,
         environment=environment,
+        own=phase.own_verify,
         is_baseline=True,
     )
     baseline = run_phase_gate(ctx, task).result
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in baseline.commands):
         return None
-    unconfined = ctx.workspace.sandbox.mechanism is Mechanism.OFF
-    with within(ctx.plan_path):
-        require_programs(ctx.settings, phase, baseline, unconfined=unconfined)
+    require_programs(ctx, phase, baseline)
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
     if commands:

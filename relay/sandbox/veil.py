@@ -14,7 +14,7 @@ from relay.sandbox.environment import FIXED, NEVER, build_env
 from relay.sandbox.places import find_hidden, find_home, find_real, find_toolchains, is_below, is_socket, is_there
 from relay.sandbox.policy import Mechanism
 from relay.sandbox.run import Sandbox
-from relay.sandbox.view import DEV_NULL, Op, render_view
+from relay.sandbox.view import DEV_NULL, Op
 from relay.values import dataclass
 
 _ENVIRONMENTS = (".venv/bin", "venv/bin", "node_modules/.bin", "vendor/bin")
@@ -126,7 +126,7 @@ def lift_veil(sandbox: Sandbox) -> Veil | None:
     if sandbox.mechanism is Mechanism.OFF:
         return None
     policy = sandbox.policy
-    given = build_env(policy.env, pass_env=policy.pass_env, home=policy.root, tmp=sandbox.tmp)
+    given = build_env(policy, home=policy.root, tmp=sandbox.tmp)
     dropped = frozenset(policy.env) - given.keys() - FIXED.keys()
     return Veil(
         root=policy.root,
@@ -146,8 +146,7 @@ def _find_cover(sandbox: Sandbox) -> Callable[[Path], bool]:
         home = find_home(policy.env)
         covered, shown = find_hidden(home), (policy.root, *find_toolchains(home, policy.env, ()), *policy.writable)
         return lambda place: is_below(place, covered) and not is_below(place, shown)
-    mounts = render_view(confinement.view, policy, sandbox.level, confinement.found, confinement.stage)
-    mounts = tuple(mount for mount in mounts if mount.op is not Op.FREEZE)
+    mounts = [mount for mount in confinement.list_mounts() if mount.op is not Op.FREEZE]
 
     def is_covered(place: Path) -> bool:
         covering = [mount for mount in mounts if place.is_relative_to(mount.dest)]

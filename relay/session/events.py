@@ -173,6 +173,11 @@ class GateFinished:
     passed: bool
     summary: str
     duration_s: float
+    expected: str = ""
+    """Why it is no failure that it is red; empty where it is one, and in older logs."""
+    checks: tuple[Mapping[str, Any], ...] = ()
+    """``{"command", "status", "exit_code", "duration_s", "output", "causes"}`` of each: the output's last lines, and
+    what the sandbox kept from it; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

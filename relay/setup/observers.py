@@ -1,4 +1,4 @@
-"""Who is told of what happens in a run: what counts, then the view, then the log."""
+"""Who is told of what happens in a run: what keeps and counts, then the view, then the log."""
 
 import time
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Event, Observe
+from relay.setup.chronicle import Chronicle
 from relay.setup.request import RunRequest
 from relay.telemetry.log import EventLog, open_log
 
@@ -29,10 +30,11 @@ class Observers:
 
     @contextmanager
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
-        """Open the run's log, which makes relay's own directory, and close it again."""
+        """Open the run's log, which makes relay's own directory, and close it again; keep how it ends."""
         values = find_secret_values(request.environ)
         with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
             self.log = log
+            self.counters.append(Chronicle(request.repo, values).observe)
             try:
                 yield
             finally:

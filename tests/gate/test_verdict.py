@@ -149,3 +149,11 @@ def test_green_always_rests_on_something(before, now, own):
                 assert each.status is Outcome.FAILED
     if now.passed:
         assert verdict.green
+
+
+def test_a_session_is_told_what_only_the_user_can_change():
+    check = CommandCheck(
+        command="make", exit_code=1, status=Outcome.FAILED, duration_s=1, output_tail="x", causes=("no network", "b")
+    )
+    words = compare_gate(None, GateResult(commands=(check,))).for_model
+    assert words.endswith("x\nOnly the user can change this: no network; b.")

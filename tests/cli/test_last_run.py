@@ -1,0 +1,86 @@
+"""What stopped a run is on the screen, and found again the next morning."""
+
+import json
+import shutil
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from tests.cli.test_run import git, mask
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `sh check.sh`
+- [ ] Say hello — hello.txt
+"""
+CHECK = """\
+echo looking at "${DATABASE_URL-nothing}"
+grep -q hello hello.txt || { echo "hello.txt lacks its hello, DATABASE_URL is not set"; exit 3; }
+"""
+SCRIPT = """\
+model: claude-opus-5-5
+sessions:
+  - turns:
+      - tools:
+          - {name: write, input: {path: hello.txt, content: "bye\\n"}}
+          - {name: tick, input: {item: "1.1", evidence: "written"}}
+      - {text: Done., repeat: 4}
+"""
+
+
+@pytest.fixture
+def stopped(relay, project, environ):
+    """A run that ended with a red gate."""
+    (project / "PLAN.md").write_text(PLAN)
+    (project / "check.sh").write_text(CHECK)
+    git(project, environ, "add", "-A")
+    git(project, environ, "commit", "-q", "-m", "plan")
+    with serve(parse_script(SCRIPT)) as server:
+        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        yield relay("run", env={**given, "RELAY_MAX_REPAIRS": "1", "DATABASE_URL": "postgres://u:hunter2@h/d"})
+
+
+def test_a_red_gate_shows_its_output_and_is_found_again(relay, project, stopped):
+    assert stopped.code == ExitCode.STOPPED
+    lines = mask(stopped.out).splitlines()
+    assert [line for line in lines if line.startswith("baseline gate of phase 1 is red after T s, as expected: ")]
+    assert lines.count("| hello.txt lacks its hello, DATABASE_URL is not set") == 2  # not for the baseline
+    cause = "sandbox: DATABASE_URL: set here and not given to commands; env = "
+    assert [line for line in lines if line.startswith(cause)]
+    log = next((project / ".relay/sessions").glob("*.jsonl")).read_text()
+    gates = [event for event in map(json.loads, log.splitlines()) if event["event"] == "GateFinished"]
+    assert "lacks its hello" in gates[-1]["checks"][0]["output"]
+    assert gates[0]["expected"] == "as expected: the work is not done yet"
+
+    shutil.rmtree(project / ".relay")
+    ran = relay("status", "--why")
+    assert "last   stopped " in ran.out
+    assert "(exit 4): phase 1: 0 of 1 verify commands passed." in ran.out
+    assert "       `sh check.sh` failed with exit 3\n" in ran.out
+    assert "         | hello.txt lacks its hello, DATABASE_URL is not set\n" in ran.out
+    assert "         sandbox: DATABASE_URL: set here" in ran.out
+    assert "last   stopped " in relay("status").out
+    body = json.loads(relay("status", "--json").out)["last_run"]
+    assert (body["exit_code"], body["gate"]["checks"][0]["exit_code"]) == (4, 3)
+    assert "hunter2" not in ran.out + stopped.out
+
+
+def test_a_run_that_could_not_begin_is_remembered_and_another_relays_lock_is_not(relay, project, environ):
+    (project / "PLAN.md").write_text(PLAN)
+    git(project, environ, "add", "-A")
+    git(project, environ, "commit", "-q", "-m", "plan")
+    assert relay("run").code == ExitCode.USER  # no key
+    said = relay("status", "--why").out
+    assert "(exit 1): " in said
+    assert "ANTHROPIC_API_KEY" in said
+    note = project / ".git/relay/last-run"
+    for broken in ("{", "[]", '{"began": []}', '{"began": 1, "command": "run", "plan_path": "x", "branch": "main"}'):
+        note.write_text(broken)
+        assert relay("status", "--why").code == 0
+    killed = {"began": 1.0, "command": "run", "plan_path": "PLAN.md", "branch": "main"}
+    note.write_text(json.dumps(killed))
+    assert "said nothing of its end: killed, or the power went" in relay("status").out
