@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from relay.errors import RepoError
 from relay.git.command import Git, GitError
+from relay.git.config_listing import read_listing
 from relay.git.repository import Repo
 from relay.values import dataclass
 
@@ -20,6 +21,9 @@ RELAY_IDENTITY: Mapping[str, str] = {
 _IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
 _DOES_NOT_KNOW = 128
 _VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")
+
+_known: dict[tuple[bytes, tuple[tuple[str, str], ...]], str] = {}
+"""What git said, by the configuration and the variables that it goes by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +55,11 @@ def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Ident
     """
     environ = os.environ if environ is None else environ
     given = {name: environ[name] for name in _VARIABLES if name in environ}
-    git = repo.git.overruled((("user.useConfigOnly", "true"),))
-    match = _IDENT.fullmatch(_ask_identity(git, given))
+    key = (read_listing(repo), tuple(given.items()))
+    if key not in _known:
+        _known.clear()
+        _known[key] = _ask_identity(repo.git.overruled((("user.useConfigOnly", "true"),)), given)
+    match = _IDENT.fullmatch(_known[key])
     if match is None or not match["name"] or not match["email"]:
         return None
     return Identity(name=match["name"], email=match["email"])

@@ -18,7 +18,7 @@ from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import quote_path
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import find_differences, find_entries
+from relay.git.trees import find_added_objects, find_differences, find_entries, is_plain_entry, write_changed_tree
 
 _MOST_OPEN = 128
 """Files open at once; macOS lets a process have 256."""
@@ -259,8 +259,11 @@ def sync_objects(repo: Repo, commit: str, old: str | None) -> None:
     Git syncs what is in an object's file, not the directory that names it. ext4 brings that along with the ref; other
     file systems promise nothing.
     """
-    out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
-    places = {line[:2] for line in out.decode().split()}
+    added = find_added_objects(repo, old or repo.empty_tree, commit)
+    if added is None:
+        out = repo.git.run("rev-list", "--objects", "--no-object-names", commit, *((f"^{old}",) if old else ()))
+        added = frozenset(out.decode().split())
+    places = {name[:2] for name in (commit, *added)}
     for place in (*sorted(places), "."):
         sync_directory(repo.common_dir / "objects" / place)
 
@@ -285,9 +288,12 @@ def write_tree(git: Git, index: str) -> str:
 
 def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
     """Store a tree of ``(path, mode, object id)``, on top of the tree `start` or alone, and return its id."""
+    entries, guarded = tuple(entries), guard(repo)
+    if start is None and guarded.is_plain and all(is_plain_entry(path, mode) for path, mode, _ in entries):
+        return write_changed_tree(repo, repo.empty_tree, entries)
     index = repo.make_relay_dir() / "paths-index"
     remove_private(index)
-    git = private_git(guard(repo).git)
+    git = private_git(guarded.git)
     if start is not None:
         git.run("read-tree", start, env={"GIT_INDEX_FILE": str(index)})
     fill_index(git, str(index), entries)

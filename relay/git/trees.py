@@ -162,15 +162,29 @@ def find_differences(repo: Repo, old: str, new: str) -> list[Difference] | None:
 
     That is so as in `find_entries`, where a tree is odd or another may be shown in its place, and where many differ.
     """
+    found: list[Difference] = []
+    return sorted(found) if _compare_all(repo, old, new, found) is not None else None
+
+
+def find_added_objects(repo: Repo, old: str, new: str) -> frozenset[str] | None:
+    """Return the trees and files of `new` that `old` does not have at their place; None: git knows, as above."""
+    found: list[Difference] = []
+    trees = _compare_all(repo, old, new, found)
+    return None if trees is None else frozenset((*trees, *(after[1] for _, _, after in found if after)))
+
+
+def _compare_all(repo: Repo, old: str, new: str, found: list[Difference]) -> list[str] | None:
+    """Put down the files in which two commits or trees differ; return the trees of `new` that were looked at."""
     if has_replacements(repo.common_dir):
         return None
-    found: list[Difference] = []
+    trees: list[str] = []
     try:
         pending: list[_Pair] = [(b"", _Directory(tree=_get_root(repo, old)), _Directory(tree=_get_root(repo, new)))]
         for _ in range(_MOST_COMPARED):
             if not pending:
-                return sorted(found)
+                return trees
             place, *sides = pending.pop()
+            trees += [side.tree for side in sides[1:] if side]
             before, after = (_open_sound(repo, side) if side else {} for side in sides)
             _compare(place, before, after, found, pending)
     except LookupError:

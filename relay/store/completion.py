@@ -188,11 +188,15 @@ def _project(
     for path, (mode, new) in after.items():
         found = read_file(repo.root, path)
         old_mode, old = before.get(path, (mode, ""))
+        as_before = found is not None and objects.find_blob_id(repo, found) == old
+        given = replaced[path]
+        if as_before and old != new and mode == old_mode and given is not None and _put_file(repo, path, given, mode):
+            continue
         now = "" if found is None else hash_cleaned(git, path, found, old)
         if now == new and (mode == old_mode or find_mode(find_stat(repo.root, path)) != old_mode):
             continue
         # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
-        known = found is not None and (found == based_on.get(path) or objects.hash_bytes(git, found) == old)
+        known = as_before or (found is not None and found == based_on.get(path))
         if now in {old, new} or known:
             # Where only the mode moved, what cleans to the same bytes stays as it is.
             data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]

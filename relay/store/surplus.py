@@ -16,6 +16,7 @@ from relay.git.names import with_parents
 from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
+from relay.git.trees import find_differences
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
 from relay.values import dataclass
@@ -113,16 +114,34 @@ def _list_entries(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Entries:
 def _list_commit(repo: Repo, commit: str) -> _Entries:
     """Return what a commit holds; that of the last one is kept, which a phase has for its start and its end."""
     if commit not in _known or has_replacements(repo.common_dir):
+        entries = _read_on(repo, commit) or _ask_for_entries(repo, commit)
         _known.clear()
-        entries: _Entries = {}
-        for record in repo.git.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
-            head, _, name = record.partition(b"\t")
-            mode, _, object_id = head.decode().split(" ")
-            entries[os.fsdecode(name)] = (mode, object_id)
         if len(entries) > _MOST_KEPT:
             return entries
         _known[commit] = entries
     return _known[commit]
+
+
+def _read_on(repo: Repo, commit: str) -> _Entries | None:
+    """Return what a commit holds by how it differs from the last one; None where only git knows."""
+    for known, entries in _known.items():
+        if (differences := find_differences(repo, known, commit)) is not None:
+            now = {**entries}
+            for name, _, after in differences:
+                now.pop(os.fsdecode(name), None)
+                if after:
+                    now[os.fsdecode(name)] = (after[0].decode(), after[1])
+            return now
+    return None
+
+
+def _ask_for_entries(repo: Repo, commit: str) -> _Entries:
+    entries: _Entries = {}
+    for record in repo.git.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+        head, _, name = record.partition(b"\t")
+        mode, _, object_id = head.decode().split(" ")
+        entries[os.fsdecode(name)] = (mode, object_id)
+    return entries
 
 
 @dataclass(slots=True, kw_only=True)

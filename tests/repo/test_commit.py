@@ -426,6 +426,9 @@ def test_a_missing_identity_is_refused_with_the_command(box):
     with pytest.raises(RepoError, match="does not know who you are") as caught:
         commit_paths(repo, request(repo, "src/app.py"))
     assert "user.email" in str(caught.value.hint)
+    for key, value in (("user.name", "New"), ("user.email", "new@example.org"), ("user.name", "Newer")):
+        box.git("config", key, value)
+        assert (str(find_identity(repo)) == f"{value} <new@example.org>") == (value.startswith("Newer"))
 
 
 def test_an_identity_from_the_environment_counts(box):

@@ -17,7 +17,7 @@ from relay.git.message import Message
 from relay.git.modes import ABSENT
 from relay.git.objects import diff_trees, store_blobs, store_files, write_commit, write_paths_tree
 from relay.git.repository import open_repo
-from relay.git.trees import find_differences, find_entries, is_plain_entry, write_changed_tree
+from relay.git.trees import find_added_objects, find_differences, find_entries, is_plain_entry, write_changed_tree
 
 NAMES = st.sampled_from(["a", "a.b", "a-", "a/b", "a/b/c", "a/c", "b", "b/a", "é/ü", "sp ace/x\n", "\udcff/z", "Z"])
 MODES = st.sampled_from(["100644", "100755", "120000", "160000", ABSENT])
@@ -62,6 +62,8 @@ def test_two_trees_differ_as_git_says(repo, sides):
     assert found is not None
     assert diff_trees(repo, old, new) == diff_by_git(repo, old, new)
     assert bool(found) == (old != new)
+    listed = repo.git.run("rev-list", "--objects", "--no-object-names", new, f"^{old}").decode().split()
+    assert set(listed) <= (find_added_objects(repo, old, new) or set())
 
 
 def test_what_git_makes_of_an_odd_or_a_large_tree_is_asked_of_git(box):
@@ -73,6 +75,7 @@ def test_what_git_makes_of_an_odd_or_a_large_tree_is_asked_of_git(box):
     large = plant_tree(box, b"".join(b"100644 %05d\0" % n + blob for n in range(4_000)))
     for odd in (twice, unsorted, large, "HEAD"):
         assert find_differences(repo, plain, odd) is None
+        assert find_added_objects(repo, plain, odd) is None
     assert len(diff_trees(repo, plain, large)) == 4_001
     folders = [(f"{n}/x", "100644", blob.hex()) for n in range(201)]
     many = write_paths_tree(repo, folders)

@@ -1,0 +1,33 @@
+"""What a commit is compared with, read anew or from the commit before."""
+
+from relay.store import surplus
+from relay.store.environment import Environment
+from relay.store.snapshot import write_snapshot_tree
+from relay.store.surplus import Intent, find_surplus
+
+
+def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
+    repo = box.open()
+
+    def look():
+        intent = Intent(head=repo.head(), paths=(), drafts=())
+        found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment())
+        surplus._known.clear()
+        assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()) == found
+        return found.paths
+
+    box.write("a/b/c", "1\n")
+    assert look() == ("a",)
+    box.commit()
+    assert look() == ()
+    (box.root / "a/b/c").unlink()
+    (box.root / "a/b").rmdir()
+    box.write("a/b", "a file now\n")
+    box.write("new", "x\n")
+    assert look() == ("a/b", "a/b/c", "new")
+    box.commit()
+    assert look() == ()
+    box.git("gc", "-q")
+    box.write("new", "y\n")
+    box.commit()
+    assert look() == ()
