@@ -198,12 +198,23 @@ def show_checked(checked: Checked) -> None:
         say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")
         if found.hint:
             say(f"  {found.hint}", style="dim")
+    _propose(checked)
     if checked.plan and checked.sizes:
         if checked.remarks:
             say()
         _show_sizes(checked, checked.plan)
         say()
     say(_render_verdict(checked), style="green" if checked.exit_code is ExitCode.DONE else "red")
+
+
+def _propose(checked: Checked) -> None:
+    """Name the repository's own test command where an open phase has no gate."""
+    if checked.plan is None or all(phase.done or phase.verify for phase in checked.plan.phases):
+        return
+    from relay.gate.proposal import find_proposal
+
+    if found := find_proposal(checked.place.root):
+        say(f"proposed: Verify: `{found.command}` ({found.source}); relay gate tries it", style="dim")
 
 
 def _show_sizes(checked: Checked, plan: "Plan") -> None:

@@ -10,6 +10,9 @@ from relay.cli.screen import say, say_json
 from relay.errors import RelayError, RepoError
 from relay.hints import AT_ROOT
 
+TRIAL_S = 60.0
+"""How long the repository's own tests may take when they are only proposed."""
+_SHOWN_LINES = 8
 FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
 
 
@@ -41,6 +44,8 @@ def command(*, provider: str | None, model: str | None, schema: bool) -> None:
     for name in FILES:
         written = write_template(root, name)
         say(f"wrote {name}" if written else f"kept {name}: it exists", style="green" if written else "")
+    if not missing:
+        _propose_gate(root)
     say()
     say("Next:")
     if missing:
@@ -48,6 +53,29 @@ def command(*, provider: str | None, model: str | None, schema: bool) -> None:
     say("  edit AGENTS.md      say how your project is built and tested")
     say('  relay plan "…"      have PLAN.md written from a sentence, over the example')
     say("  relay doctor        see what is still missing to run it")
+
+
+def _propose_gate(root: Path) -> None:
+    """Name the repository's own test command, and say how it does in the sandbox."""
+    from relay.gate.proposal import find_proposal
+
+    found = find_proposal(root)
+    if found is None:
+        return
+    from relay.cli.aftermath import find_style, tell_failures
+    from relay.cli.gate import try_proposal
+
+    say()
+    say(f"{found.source} says how this is tested: {found.command}; trying it in the sandbox …")
+    gate = try_proposal(found.command, timeout_s=TRIAL_S)
+    if gate is not None:
+        for line in tell_failures(gate, indent="  ", shown=_SHOWN_LINES):
+            say(line.text, style=find_style(line))
+        say(
+            "it passes there" if gate.passed else "it does not pass there yet",
+            style="green" if gate.passed else "yellow",
+        )
+    say(f"verify = ['{found.command}'] in relay.toml makes it the gate of every phase")
 
 
 def _find_root(cwd: Path) -> tuple[Path, str]:

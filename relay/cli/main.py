@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "check",
     "run": "run",
     "status": "status",
+    "gate": "gate",
     "rewind": "rewind",
     "sandbox": "sandbox",
     "doctor": "doctor",

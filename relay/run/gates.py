@@ -27,6 +27,7 @@ from relay.setup.context import RunContext
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
 from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
+from relay.tools.workspace import Workspace
 from relay.values import dataclass
 
 
@@ -192,21 +193,20 @@ def open_hooks(
     Nothing is there of what a session left beside the repository.
     """
     with ctx.workspace.sandbox.renew() as fresh:
-        run = partial(_run_hook, ctx, fresh)
+        run = partial(run_hook, ctx.workspace, ctx.repo, fresh, timeout_s=ctx.settings.gate_timeout_s)
         yield Hooks(run=run, scratch=fresh.private.tmp, recheck=recheck)
 
 
-def _run_hook(ctx: RunContext, fresh: Sandbox, run: HookRun) -> HookResult:
+def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, timeout_s: float) -> HookResult:
     """Run one of the user's hooks in the sandbox, where the scratch directory has another name."""
-    workspace = ctx.workspace
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
-        shown = copy_git_dir(ctx.repo, copy)
-        lent = Lent(dest=ctx.repo.common_dir, place=copy, shown=shown)
+        shown = copy_git_dir(repo, copy)
+        lent = Lent(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
         result = fresh.lend(lent).run(
             [argument.replace(outside, inside) for argument in run.argv],
-            limits=replace(workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
+            limits=replace(workspace.limits, timeout_s=timeout_s),
             should_stop=workspace.should_stop,
             extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
         )

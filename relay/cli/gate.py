@@ -1,0 +1,172 @@
+"""`relay gate`: a phase's verify commands in the sandbox, now, without a key."""
+
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.screen import say, say_json
+from relay.cli.sessions import make_request
+from relay.errors import ExitCode, PlanError, within
+
+if TYPE_CHECKING:
+    from relay.plan.model import Phase
+    from relay.session.events import GateFinished
+    from relay.setup.place import Place
+    from relay.setup.request import RunRequest
+    from relay.store.last_run import LastGate
+
+_SHOWN_LINES = 60
+_SHOWN_FILES = 5
+
+
+@click.command("gate", short_help="Run a phase's verify commands in the sandbox now, without a key.")
+@click.argument("phase", required=False)
+@click.option("--hooks", is_flag=True, help="Run the commit hooks too, on what is staged.")
+@click.option("--last", is_flag=True, help="Run nothing; show what the last gate said, of a run or of this command.")
+@click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
+@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@click.option("--network/--no-network", default=None, help="As for `relay run`.")
+@click.option("--sandbox", type=click.Choice(["auto", "off"]), help="As for `relay run`.")
+def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **options: Any) -> int:
+    """Run the verify commands of PHASE, or of the next open one, as a run would: same sandbox, variables and limits.
+
+    They work on your files as they are. What fails is explained with what the sandbox kept from it and the setting
+    that would give it. Where there is no verify command, the repository's own test command is tried. Exit status: 0
+    green, 4 red.
+    """
+    request, place = make_request("run", options)
+    if last:
+        return show_last(request, as_json=as_json)
+    return run_now(request, place, phase, hooks=hooks, as_json=as_json)
+
+
+def show_last(request: "RunRequest", *, as_json: bool) -> int:
+    """Show what the last gate said.
+
+    Raises:
+        PlanError: None has run in this work tree.
+    """
+    from relay.cli.aftermath import find_style, tell_gate
+    from relay.store.last_run import read_last_gate
+    from relay.words import render_moment
+
+    gate = read_last_gate(request.repo)
+    if gate is None:
+        raise PlanError("no gate has run in this work tree", hint="relay gate runs one")
+    if as_json:
+        say_json(json.dumps(asdict(gate)))
+        return _find_code(gate.passed)
+    kind = "baseline gate" if gate.baseline else "gate"
+    of = f" of phase {gate.phase_id}" if gate.phase_id else ""
+    verdict = "passed" if gate.passed else f"was red{f', {gate.expected}' if gate.expected else ''}"
+    say(f"{kind}{of}, {render_moment(gate.at, now=time.time())}: {verdict}", style="bold")
+    for line in tell_gate(gate, shown=_SHOWN_LINES):
+        say(line.text, style=find_style(line))
+    return _find_code(gate.passed)
+
+
+def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
+    """Run the gate, and the hooks where asked for."""
+    from relay.cli.view import make_view
+    from relay.run.trial import find_uncommitted, try_gate, try_hooks
+    from relay.sandbox.harden import prepare_process
+    from relay.setup.alone import open_alone
+    from relay.store.lock import lock_worktree
+
+    phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
+    prepare_process()
+    with lock_worktree(request.repo), open_alone(request) as workspace:
+        seen = find_uncommitted(request)
+        view = make_view(json=True, stream=sys.stdout) if as_json else None
+        observe = view.observe if view else lambda _: None
+        if not as_json:
+            say(f"gate of phase {phase.id}, {workspace.sandbox.mechanism}: {'; '.join(commands)}", style="bold")
+        ended = [try_gate(request, workspace, phase.id, commands, observe)] if commands else []
+        if hooks and (ran := try_hooks(request, workspace, f"relay: phase {phase.id} — {phase.title}", observe)):
+            ended.append(ran)
+        for gate in ended:
+            _show(request, gate, as_json=as_json)
+    if seen and not as_json:
+        _tell_seen(seen)
+    return _find_code(all(gate.passed for gate in ended))
+
+
+def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
+    """Try a command as a gate; None where that cannot be, which a run says in full."""
+    from relay.errors import RelayError
+    from relay.run.trial import try_gate
+    from relay.sandbox.harden import prepare_process
+    from relay.setup.alone import open_alone
+    from relay.setup.chronicle import make_last_gate
+
+    try:
+        request, _ = make_request("run", {"plan": None}, needs_plan=False)
+        settings = replace(request.settings, gate_timeout_s=min(timeout_s, request.settings.gate_timeout_s))
+        prepare_process()
+        with open_alone(request) as workspace:
+            event = try_gate(replace(request, settings=settings), workspace, "", (proposed,), lambda _: None)
+    except RelayError as error:
+        say(f"not tried: {error}", style="yellow")
+        return None
+    return make_last_gate(event, at=time.time())
+
+
+def choose_commands(
+    request: "RunRequest", place: "Place", phase_id: str | None, *, as_json: bool
+) -> "tuple[Phase, tuple[str, ...]]":
+    """Return a phase and its gate; where it has none, what the repository proposes.
+
+    Raises:
+        PlanError: There is no such phase, or nothing that could be run.
+    """
+    from relay.gate.proposal import find_proposal
+    from relay.run.readiness import get_commands, require_gates
+    from relay.run.selection import get_phase
+    from relay.setup.place import load_plan
+
+    with within(place.plan_name):
+        plan = load_plan(place)
+        phase = get_phase(plan, phase_id) if phase_id else plan.next_phase() or plan.phases[-1]
+        require_gates(plan, request.settings, (phase,), unchecked=True)
+        commands = get_commands(request.settings, phase)
+    if commands:
+        return phase, commands
+    found = find_proposal(place.root)
+    if found is None:
+        words = f"phase {phase.id} has no verify command, and nothing here says how this repository is tested"
+        raise PlanError(
+            words, path=place.plan_name, line=phase.line, hint="put a line Verify: `command` below its heading"
+        )
+    if not as_json:
+        words = f"phase {phase.id} has no verify command; {found.source} speaks for `{found.command}`, which is tried"
+        say(f"{words}. Verify: `{found.command}` below the heading makes it the gate")
+    return phase, (found.command,)
+
+
+def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
+    from relay.cli.aftermath import find_style, tell_gate
+    from relay.secrets.patterns import find_secret_values
+    from relay.setup.chronicle import make_last_gate
+    from relay.store.last_run import save_last_gate
+
+    gate: LastGate = make_last_gate(event, at=time.time())
+    save_last_gate(request.repo, gate, find_secret_values(request.environ))
+    if as_json:
+        return
+    for line in tell_gate(gate, shown=_SHOWN_LINES):
+        say(line.text, style=find_style(line))
+    say(event.summary.splitlines()[0], style="green" if event.passed else "red")
+
+
+def _tell_seen(paths: tuple[str, ...]) -> None:
+    from relay.git.names import list_paths
+
+    say(f"seen with what no commit has: {list_paths(paths[:_SHOWN_FILES])}" + (" …" if paths[_SHOWN_FILES:] else ""))
+
+
+def _find_code(passed: bool) -> int:  # noqa: FBT001  # the one thing it says
+    return ExitCode.DONE if passed else ExitCode.STOPPED

@@ -1,0 +1,113 @@
+"""A phase's gate, and the commit hooks, without a session: on the work tree as it is."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from relay.gate.causes import Failure, find_causes
+from relay.gate.model import CommandCheck, GateResult, Outcome
+from relay.gate.run import run_gate
+from relay.gate.verdict import compare_gate
+from relay.git.config_guard import guard
+from relay.git.hooks import has_hook, make_hook_run
+from relay.git.status import read_status
+from relay.plan.files import STATE_DIR
+from relay.run.gates import render_checks, run_hook
+from relay.sandbox.run import Sandbox
+from relay.sandbox.veil import lift_veil
+from relay.session.events import GateFinished, GateStarted, Observe
+from relay.setup.request import RunRequest
+from relay.tools.workspace import Workspace
+from relay.words import list_some
+
+HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
+
+
+def try_gate(
+    request: RunRequest, workspace: Workspace, phase_id: str, commands: Sequence[str], observe: Observe
+) -> GateFinished:
+    """Run commands as the gate of a phase would; tell of it, and return how it ended.
+
+    Raises:
+        SandboxError: The sandbox could not be set up.
+    """
+    observe(GateStarted(phase_id=phase_id, baseline=False, commands=tuple(commands)))
+    with workspace.sandbox.renew() as fresh:
+        result = run_gate(
+            commands,
+            sandbox=fresh,
+            limits=replace(workspace.limits, timeout_s=request.settings.gate_timeout_s),
+            should_stop=workspace.should_stop,
+            outputs_dir=workspace.outputs_dir,
+        )
+    verdict = compare_gate(None, result)
+    finished = GateFinished(
+        phase_id=phase_id,
+        baseline=False,
+        passed=verdict.green,
+        summary=verdict.for_user,
+        duration_s=sum(check.duration_s for check in result.commands),
+        checks=render_checks(result),
+    )
+    observe(finished)
+    return finished
+
+
+def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: Observe) -> GateFinished | None:
+    """Run the commit hooks on what is staged, in the same way; None when there is none.
+
+    Raises:
+        SandboxError: The sandbox could not be set up.
+    """
+    config = guard(request.repo).config
+    names = [name for name in HOOKS if has_hook(request.repo, config, name)]
+    if not names:
+        return None
+    observe(GateStarted(phase_id="", baseline=False, commands=tuple(f"{name} hook" for name in names)))
+    with workspace.sandbox.renew() as fresh:
+        checks = tuple(_try_hook(request, workspace, fresh, name, subject) for name in names)
+    red = [check.command for check in checks if check.status is not Outcome.PASSED]
+    finished = GateFinished(
+        phase_id="",
+        baseline=False,
+        passed=not red,
+        summary=f"the {list_some(red)} refused" if red else "no hook refused",
+        duration_s=sum(check.duration_s for check in checks),
+        checks=render_checks(GateResult(commands=checks)),
+    )
+    observe(finished)
+    return finished
+
+
+def _try_hook(request: RunRequest, workspace: Workspace, fresh: Sandbox, name: str, subject: str) -> CommandCheck:
+    repo, timeout_s = request.repo, request.settings.gate_timeout_s
+    scratch = Path(tempfile.mkdtemp(prefix="hook-", dir=fresh.private.tmp))
+    message = scratch / "COMMIT_EDITMSG"
+    message.write_text(f"{subject}\n")
+    if (repo.git_dir / "index").is_file():
+        shutil.copyfile(repo.git_dir / "index", scratch / "index")
+    args = {"pre-commit": (), "commit-msg": (str(message),)}.get(name, (str(message), "message"))
+    begin = time.monotonic()
+    hook = make_hook_run(repo, guard(repo).config, name, args, index=scratch / "index")
+    result = run_hook(workspace, repo, fresh, hook, timeout_s=timeout_s)
+    status = Outcome.PASSED if result.ok else Outcome.FAILED
+    failure = Failure(command=f"{name} hook", status=status, output=result.output, missing="", timeout_s=timeout_s)
+    return CommandCheck(
+        command=failure.command,
+        exit_code=0 if result.ok else 1,
+        status=status,
+        duration_s=time.monotonic() - begin,
+        output_tail=result.output,
+        causes=() if result.ok else find_causes(failure, lift_veil(fresh)),
+    )
+
+
+def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
+    """Return the files that commands see now and that no commit has: a run's gate is shown what its commit holds."""
+    status = read_status(request.repo)
+    own = (request.plan_path, request.files.ledger_path)
+    named = dict.fromkeys((*status.changed, *status.untracked))
+    return tuple(path for path in named if path not in own and not path.startswith(f"{STATE_DIR}/"))

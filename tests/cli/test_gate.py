@@ -1,0 +1,80 @@
+"""`relay gate` from outside: a phase's verify commands and the hooks, in the sandbox, without a key."""
+
+import json
+import stat
+
+import pytest
+
+from relay.errors import ExitCode
+from tests.cli.test_run import git
+
+
+@pytest.fixture
+def write(project, environ):
+    def put(verify, **files):
+        (project / "PLAN.md").write_text(f"# P\n\n## Phase 1 — Hello\n{verify}\n- [ ] Say hello — hello.txt\n")
+        for name, text in files.items():
+            (project / name).write_text(text)
+        git(project, environ, "add", "PLAN.md")
+        git(project, environ, "commit", "-q", "--allow-empty", "-m", "plan")
+
+    return put
+
+
+def test_a_gate_is_run_shown_explained_and_found_again(relay, write):
+    """On the files as they are; what the sandbox kept is named with its setting, and no value of a variable is."""
+    write("Verify: `grep -q hello hello.txt`, `test -n ${DATABASE_URL:?}`", **{"hello.txt": "hello\n"})
+    ran = relay("gate", env={"DATABASE_URL": "postgres://hunter2"})
+    assert (ran.code, ran.err) == (ExitCode.STOPPED, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("gate of phase 1, ")
+    assert "`grep -q hello hello.txt` passed (" in lines[1]
+    assert any(line.startswith("`test -n ${DATABASE_URL:?}` ") for line in lines)
+    assert any("DATABASE_URL: set here and not given to commands" in line for line in lines)
+    assert "1 of 2 verify commands passed." in lines
+    assert "seen with what no commit has: hello.txt" in lines
+    assert "hunter2" not in ran.out
+
+    last = relay("gate", "--last")
+    assert last.code == ExitCode.STOPPED
+    assert last.out.startswith("gate of phase 1, ")
+    assert "DATABASE_URL: set here" in last.out
+    assert not json.loads(relay("gate", "--last", "--json").out)["passed"]
+
+    given = relay("gate", "1", "--json", env={"DATABASE_URL": "x", "RELAY_ENV": "DATABASE_URL"})
+    assert given.code == 0
+    events = [json.loads(line) for line in given.out.splitlines()]
+    assert [event["event"] for event in events] == ["GateStarted", "GateFinished"]
+    assert events[1]["passed"]
+    assert relay("gate", "7").code == ExitCode.USER
+
+
+def test_what_the_repository_has_is_tried_where_a_phase_names_nothing(relay, write):
+    write("", Makefile="test:\n\t@test -f PLAN.md && echo seen\n")
+    ran = relay("gate")
+    assert ran.code == 0
+    assert "Makefile speaks for `make test`, which is tried" in ran.out
+    assert "  | seen" in ran.out
+    checked = relay("check")
+    assert "proposed: Verify: `make test` (Makefile); relay gate tries it" in checked.out
+
+
+def test_without_anything_to_run_it_says_so(relay, write):
+    assert relay("gate", "--last").code == ExitCode.USER
+    write("")
+    ran = relay("gate")
+    assert ran.code == ExitCode.USER
+    assert "phase 1 has no verify command, and nothing here says how this repository is tested" in ran.err
+
+
+def test_hooks_are_tried_on_what_is_staged(relay, write, project):
+    write("Verify: `test -f PLAN.md`")
+    hook = project / ".git/hooks/commit-msg"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ngrep -qE '^(feat|fix): ' \"$1\" || { echo not conventional; exit 1; }\n")
+    hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
+    assert relay("gate").code == 0
+    ran = relay("gate", "--hooks")
+    assert ran.code == ExitCode.STOPPED
+    assert "  | not conventional" in ran.out
+    assert "the commit-msg hook refused" in ran.out
