@@ -17,6 +17,7 @@ from rich.text import Text
 from relay.cli.board import Board
 from relay.cli.draw import draw
 from relay.cli.narrate import Line, Narrator, Tone
+from relay.cli.suspension import showing_cursor
 from relay.cli.text import clean_line, clip
 from relay.interrupts import Urgency
 from relay.session import events
@@ -58,6 +59,7 @@ class LiveView:
         self._board = Board(started_at=time.monotonic())
         self._drawn_at = 0.0
         self._closing = threading.Event()
+        self._suspension = showing_cursor(stream)
         self._thread = threading.Thread(target=self._run, name="relay-view", daemon=True)
 
     def observe(self, event: events.Event) -> None:
@@ -70,6 +72,7 @@ class LiveView:
         self._drawn_at = 0.0
 
     def __enter__(self) -> Self:
+        self._suspension.__enter__()
         self._thread.start()
         return self
 
@@ -78,6 +81,7 @@ class LiveView:
     ) -> None:
         self._closing.set()
         self._thread.join()
+        self._suspension.__exit__(None, None, None)
 
     def _run(self) -> None:
         try:

@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "doctor",
     "demo": "demo",
     "rehearse": "rehearse",
+    "gc": "gc",
     "completion": "completion",
     "help": "help",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RepoError, SandboxError
+from relay.git.config_guard import read_config
 from relay.git.repository import Repo, open_repo
 from relay.hints import Caller
 from relay.interrupts import Interrupts
@@ -85,6 +86,18 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
 
 def _examine_repo(repo: Repo) -> Iterator[Finding]:
     yield from (check_git(repo), check_repository(repo), check_identity(repo))
+    if repo.list_refs("refs/relay/") and not _is_undecorated(repo):
+        yield Finding(
+            name="log",
+            state=State.INFO,
+            words="relay's snapshots (refs/relay/) stand among the names that git log shows",
+            hint="git config log.excludeDecoration refs/relay/; git log --exclude='refs/relay/*' --all goes without",
+        )
+
+
+def _is_undecorated(repo: Repo) -> bool:
+    """Return whether git was told to leave relay's refs out where it names commits."""
+    return any(s.key == "log.excludedecoration" and s.value.startswith("refs/relay") for s in read_config(repo))
 
 
 def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings | None, Finding]:

@@ -1,0 +1,83 @@
+"""`relay gc` takes old snapshots of work that is committed, and nothing else."""
+
+import subprocess
+import time
+
+import pytest
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+def git(project, environ):
+    def run(*args, **dates):
+        done = subprocess.run(
+            ["git", *args], cwd=project, env={**environ, **dates}, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def keep(git):
+    """Put a commit under a ref of relay's, as old as that, with trailers."""
+
+    def put(ref, days, *trailers):
+        moment = f"{int(time.time()) - days * DAY_S} +0000"
+        message = "\n".join(("snapshot", "", *trailers))
+        tree = git("rev-parse", "HEAD^{tree}")
+        dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+        git("update-ref", ref, git("commit-tree", tree, "-m", message, **dates))
+
+    return put
+
+
+def list_refs(git):
+    return set(git("for-each-ref", "--format=%(refname)", "refs/relay").split())
+
+
+def test_only_what_is_committed_old_and_not_open_goes(relay, git, keep):
+    git("commit", "-q", "--allow-empty", "-m", "One\n\nRelay-Plan: PLAN.md\nRelay-Session: aaaa1111")
+    git("switch", "-q", "-c", "other%/x")
+    git("commit", "-q", "--allow-empty", "-m", "Two\n\nRelay-Plan: PLAN.md\nRelay-Session: bbbb2222")
+    git("switch", "-q", "main")
+    keep("refs/relay/wip/main/000001", 40, "Relay-Session: aaaa1111")
+    keep("refs/relay/wip/other%25%2Fx/000001", 31, "Relay-Session: bbbb2222")
+    keep("refs/relay/wip/main/000002", 29, "Relay-Session: aaaa1111")
+    keep("refs/relay/wip/main/000003", 400, "Relay-Session: cccc3333")
+    keep("refs/relay/wip/main/000004", 400, "No-Session: x")
+    keep("refs/relay/wip/main/000005", 400, "Relay-Session: aaaa1111")
+    keep("refs/relay/leg/main", 400, "Relay-Wip: refs/relay/wip/main/000005", "Relay-Session: aaaa1111")
+    for kind in ("rewound", "spent", "rejected"):
+        keep(f"refs/relay/{kind}/main/000001", 400, "Relay-Session: aaaa1111")
+    before = list_refs(git)
+    going = {"refs/relay/wip/main/000001", "refs/relay/wip/other%25%2Fx/000001"}
+
+    dry = relay("gc", "--dry-run")
+    assert (dry.code, dry.err) == (0, "")
+    assert {line.split()[0] for line in dry.out.splitlines() if line.startswith("  ")} == going
+    assert dry.out.splitlines()[2:] == [
+        "would go: the snapshots of 2 sessions, older than 30 days",
+        "kept: 1 of an open phase",
+        "kept: 2 of work that no branch has a commit of",
+        "kept: 1 younger than that",
+    ]
+    assert list_refs(git) == before
+
+    assert relay("gc").out.splitlines()[0] == "removed: the snapshots of 2 sessions, older than 30 days"
+    assert list_refs(git) == before - going
+    assert "removed: the snapshots of 1 session, older" in relay("gc", "--older-than", "0").out
+
+
+def test_where_there_is_nothing_it_says_so(relay, tmp_path):
+    assert relay("gc").out == "removed: the snapshots of 0 sessions, older than 30 days\n"
+    assert relay("gc", cwd=tmp_path).code == 1
+
+
+def test_the_doctor_says_how_git_log_leaves_snapshots_out(relay, git, keep):
+    assert "excludeDecoration" not in relay("doctor").out
+    keep("refs/relay/wip/main/000001", 40, "Relay-Session: aaaa1111")
+    assert "git config log.excludeDecoration refs/relay/" in relay("doctor").out
+    git("config", "log.excludeDecoration", "refs/relay/")
+    assert "excludeDecoration" not in relay("doctor").out
