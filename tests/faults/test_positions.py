@@ -111,6 +111,25 @@ def _status(status: int, **more: Any) -> dict[str, Any]:
 IDLE_S = 0.6
 """Long enough for a healthy answer of the server in this process, on a busy machine too."""
 
+
+def _variant(**expected: Any) -> Case:
+    """Make a case that takes the same way as another one."""
+    return Case(**expected, everywhere=False)
+
+
+def _again(fault: Mapping[str, Any], words: str) -> Case:
+    return _variant(fault=fault, then=Then.AGAIN, words=words)
+
+
+def _denied(fault: Mapping[str, Any], words: str) -> Case:
+    return _variant(fault=fault, then=Then.USER, words=words, end=SessionEnd.DENIED, retries=0)
+
+
+def _given_up(fault: Mapping[str, Any], words: str, *, counted: bool = False) -> Case:
+    """Make a case of what is tried three times."""
+    return _variant(fault=fault, then=Then.STOP, words=words, end=SessionEnd.API_FAILED, retries=2, counted=counted)
+
+
 CASES: Mapping[str, Case] = {
     # Nobody's fault: the same request again, with growing waits. Not counted against the phase.
     "overloaded": Case(fault={"kind": "overloaded"}, then=Then.AGAIN, words="HTTP 529 overloaded_error"),
@@ -189,221 +208,124 @@ CASES: Mapping[str, Case] = {
     "no stream": Case(fault={"kind": "no_stream"}, then=Then.NOTHING, words=""),
     "other model": Case(fault={"kind": "other_model", "model": "claude-fable-5-2"}, then=Then.NOTHING, words=""),
     # Variants.
-    "no stream for ever": Case(
-        fault={"kind": "no_stream", "times": "always"}, then=Then.NOTHING, words="", everywhere=False
-    ),
-    "usage at the beginning only": Case(
-        fault={"kind": "usage", "report": "falling"}, then=Then.NOTHING, words="", everywhere=False
-    ),
-    "garbage for ever": Case(
-        fault={"kind": "garbage", "times": "always"},
-        then=Then.STOP,
-        words="3 times in a row",
-        end=SessionEnd.API_FAILED,
-        retries=2,
-        counted=True,
-        everywhere=False,
-    ),
-    "unknown delta for ever": Case(
-        fault={
+    "no stream for ever": _variant(fault={"kind": "no_stream", "times": "always"}, then=Then.NOTHING, words=""),
+    "usage at the beginning only": _variant(fault={"kind": "usage", "report": "falling"}, then=Then.NOTHING, words=""),
+    "garbage for ever": _given_up({"kind": "garbage", "times": "always"}, "3 times in a row", counted=True),
+    "unknown delta for ever": _given_up(
+        {
             "kind": "garbage",
             "data": '{"type": "content_block_delta", "index": 0, "delta": {"type": "novel_delta"}}',
             "times": "always",
         },
-        then=Then.STOP,
-        words="unknown delta type 'novel_delta'; 3 times in a row",
-        end=SessionEnd.API_FAILED,
-        retries=2,
+        "unknown delta type 'novel_delta'; 3 times in a row",
         counted=True,
-        everywhere=False,
     ),
-    "status 504 after work": Case(
-        fault=_status(504, body="html", after_work=True), then=Then.AGAIN, words="HTTP 504: <html>", everywhere=False
+    "status 504 after work": _again(_status(504, body="html", after_work=True), "HTTP 504: <html>"),
+    "status 504 after work for ever": _given_up(
+        _status(504, body="html", after_work=True, times="always"), "3 times in a row"
     ),
-    "status 504 after work for ever": Case(
-        fault=_status(504, body="html", after_work=True, times="always"),
-        then=Then.STOP,
-        words="3 times in a row",
-        end=SessionEnd.API_FAILED,
-        retries=2,
-        everywhere=False,
+    "overloaded three times": _variant(
+        fault={"kind": "overloaded", "times": 3}, then=Then.AGAIN, words="HTTP 529", retries=3
     ),
-    "overloaded three times": Case(
-        fault={"kind": "overloaded", "times": 3}, then=Then.AGAIN, words="HTTP 529", retries=3, everywhere=False
-    ),
-    "overloaded for ever": Case(
+    "overloaded for ever": _variant(
         fault={"kind": "overloaded", "times": "always"},
         then=Then.STOP,
         words="took as long as relay waits (2 min, max_wait_s)",
         end=SessionEnd.API_FAILED,
         retries=-1,
         flags={"max_wait_s": 120},
-        everywhere=False,
     ),
-    "overloaded with a wait": Case(
-        fault={"kind": "overloaded", "retry_after": "9"},
-        then=Then.AGAIN,
-        words="HTTP 529",
-        wait_s=(9.0, 10.0),
-        everywhere=False,
+    "overloaded with a wait": _variant(
+        fault={"kind": "overloaded", "retry_after": "9"}, then=Then.AGAIN, words="HTTP 529", wait_s=(9.0, 10.0)
     ),
-    "status 408": Case(fault=_status(408, body="empty"), then=Then.AGAIN, words="HTTP 408: no body", everywhere=False),
-    "status 409": Case(fault=_status(409), then=Then.AGAIN, words="HTTP 409", everywhere=False),
-    "status 502, html": Case(
-        fault=_status(502, body="html"), then=Then.AGAIN, words="HTTP 502: <html>", everywhere=False
-    ),
-    "status 503, empty": Case(
-        fault=_status(503, body="empty"), then=Then.AGAIN, words="HTTP 503: no body", everywhere=False
-    ),
-    "status 500, told not to": Case(
+    "status 408": _again(_status(408, body="empty"), "HTTP 408: no body"),
+    "status 409": _again(_status(409), "HTTP 409"),
+    "status 502, html": _again(_status(502, body="html"), "HTTP 502: <html>"),
+    "status 503, empty": _again(_status(503, body="empty"), "HTTP 503: no body"),
+    "status 500, told not to": _variant(
         fault=_status(500, headers={"x-should-retry": "false"}),
         then=Then.STOP,
         words="HTTP 500",
         end=SessionEnd.API_FAILED,
         retries=0,
-        everywhere=False,
     ),
-    "status 400": Case(
+    "status 400": _variant(
         fault=_status(400, type="invalid_request_error", message="no such field"),
         then=Then.STOP,
         words="HTTP 400 invalid_request_error: no such field (request req_rehearsal_",
         end=SessionEnd.API_FAILED,
         retries=0,
-        everywhere=False,
     ),
-    "status 401": Case(
-        fault=_status(401, message="invalid x-api-key"),
-        then=Then.USER,
-        words="HTTP 401 authentication_error: invalid x-api-key",
-        end=SessionEnd.DENIED,
-        retries=0,
-        everywhere=False,
+    "status 401": _denied(
+        _status(401, message="invalid x-api-key"), "HTTP 401 authentication_error: invalid x-api-key"
     ),
-    "status 402": Case(
-        fault=_status(402, type="billing_error", message="credit balance is too low"),
-        then=Then.USER,
-        words="credit balance is too low",
-        end=SessionEnd.DENIED,
-        retries=0,
-        everywhere=False,
+    "status 402": _denied(
+        _status(402, type="billing_error", message="credit balance is too low"), "credit balance is too low"
     ),
-    "status 400, credit": Case(
-        fault=_status(400, type="invalid_request_error", message="Your credit balance is too low to access the API."),
-        then=Then.USER,
-        words="Your credit balance is too low",
-        end=SessionEnd.DENIED,
-        retries=0,
-        everywhere=False,
+    "status 400, credit": _denied(
+        _status(400, type="invalid_request_error", message="Your credit balance is too low to access the API."),
+        "Your credit balance is too low",
     ),
-    "status 307": Case(
-        fault=_status(307, headers={"location": "http://127.0.0.1:9/v1/messages"}),
-        then=Then.USER,
-        words="it sends us to http://127.0.0.1:9/v1/messages",
-        end=SessionEnd.DENIED,
-        retries=0,
-        everywhere=False,
+    "status 307": _denied(
+        _status(307, headers={"location": "http://127.0.0.1:9/v1/messages"}),
+        "it sends us to http://127.0.0.1:9/v1/messages",
     ),
-    "status 403": Case(
-        fault=_status(403), then=Then.USER, words="HTTP 403", end=SessionEnd.DENIED, retries=0, everywhere=False
+    "status 403": _denied(_status(403), "HTTP 403"),
+    "status 404": _denied(_status(404, message="model: claude-gone"), "model: claude-gone"),
+    "status 413": _variant(fault=_status(413), then=Then.FRESH, words="HTTP 413", end=SessionEnd.OVERFLOW),
+    "own spend limit": _denied(
+        _status(400, message="You have reached your specified API usage limits. Access returns tomorrow."),
+        "You have reached your specified API usage limits",
     ),
-    "status 404": Case(
-        fault=_status(404, message="model: claude-gone"),
-        then=Then.USER,
-        words="model: claude-gone",
-        end=SessionEnd.DENIED,
-        retries=0,
-        everywhere=False,
-    ),
-    "status 413": Case(
-        fault=_status(413), then=Then.FRESH, words="HTTP 413", end=SessionEnd.OVERFLOW, everywhere=False
-    ),
-    "own spend limit": Case(
-        fault=_status(400, message="You have reached your specified API usage limits. Access returns tomorrow."),
-        then=Then.USER,
-        words="You have reached your specified API usage limits",
-        end=SessionEnd.DENIED,
-        retries=0,
-        everywhere=False,
-    ),
-    "rate limit, header only": Case(
+    "rate limit, header only": _variant(
         fault={"kind": "rate_limit", "resets_in_s": 30, "limit": "output-tokens"},
         then=Then.AGAIN,
         words="HTTP 429",
         wait_s=(15.0, 31.0),
-        everywhere=False,
     ),
-    "rate limit, no time": Case(
-        fault=_status(429, type="rate_limit_error", message="slow down"),
-        then=Then.AGAIN,
-        words="HTTP 429",
-        everywhere=False,
+    "rate limit, no time": _again(_status(429, type="rate_limit_error", message="slow down"), "HTTP 429"),
+    "drop, closed": _again({"kind": "drop", "how": "fin"}, "Error"),
+    "cut, reset": _again({"kind": "cut", "how": "rst", "after_events": 5}, "Error"),
+    "cut, closed": _variant(
+        fault={"kind": "cut", "how": "fin", "after_events": 5}, then=Then.AGAIN, words="Error", counted=True
     ),
-    "drop, closed": Case(fault={"kind": "drop", "how": "fin"}, then=Then.AGAIN, words="Error", everywhere=False),
-    "cut, reset": Case(
-        fault={"kind": "cut", "how": "rst", "after_events": 5}, then=Then.AGAIN, words="Error", everywhere=False
-    ),
-    "cut, closed": Case(
-        fault={"kind": "cut", "how": "fin", "after_events": 5},
-        then=Then.AGAIN,
-        words="Error",
-        counted=True,
-        everywhere=False,
-    ),
-    "cut in the first event": Case(
-        fault={"kind": "cut", "how": "end", "after_bytes": 10},
-        then=Then.AGAIN,
-        words="without message_stop",
-        everywhere=False,
-    ),
-    "cut before the last event": Case(
+    "cut in the first event": _again({"kind": "cut", "how": "end", "after_bytes": 10}, "without message_stop"),
+    "cut before the last event": _variant(
         fault={"kind": "cut", "how": "end", "after_events": 999},
         then=Then.AGAIN,
         words="without message_stop",
         counted=True,
-        everywhere=False,
     ),
-    "error event, api error": Case(
+    "error event, api error": _variant(
         fault={"kind": "error_event", "type": "api_error"},
         then=Then.AGAIN,
         words="api_error in mid-stream",
         counted=True,
-        everywhere=False,
     ),
-    "error event, invalid request": Case(
+    "error event, invalid request": _variant(
         fault={"kind": "error_event", "type": "invalid_request_error"},
         then=Then.AGAIN,
         words="invalid_request_error in mid-stream",
         counted=True,
-        everywhere=False,
     ),
-    "stall, pings": Case(
+    "stall, pings": _variant(
         fault={"kind": "stall", "ping_s": 0.05},
         then=Then.AGAIN,
         words="only pings",
         counted=True,
         idle_timeout_s=IDLE_S,
-        everywhere=False,
     ),
-    "stall before headers": Case(
-        fault={"kind": "stall", "before_headers": True},
-        then=Then.AGAIN,
-        words="Timeout",
-        idle_timeout_s=IDLE_S,
-        everywhere=False,
+    "stall before headers": _variant(
+        fault={"kind": "stall", "before_headers": True}, then=Then.AGAIN, words="Timeout", idle_timeout_s=IDLE_S
     ),
-    "empty for ever": Case(
-        fault={"kind": "empty", "times": "always"},
-        then=Then.STOP,
-        words="1.1 is not ticked",
-        end=SessionEnd.FINISHED,
-        everywhere=False,
+    "empty for ever": _variant(
+        fault={"kind": "empty", "times": "always"}, then=Then.STOP, words="1.1 is not ticked", end=SessionEnd.FINISHED
     ),
-    "pause turn for ever": Case(
+    "pause turn for ever": _variant(
         fault={"kind": "pause_turn", "times": "always"},
         then=Then.STOP,
         words="3 answers in a row did nothing",
         end=SessionEnd.STUCK,
-        everywhere=False,
     ),
 }
 

@@ -5,13 +5,10 @@ from dataclasses import replace
 import pytest
 
 from relay.errors import ExitCode
-from relay.ledger import Ledger
 from relay.plan.parse import parse_plan
-from relay.run.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit_step import commit_phase
-from relay.run.pending_plan import PendingPlan
-from relay.run.start import begin_phase
+from relay.run.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
+from tests.loop.candidate import commit_claims
 
 WHOLE = """
 sessions:
@@ -25,25 +22,8 @@ sessions:
 
 def commit(stage, forge):
     """Do the work of phase 1 and commit it with the plan that `forge` makes of HEAD's."""
-    head = parse_plan((stage.root / "PLAN.md").read_text())
     with stage._open("run", "sessions: []", dirty=False, flags={}) as ctx:
-        handover = begin_phase(ctx, head, head.phases[0], reason="")
-        assert handover is not None
-        stage.write("hello.txt", "hello\n")
-        candidate = Candidate(
-            phase=head.phases[0],
-            leg=handover.leg,
-            number=1,
-            pending=PendingPlan(head=head, plan=forge(head), ledger=Ledger()),
-            evidence={},
-            touched=frozenset(),
-            commands=handover.commands,
-            baseline=handover.baseline,
-            subject="",
-            status="done",
-            baton="",
-        )
-        return commit_phase(ctx, candidate)
+        return commit_claims(stage, ctx, forge)
 
 
 def rewrite(plan, old, new):

@@ -5,13 +5,9 @@ import os
 import pytest
 
 from relay.gate.stage import MAX_COPIED_FILES
-from relay.ledger import Ledger
-from relay.plan.parse import parse_plan
-from relay.run.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit_step import commit_phase
-from relay.run.pending_plan import PendingPlan
-from relay.run.start import begin_phase
+from relay.run.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished, Noticed
+from tests.loop.candidate import commit_claims
 from tests.scripted import ScriptedRunner
 
 
@@ -27,25 +23,7 @@ def work(stage):
         stage.commit("plan")
         before()
         with stage.enter("run", flags=flags, runner=ScriptedRunner([]), dirty=True) as ctx:
-            plan = parse_plan((stage.root / "PLAN.md").read_text())
-            handover = begin_phase(ctx, plan, plan.phases[0], reason="")
-            assert handover is not None
-            stage.write("hello.txt", "hello\n")
-            do()
-            candidate = Candidate(
-                phase=plan.phases[0],
-                leg=handover.leg,
-                number=1,
-                pending=PendingPlan(head=plan, plan=plan.tick(["1.1"]), ledger=Ledger()),
-                evidence={},
-                touched=frozenset(),
-                commands=handover.commands,
-                baseline=handover.baseline,
-                subject="",
-                status="done",
-                baton="",
-            )
-            return commit_phase(ctx, candidate)
+            return commit_claims(stage, ctx, lambda head: head.tick(["1.1"]), do)
 
     return run
 

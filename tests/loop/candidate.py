@@ -1,0 +1,37 @@
+"""What a session leaves to the commit step, without a session."""
+
+from collections.abc import Callable
+
+from relay.ledger import Ledger
+from relay.plan.model import Plan
+from relay.plan.parse import parse_plan
+from relay.run.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit_step import commit_phase
+from relay.run.pending_plan import PendingPlan
+from relay.run.start import begin_phase
+from relay.setup.context import RunContext
+
+
+def commit_claims(
+    stage, ctx: RunContext, claim: Callable[[Plan], Plan], do: Callable[[], object] = lambda: None
+) -> PhaseCommit | Refused:
+    """Say hello as a session of phase 1 would, `do` more, and commit it with the plan that `claim` makes of HEAD's."""
+    head = parse_plan((stage.root / "PLAN.md").read_text())
+    handover = begin_phase(ctx, head, head.phases[0], reason="")
+    assert handover is not None
+    stage.write("hello.txt", "hello\n")
+    do()
+    candidate = Candidate(
+        phase=head.phases[0],
+        leg=handover.leg,
+        number=1,
+        pending=PendingPlan(head=head, plan=claim(head), ledger=Ledger()),
+        evidence={},
+        touched=frozenset(),
+        commands=handover.commands,
+        baseline=handover.baseline,
+        subject="",
+        status="done",
+        baton="",
+    )
+    return commit_phase(ctx, candidate)
