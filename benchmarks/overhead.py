@@ -67,7 +67,7 @@ FULL = Size(
     files=200,
     many_files=5_000,
 )
-QUICK = Size(rounds=1, kinds=("write",), setups=("bare", "relay"), short=1, long=3, files=20, many_files=60)
+QUICK = Size(rounds=1, kinds=("write",), setups=("bare", "relay"), short=1, long=2, files=20, many_files=60)
 
 
 def make_call(kind: str, n: int) -> dict[str, Any]:
@@ -157,7 +157,8 @@ def count_git(size: Size) -> dict[str, float]:
 
         calls = {kind: (count(kind, size.long), count(kind, size.short)) for kind in size.kinds}
         per_call = {kind: (long - short) / (size.long - size.short) for kind, (long, short) in calls.items()}
-        return {**per_call, "phase": count("write", PHASE_CALLS)}
+        phase = calls["write"][0] if size.long == PHASE_CALLS else count("write", PHASE_CALLS)
+        return {**per_call, "phase": phase}
 
 
 # Parts
