@@ -158,6 +158,13 @@ def _tell_cache(event: events.CacheBroken) -> Iterable[Line]:
     )
 
 
+def _tell_host(event: events.HostAsked) -> Iterable[Line]:
+    if event.refused:
+        yield Line(text=f"{event.host} was refused to a command: {event.refused}", tone=Tone.WARNING)
+    else:
+        yield Line(text=f"a command reached {event.host}", detail=True, tone=Tone.QUIET)
+
+
 def _name_gate(phase_id: str, *, baseline: bool) -> str:
     kind = "baseline gate" if baseline else "gate"
     return f"{kind} of phase {phase_id}" if phase_id else kind
@@ -243,6 +250,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.GaugeCrossed: _tell_crossing,
     events.RetryScheduled: _tell_retry,
     events.CacheBroken: _tell_cache,
+    events.HostAsked: _tell_host,
     events.GateStarted: _tell_gate_start,
     events.GateFinished: _tell_gate_end,
     events.PlanRestored: _tell_restored,

@@ -113,6 +113,7 @@ def _describe(found: "Inventory") -> Iterable[tuple[str, Sequence[str]]]:
     scratch = (f"{found.tmp} (TMPDIR; private, kept from command to command)", f"{found.home} (HOME; new for each)")
     groups = (
         ("writes", (*found.writable, *scratch)),
+        ("writes, and loses with the command", found.lost),
         ("only reads, in these", found.protected),
         ("sees as empty", found.hidden),
         ("but for, only read", found.shown),

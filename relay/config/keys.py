@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from relay.config.model import CONTEXTS, FEATURES, Compat, ModelSettings
+from relay.config.network import CLOSED, PATTERN, read_network
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
 from relay.values import dataclass
@@ -126,6 +127,15 @@ def _read_bool(value: Any) -> bool:
     return value
 
 
+def _read_ports(value: Any) -> tuple[int, ...]:
+    """Read a list of ports; below 1024 no command may listen, so none can be shown there."""
+    items = value if isinstance(value, list | tuple) else [value]
+    ports = [int(item) if isinstance(item, str) and item.isdecimal() else item for item in items]
+    if not all(isinstance(port, int) and not isinstance(port, bool) and 1024 <= port < 65536 for port in ports):  # noqa: PLR2004
+        raise ValueError("a list of ports from 1024 to 65535")
+    return tuple(dict.fromkeys(ports))
+
+
 def _read_reset_at(value: Any) -> ResetAt:
     """Read a reset line; a bare whole number is a number of tokens."""
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -215,6 +225,21 @@ class Key:
 _TOKENS = _number(1, 1e9, whole=True)
 _SWITCH = Form(read=_read_bool, schema={"type": "boolean"})
 _HIDDEN = Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1}))
+_NETWORK = Form(
+    read=read_network,
+    schema={
+        "anyOf": [
+            {"type": "boolean"},
+            {
+                "type": "object",
+                "properties": {"hosts": {"type": "array", "items": {"type": "string", "pattern": PATTERN}}},
+                "required": ["hosts"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+)
+_PORTS = Form(read=_read_ports, schema=_list_of({"type": "integer", "minimum": 1024, "maximum": 65535}))
 _RESET_AT = Form(read=_read_reset_at, schema={"type": ["string", "integer"]})
 MODEL_KEYS: Mapping[str, Form] = {
     "reset_at": _RESET_AT,
@@ -256,6 +281,7 @@ _PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
 """Between paths: as PATH has it, or a comma where the next one begins at the root or at home."""
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
+_SOCKETS = _texts("docker, podman or absolute paths", rf"docker|podman|{_ABSOLUTE}")
 _NAMES = _texts("a list of plain file names", _NAME)
 _DIRS = _texts("a list of paths, absolute or from ~/ on", rf"~/[^\0\n]*[^\0\n/]|{_ABSOLUTE}")
 
@@ -288,7 +314,9 @@ KEYS: Mapping[str, Key] = {
     "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
-    "network": Key(read=_SWITCH, widens=bool),
+    "network": Key(read=_NETWORK, widens=lambda network: network != CLOSED),
+    "localhost": Key(read=_PORTS, split=_BLANK, widens=bool),
+    "sockets": Key(read=_SOCKETS, split=_COMMA, widens=bool),
     "writable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
     "writable_links": Key(read=_SWITCH, widens=bool),
     "unreadable": Key(

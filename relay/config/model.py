@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 
+from relay.config.network import CLOSED, Network
 from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.meters.prices import Price, normalize_model
 from relay.plan.files import DEFAULT_PLAN
@@ -117,8 +118,13 @@ class Settings:
     """Seconds for one verify command."""
     sandbox: str = "auto"
     """``off`` lets commands do whatever you may do, and is noted in every commit; it is yours alone."""
-    network: bool = False
-    """Commands may reach the network, this machine's own services included."""
+    network: Network = CLOSED
+    """What commands reach: nothing; with ``true`` this machine's whole network, its own services included; with
+    ``{ hosts = ["registry.npmjs.org"] }`` these hosts by HTTPS."""
+    localhost: tuple[int, ...] = ()
+    """Ports of this machine's loopback that commands reach."""
+    sockets: tuple[str, ...] = ()
+    """Unix sockets of this machine that commands reach: ``docker``, ``podman``, absolute paths."""
     writable_dirs: tuple[str, ...] = ()
     """Paths outside the repository that commands may write, absolute or from ``~/`` on."""
     writable_links: bool = False

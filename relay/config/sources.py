@@ -106,7 +106,8 @@ def _decode(name: str, value: Any) -> Any:
     if key.split:
         return [part.strip() for part in re.split(key.split, text) if part.strip()]
     if name == "network":
-        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+        words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
+        return words.get(text.lower(), {"hosts": [host.strip() for host in text.split(",")]})
     if name in {"plan", "model", "reset_at"}:
         return text
     try:

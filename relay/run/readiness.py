@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from relay.config import Settings
+from relay.config.network import CLOSED
 from relay.errors import PlanError
 from relay.gate.missing import find_missing_program, may_be_made
 from relay.gate.model import CommandCheck, GateResult
@@ -81,7 +82,7 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateResult) -> Non
     Raises:
         PlanError: There is such a command.
     """
-    if ctx.settings.network or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
+    if ctx.settings.network != CLOSED or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
     for check in baseline.commands:

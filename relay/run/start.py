@@ -299,7 +299,8 @@ def _describe_red(baseline: GateResult | None) -> str:
 
 
 def _describe_environment(branch: str, held: Mechanism, settings: Settings) -> tuple[str, ...]:
-    network = "with network" if settings.network else "without network"
+    hosts = ", ".join(settings.network.hosts)
+    network = "with network" if settings.network.whole else f"network: HTTPS to {hosts}" if hosts else "without network"
     return (
         f"Branch {branch}; your working directory is the repository's root.",
         f"Commands run in a sandbox ({held}), {network}, without a terminal and without input.",

@@ -79,7 +79,7 @@ def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str
     return {
         "npm_config_cache": str(tmp / ".cache" / "npm"),
         **stores,
-        **({} if policy.network else list_offline()),
+        **({} if policy.reaches_hosts else list_offline()),
         **passed,
         **places,
         **FIXED,

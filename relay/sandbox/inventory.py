@@ -10,7 +10,7 @@ from relay.sandbox.environment import NEVER
 from relay.sandbox.openings.words import describe_opened
 from relay.sandbox.places import is_below, is_socket
 from relay.sandbox.run import Sandbox
-from relay.sandbox.view import DEV_NULL, Op
+from relay.sandbox.view import DEV_NULL, Mount, Op
 from relay.values import dataclass
 
 _SHELLS_OWN = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})
@@ -25,6 +25,8 @@ class Inventory:
     level: str
     writable: tuple[str, ...] = ()
     """With all that is below, but for `protected` and `masked`."""
+    lost: tuple[str, ...] = ()
+    """Writable in a layer of memory that goes with the command: tools' caches."""
     tmp: str = ""
     """The private temporary directory, as commands see it."""
     home: str = ""
@@ -81,24 +83,30 @@ def take_inventory(sandbox: Sandbox) -> Inventory:
 def _list_places(found: Inventory, confinement: Bwrap, root: Path) -> Inventory:
     view = confinement.view
     emptied = {mount.dest for mount in view.fixed if mount.op is Op.EMPTY}
-    own = {view.home / ".gitconfig", view.tmp, *(place for place in (Path("/dev"), Path("/proc"), view.own))}
+    own = {view.tmp, *(place for place in (Path("/dev"), Path("/proc"), view.own))}
     last = {mount.dest: mount for mount in confinement.list_mounts() if mount.op is not Op.FREEZE}
     mine = {place: mount for place, mount in last.items() if not is_below(place, own)}
     closed = {place for place, mount in mine.items() if mount.source == DEV_NULL}
     masked = {place for place, mount in mine.items() if mount.op is Op.EMPTY} - emptied
-    writable = [place for place, mount in mine.items() if mount.op is Op.WRITE]
-    read = {place for place, mount in mine.items() if mount.op is Op.READ} - closed
+    writable = [place for place, mount in mine.items() if mount.op is Op.WRITE and mount.source == place]
+    read = {place for place, mount in mine.items() if mount.op is Op.READ and not _is_made(mount, confinement)} - closed
     protected = {place for place in read if is_below(place, (*writable, root))}
     outer = {place for place in protected if not is_below(place, protected - {place})}
     return replace(
         found,
         writable=_write(place for place in writable if not is_below(place, set(writable) - {place})),
+        lost=_write(place for place, mount in mine.items() if mount.op is Op.WRITE and mount.source != place),
         protected=_write(outer),
         hidden=_write(emptied & mine.keys()),
         shown=_write(read - protected),
         masked=_write(masked | {place for place in closed if not is_socket(str(place))}),
         sockets=_write(place for place in closed if is_socket(str(place))),
     )
+
+
+def _is_made(mount: Mount, confinement: Bwrap) -> bool:
+    """Say whether a mount shows what relay made for commands: a configuration without name servers, an identity."""
+    return mount.source is not None and mount.source.is_relative_to(confinement.private.path)
 
 
 def _write(places: Iterable[Path]) -> tuple[str, ...]:

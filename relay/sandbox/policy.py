@@ -57,6 +57,8 @@ class Door:
     """Of the sandbox's loopback, from where connections are carried to it; None: commands speak to the socket."""
     env: tuple[tuple[str, str], ...] = ()
     """Variables that tell programs of it."""
+    hosts: bool = False
+    """Whether hosts elsewhere are reached through it."""
     opens: str = ""
     """A sentence for the user on what it leads to; empty for what is relay's own affair."""
 
@@ -91,6 +93,11 @@ class Policy:
     """What relay holds open; commands have a network of their own besides, unless `network`."""
     sockets: tuple[Path, ...] = ()
     """Unix sockets of the host that the user opened, resolved; what does not exist yet may come later."""
+
+    @property
+    def reaches_hosts(self) -> bool:
+        """Whether any host is in reach: else tools are told that they are offline."""
+        return self.network or any(door.hosts for door in self.doors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +11,7 @@ from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.confined import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_install_command
+from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
@@ -31,6 +32,8 @@ class Sandbox:
     """The level that was asked for; with `Mechanism.OFF` nothing enforces it."""
     confinement: Confinement
     private: PrivateDir
+    inquiries: Inquiries = field(default_factory=Inquiries)
+    """What commands ask the doors of the policy for."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -77,7 +80,7 @@ class Sandbox:
         cwd = (root if cwd is None else root / cwd).resolve()
         if not cwd.is_dir() or not cwd.is_relative_to(root):
             return refuse(f"{cwd} is not a directory of the repository")
-        return run_confined(
+        result = run_confined(
             self.confinement,
             argv,
             cwd=cwd,
@@ -87,6 +90,7 @@ class Sandbox:
             extra_env=extra_env,
             streams=streams,
         )
+        return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
 
     def renew(self) -> Self:
         """Return the same sandbox with an empty private directory of its own; the caller closes it."""
@@ -114,13 +118,14 @@ class Sandbox:
         self.close()
 
 
-def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
+def open_sandbox(policy: Policy, level: Level, *, off: bool = False, inquiries: Inquiries | None = None) -> Sandbox:
     """Open a sandbox with the first mechanism that proves itself, now or by a proof that was kept.
 
     Args:
         policy: The repository and its rules.
         level: What commands may write. `Level.OFF` needs `off` as well.
         off: The user has typed that commands run without protection.
+        inquiries: Where the doors of the policy note what they are asked for; None where they note nothing.
 
     Raises:
         SandboxError: No mechanism holds the level here; the message says what was tried and what happened.
@@ -134,7 +139,9 @@ def open_sandbox(policy: Policy, level: Level, *, off: bool = False) -> Sandbox:
         private = PrivateDir()
         confinement = opener(policy, level, private)
         if confinement is not None and _prove_once(confinement, policy, level, private):
-            return Sandbox(policy=policy, level=level, confinement=confinement, private=private)
+            return Sandbox(
+                policy=policy, level=level, confinement=confinement, private=private, inquiries=inquiries or Inquiries()
+            )
         private.close()
     raise _explain(policy, level)
 

@@ -156,6 +156,16 @@ class CacheBroken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostAsked:
+    """A command asked relay's proxy for a host."""
+
+    host: str
+    """As the command wrote it."""
+    refused: str
+    """Why it was not let through; empty when it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateStarted:
     """Verify commands are about to run."""
 
@@ -251,6 +261,7 @@ Event = (
     | GaugeCrossed
     | RetryScheduled
     | CacheBroken
+    | HostAsked
     | GateStarted
     | GateFinished
     | PlanRestored

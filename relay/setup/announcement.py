@@ -9,6 +9,7 @@ from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
 from relay.meters.gauge import open_gauge
+from relay.sandbox.openings.words import describe_opened
 from relay.session.events import Noticed, RunStarted
 from relay.setup.context import RunContext
 from relay.store.legs import get_branch
@@ -43,6 +44,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
         *([limited] if limited else []),
+        *describe_opened(ctx.workspace.sandbox.policy),
         *gaps,
     ):
         ctx.observe(Noticed(text=words, warning=True))

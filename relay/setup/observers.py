@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values
-from relay.session.events import Event, Observe
+from relay.session.events import Event, HostAsked, Observe
 from relay.setup.chronicle import Chronicle
 from relay.setup.request import RunRequest
 from relay.telemetry.log import EventLog, open_log
@@ -20,9 +21,16 @@ class Observers:
     log: EventLog | None = None
     """None until the repository is this run's: the log is a file in it."""
     counters: list[Observe] = field(default_factory=list)
+    inquiries: list[Inquiries] = field(default_factory=list)
+    """Written by threads; what stands in them is told before the next that happens."""
 
     def observe(self, event: Event) -> None:
         """Tell all of them; what the log could not keep is said to the view."""
+        for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
+            self._tell(HostAsked(host=asked.host, refused=asked.refused))
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for tell in (*self.counters, self.view):
             tell(event)
         if self.log and (lost := self.log.append(event)):

@@ -53,8 +53,7 @@ def open_run(
     hidden = get_hidden(request.repo.root, settings, request.environ)
     request = replace(request, repo=replace(request.repo, hidden=hidden))
     kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=runners)
-    require(preconditions.check_program(request.repo.root, settings, request.environ))
-    require(preconditions.check_key(kind, request.environ))
+    _require_ready(request, kind)
     with ExitStack() as stack:
         run_id = new_id()
         observers = Observers(view=view)
@@ -67,6 +66,7 @@ def open_run(
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
+        observers.inquiries.append(workspace.sandbox.inquiries)
         sessions, book = _make_sessions(request, runner, observe)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
@@ -85,6 +85,11 @@ def open_run(
         announce(ctx, request.command, run_id, (*left, *describe_settings(settings, request.environ)))
         sweep_outputs(ctx.repo.root, now_s=time.time())
         yield ctx
+
+
+def _require_ready(request: RunRequest, kind: RunnerKind) -> None:
+    require(preconditions.check_program(request.repo.root, request.settings, request.environ))
+    require(preconditions.check_key(kind, request.environ))
 
 
 def _load_rules(request: RunRequest) -> Rules:

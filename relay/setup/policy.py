@@ -12,6 +12,7 @@ from relay.git.config_listing import find_tree_files
 from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
 from relay.sandbox.memory import find_most_bytes
+from relay.sandbox.places import find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Limits, Policy
 
 
@@ -32,8 +33,33 @@ def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], envi
         unreadable=get_unreadable(repo.root, settings, environ),
         pass_env=settings.env,
         writable_links=settings.writable_links,
-        network=settings.network,
+        network=settings.network.whole,
+        sockets=get_sockets(settings, environ),
     )
+
+
+def get_sockets(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the places of the setting `sockets`, links resolved.
+
+    Raises:
+        ConfigError: One of them is no socket, or nobody knows where it is.
+    """
+    return tuple(_get_socket(word, settings.origins.get("sockets", "default"), environ) for word in settings.sockets)
+
+
+def _get_socket(word: str, origin: str, environ: Mapping[str, str]) -> Path:
+    named = environ.get(f"{word.upper()}_HOST", "").removeprefix("unix://")
+    own = environ.get("XDG_RUNTIME_DIR", "")
+    known = {
+        "docker": (named, "/var/run/docker.sock", f"{own}/docker.sock"),
+        "podman": (f"{own}/podman/podman.sock", "/run/podman/podman.sock"),
+    }
+    places = known.get(word, (word,))
+    found = next((place for place in places if place.startswith("/") and is_there(Path(place))), None)
+    if found is None or not is_socket(found):
+        tried = ", ".join(place for place in places if place.startswith("/"))
+        raise ConfigError(f"{origin}: sockets: {word}: there is no socket at {tried}")
+    return find_real(Path(found))
 
 
 def make_limits(settings: Settings, *, timeout_s: float) -> Limits:

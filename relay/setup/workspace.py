@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from relay.git.config_listing import find_tree_files
 from relay.interrupts import Interrupts
 from relay.plan.files import STATE_DIR, find_protected
+from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
 from relay.setup.policy import make_limits, make_policy
@@ -31,8 +33,13 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ)
+    off = settings.sandbox == "off"
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
-    with open_sandbox(policy, level, off=settings.sandbox == "off") as sandbox:
+    closed = off or settings.network.whole  # then nothing has to lead out
+    with (
+        hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
+        open_sandbox(replace(policy, doors=held.doors), level, off=off, inquiries=held.inquiries) as sandbox,
+    ):
         yield Workspace(
             root=root,
             sandbox=sandbox,

@@ -7,16 +7,26 @@ Single tests beside the tables (terminal, secrets, masked mechanism, …) are no
 
 import sys
 
-from tests.attacks import test_archive, test_commands, test_planted, test_repository, test_start, test_tools
+from tests.attacks import (
+    test_archive,
+    test_commands,
+    test_openings,
+    test_planted,
+    test_repository,
+    test_start,
+    test_tools,
+)
 from tests.attacks.conftest import USERS
 
 
 def count_rows() -> dict[str, tuple[int, int]]:
     """Return for each table how many rows it has and how many tries they make for one user."""
+    openings = (*test_openings.ATTACKS, *test_openings.SHARED)
     commands, hoards, tools = test_commands.ATTACKS, test_commands.HOARDS, test_tools.ATTACKS
     under_landlock = len(test_commands.chosen(test_commands.PLAN))
     return {
         "commands": (len(commands), sum(len(row.levels) for row in commands) + under_landlock),
+        "what was opened": (len(openings), len(openings) * len(test_commands.BOTH)),
         "memory": (len(hoards), len(hoards) * len(test_commands.BOTH)),
         "tool calls": (len(tools), sum(len(row.levels) for row in tools)),
         "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),

@@ -19,7 +19,7 @@ def may_make(place): return may(place + '/probe', os.O_CREAT | os.O_WRONLY) and 
 def may_write(place): return may_make(place) if os.path.isdir(place) else may(place, os.O_WRONLY)
 def may_read(place): return bool(os.listdir(place)) if os.path.isdir(place) else may(place, os.O_RDONLY)
 print(json.dumps({
-    'not writable': [p for p in (*found['writable'], found['tmp'], found['home']) if not may_make(p)],
+    'not writable': [p for p in (*found["writable"], *found["lost"], found["tmp"], found["home"]) if not may_make(p)],
     'not protected': [p for p in (*found['protected'], *found['shown']) if may_write(p)],
     'absent': [p for p in (*found['protected'], *found['shown']) if not os.path.lexists(p)],
     'not masked': [p for p in found['masked'] if may_read(p)],
@@ -56,7 +56,10 @@ def test_what_is_shown_is_so(relay, program, project, environ):
     tried = subprocess.run(argv, cwd=project, env=environ, input=ran.out.encode(), capture_output=True, check=True)
     said = json.loads(tried.stdout)
     assert set(said.pop("variables")) - OWN == set(found["passed"])
-    known = [found["tmp"], *(place for key in ("writable", "shown", "protected", "hidden") for place in found[key])]
+    known = [
+        found["tmp"],
+        *(place for key in ("writable", "lost", "shown", "protected", "hidden") for place in found[key]),
+    ]
     strange = [entry for entry in said.pop("entries") if not any(f"{p}/".startswith(f"{entry}/") for p in known)]
     assert {Path(entry).name for entry in strange} <= {".gitconfig", "relay"}
     assert not any(said.values()), said

@@ -14,6 +14,7 @@ from relay.config import Settings, find_user_dir, load_settings
 from relay.config.keys import KEYS
 from relay.config.model import Compat, ModelSettings
 from relay.config.model_table import render_model_table
+from relay.config.network import Network
 from relay.errors import ConfigError
 from relay.meters.gauge import parse_reset_at
 from relay.meters.prices import find_price, parse_price
@@ -106,8 +107,11 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
         ("effort", "none", None),
         ("verify", "make test\n\n make lint ", ("make test", "make lint")),
         ("env", "CI, LANG", ("CI", "LANG")),
-        ("network", "TRUE", True),
-        ("network", "0", False),
+        ("network", "TRUE", Network(whole=True)),
+        ("network", "0", Network()),
+        ("network", "Pypi.org, *.npmjs.org,pypi.org", Network(hosts=("pypi.org", "*.npmjs.org"))),
+        ("localhost", "5432, 6379,5432", (5432, 6379)),
+        ("sockets", "docker,/run/db/.s.PGSQL.5432", ("docker", "/run/db/.s.PGSQL.5432")),
         ("cache_ttl", "5m", "5m"),
         ("writable_dirs", "/a/b:/c", ("/a/b", "/c")),
         ("unreadable", "~/.config/x:/etc/y:conf/z", ("~/.config/x", "/etc/y", "conf/z")),
@@ -156,6 +160,10 @@ BAD_VALUES = [
     ("max_cost_usd", "20"), ("max_cost_usd", float("nan")), ("max_cost_usd", float("inf")), ("max_legs", 0),
     ("max_legs", 1.5), ("max_repairs", -1), ("max_tokens_total", 2.5), ("verify", 3), ("verify", [" "]),
     ("verify", [1]), ("env", ["A=B"]), ("env", ["A\n"]), ("network", "yes"), ("network", 1), ("sandbox", "none"),
+    ("network", {"hosts": "a.b"}), ("network", {"hosts": ["localhost"]}), ("network", {"hosts": ["1.2.3.4"]}),
+    ("network", {"hosts": [3]}), ("network", {"host": ["a.b"]}), ("network", {"hosts": [], "whole": True}),
+    ("localhost", [80]), ("localhost", [True]), ("localhost", [65536]), ("localhost", ["x"]), ("localhost", [2000.5]),
+    ("sockets", ["ssh"]), ("sockets", ["run/x.sock"]), ("sockets", "docker podman"),
     ("sandbox", False), ("writable_dirs", ["rel"]), ("writable_dirs", ["/"]), ("rules_fallback_names", ["a/b"]),
     ("rules_fallback_names", [".."]), ("prices", [1]), ("prices", {"m": {"input": 1}}), ("models", {"m": 3}),
     ("models", {"m": {"compat": 3}}), ("models", {"m": {"compat": {"cache": "no"}}}), ("models", {"m": {"price": 3}}),
@@ -196,6 +204,9 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
     [
         ("sandbox", "off"),
         ("network", True),
+        ("network", {"hosts": ["registry.npmjs.org"]}),
+        ("localhost", [5432]),
+        ("sockets", ["docker"]),
         ("env", ["SSH_AUTH_SOCK"]),
         ("writable_dirs", ["/home"]),
         ("command_memory_mib", 10_000_000),
@@ -220,7 +231,8 @@ def test_a_forbidden_key_is_refused_even_when_something_stronger_overrides_it(ro
 def test_a_repository_may_be_stricter_than_its_user(user: Path) -> None:
     (user / "config.toml").write_text('sandbox = "off"\nnetwork = true\nenv = ["CI"]\nmax_cost_usd = 50\n')
     settings = load(user=user, plan={"sandbox": "auto", "network": False, "env": [], "max_cost_usd": 3})
-    assert (settings.sandbox, settings.network, settings.env, settings.max_cost_usd) == ("auto", False, (), 3.0)
+    assert (settings.sandbox, settings.network.whole, settings.env) == ("auto", False, ())
+    assert settings.max_cost_usd == 3.0
 
 
 @pytest.mark.parametrize("value", [20.01, 1_000, None, "none"])

@@ -1,0 +1,76 @@
+"""Connections to a Unix socket of relay's, each served by a thread and carried to where it leads."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+MOST = 128
+"""Connections at once; further ones wait."""
+IDLE_S = 3600.0
+"""A connection that says nothing in one direction for so long is closed."""
+_CHUNK_BYTES = 64 * 1024
+
+Serve = Callable[[socket.socket], None]
+"""Serves one connection to its end, on a thread of its own; whoever calls closes it."""
+
+
+def start_serving(listener: socket.socket, serve: Serve) -> None:
+    """Serve every connection, until the listener is closed. Nothing of it keeps relay from ending."""
+    free = threading.BoundedSemaphore(MOST)
+
+    def attend(peer: socket.socket) -> None:
+        try:
+            with peer, contextlib.suppress(OSError):  # the other side has gone
+                peer.settimeout(IDLE_S)
+                serve(peer)
+        finally:
+            free.release()
+
+    def accept() -> None:
+        while True:
+            free.acquire()
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=attend, args=(peer,), name="door", daemon=True).start()
+
+    threading.Thread(target=accept, name="doors", daemon=True).start()
+
+
+def carry(one: socket.socket, other: socket.socket) -> None:
+    """Carry both directions, each to its own end."""
+    for end in (one, other):
+        end.settimeout(IDLE_S)
+    back = threading.Thread(target=_pump, args=(other, one), name="door back", daemon=True)
+    back.start()
+    _pump(one, other)
+    back.join()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while chunk := source.recv(_CHUNK_BYTES):
+            target.sendall(chunk)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        for end in (source, target):
+            with contextlib.suppress(OSError):  # it has ended
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def dial_loopback(port: int) -> Serve:
+    """Return what carries connections to a port of this machine's loopback, in either family."""
+
+    def serve(peer: socket.socket) -> None:
+        for host in ("127.0.0.1", "::1"):
+            try:
+                server = socket.create_connection((host, port), timeout=IDLE_S)
+            except OSError:
+                continue  # nobody listens there
+            with server:
+                carry(peer, server)
+            return
+
+    return serve
