@@ -20,22 +20,33 @@ if TYPE_CHECKING:
 @click.option("--revise", metavar="TEXT", help="Change the existing plan as said; what is ticked stays.")
 @click.option("--split", metavar="N", help="Split open phase N into smaller ones.")
 @click.option("--force", is_flag=True, help="Write a new plan over an unfinished one.")
+@click.option("-e", "--edit", is_flag=True, help="Open the plan in your editor afterwards.")
 @session_options
 def command(  # one parameter for each option of its own
-    feature: str | None, *, revise: str | None, split: str | None, force: bool, as_json: bool, **options: Any
+    feature: str | None,
+    *,
+    revise: str | None,
+    split: str | None,
+    force: bool,
+    edit: bool,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Have PLAN.md written by a session that explores the repository and can change nothing.
 
-    The plan is checked, written and shown, not committed: read it, change it, then `relay run`.
+    The plan is checked, written and shown (of a changed one what is different), not committed: read it, change it, then
+    `relay run`.
     """
     from relay.planning.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request("plan", options, needs_plan=False)
-    read_existing(place.root, place.plan_name, task)
+    before = read_existing(place.root, place.plan_name, task)
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+    if code == ExitCode.DONE and edit:
+        click.edit(filename=str(place.plan_file))
     if code == ExitCode.DONE and not as_json:
-        show_plan(place)
+        show_plan(place, before.text if before else "")
     return code
 
 
@@ -55,11 +66,23 @@ def make_task(feature: str | None, *, revise: str | None, split: str | None, for
     return PlanTask(feature=feature or "", revise=revise or "", split=split or "", force=force)
 
 
-def show_plan(place: "Place") -> None:
-    """Print the plan as it was written, and what its phases will take."""
+def show_plan(place: "Place", before: str) -> None:
+    """Print the plan as it was written, or how it differs from the text before, and what its phases will take."""
     from relay.cli.check import check_file, show_checked
 
     say()
-    say_fitting(place.plan_file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+    text = place.plan_file.read_text(encoding="utf-8", errors="surrogateescape")
+    if before:
+        _show_changes(before, text)
+    else:
+        say_fitting(text.rstrip("\n"))
     say()
     show_checked(check_file(place, os.environ))
+
+
+def _show_changes(before: str, after: str) -> None:
+    from difflib import unified_diff
+
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in unified_diff(before.splitlines(), after.splitlines(), "before", "now", lineterm="", n=2):
+        say(line, style=styles.get(line[:1], ""))

@@ -124,13 +124,23 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             return stuck
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
-            return _stop(ctx, code, (f"phase {handover.phase_id}: {result.detail}", result.ways), _go_on(result, again))
+            then = _raise_cap(ctx, again) if result.end is SessionEnd.BUDGET else _go_on(result, again)
+            return _stop(ctx, code, (f"phase {handover.phase_id}: {result.detail}", result.ways), then)
 
 
-def _go_on(result: LegResult, again: Command) -> Command | None:
+def _go_on(result: LegResult, again: Command) -> Command:
     """Return what to type next: not what would end in the same way."""
-    ways = {SessionEnd.DENIED: DOCTOR, SessionEnd.BUDGET: None, SessionEnd.REFUSED: REVISE}
-    return ways.get(result.end, again)
+    return {SessionEnd.DENIED: DOCTOR, SessionEnd.REFUSED: REVISE}.get(result.end, again)
+
+
+def _raise_cap(ctx: RunContext, again: Command) -> Command | None:
+    """Return how to go on with twice the money; None where that may not be enough, or another cap was met."""
+    cap, spent = ctx.settings.max_cost_usd, ctx.meter.total.cost_usd
+    if ctx.settings.max_phase_cost_usd is not None or ctx.settings.max_tokens_total is not None:
+        return None
+    if not cap or not spent or 2 * spent < cap:
+        return None
+    return Command(words=(*again.words, "--max-cost", f"{2 * cap:g}"))
 
 
 def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnd | None:

@@ -1,7 +1,9 @@
-"""The one command that installs bubblewrap here."""
+"""What helps where no sandbox holds: the command that installs bubblewrap, or what lets it make its namespaces."""
 
+import os
 import shutil
 import sys
+from pathlib import Path
 
 _INSTALLERS = {
     "apt-get": "sudo apt-get install -y bubblewrap",
@@ -21,3 +23,42 @@ def find_install_command() -> str | None:
     if sys.platform != "linux":
         return None
     return next((command for program, command in _INSTALLERS.items() if shutil.which(program)), None)
+
+
+def find_way(root: Path, *, has_bwrap: bool, proc: Path = Path("/proc/sys"), top: Path = Path("/")) -> str:
+    """Return what to do where commands could not be confined; what is found on the machine says which it is.
+
+    Args:
+        root: The repository.
+        has_bwrap: Whether bubblewrap is installed.
+        proc: Where the kernel's settings are.
+        top: Where containers leave their marks.
+    """
+    if not os.access(root, os.W_OK):
+        return f"{root} cannot be written by you: give yourself write access, or work in a copy that you may write"
+    if not has_bwrap:
+        return find_install_command() or "install bubblewrap; relay has no other mechanism here"
+    if any((top / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
+        return (
+            "bubblewrap is installed, and this container lets it make no namespaces: start the container with "
+            "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+        )
+    for name, closed, way in _CLOSED:
+        if _read(proc / name) == closed:
+            return f"bubblewrap is installed, and the kernel lets it make no namespaces: sudo sysctl -w {way}"
+    return "bubblewrap is installed, and does not hold here; relay doctor shows each part"
+
+
+_CLOSED = (
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+    ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+    ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+)
+"""Of Ubuntu since 23.10, of Debian before 11, of RHEL 7 and hardened systems."""
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

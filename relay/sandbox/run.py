@@ -1,5 +1,6 @@
 """Opens a sandbox and runs commands in it."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -10,7 +11,7 @@ from relay.errors import SandboxError
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.confined import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
-from relay.sandbox.install import find_install_command
+from relay.sandbox.install import find_way
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
@@ -163,10 +164,12 @@ def _explain(policy: Policy, level: Level) -> SandboxError:
         for act in prove(mechanism, policy, level)
         if not act.holds
     ]
-    install = find_install_command() if find_bwrap() is None else None
     if find_bwrap() is None and sys.platform == "linux":
         failed.insert(0, "bubblewrap (bwrap) is not installed")
+    way = find_way(policy.root, has_bwrap=find_bwrap() is not None)
+    if not os.access(policy.root, os.W_OK) and level is Level.WORKSPACE_WRITE:
+        return SandboxError("sessions write in the repository, and you cannot", hint=way)
     return SandboxError(
         f"no sandbox on this machine holds {level}: {'; '.join(failed) or 'there is no mechanism for it'}",
-        hint=f"{install or 'relay doctor shows each part'}; or --sandbox off: commands run without protection",
+        hint=f"{way}; or --sandbox off: commands run without protection",
     )

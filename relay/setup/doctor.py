@@ -16,7 +16,7 @@ from relay.plan.files import find_protected
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind
 from relay.sandbox.bwrap import find_advice, find_bwrap
-from relay.sandbox.install import find_install_command
+from relay.sandbox.install import find_way
 from relay.sandbox.policy import Level
 from relay.sandbox.probe import ProbeAct, probe
 from relay.setup.announcement import describe_settings, describe_tracked
@@ -181,7 +181,7 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
         words = f"{mechanism}, {level}: {sum(act.holds for act in tried)} of {len(tried)} acts as they must be"
         state = State.OK if held else State.INFO
         yield Finding(name="sandbox", state=state, words=words, details=details if first or not held else ())
-    yield from _miss_levels(holding, find_install_command() or "install bubblewrap; relay has no other mechanism here")
+    yield from _miss_levels(holding, find_way(repo.root, has_bwrap=find_bwrap() is not None))
     program = find_bwrap()
     if program is not None and (advice := find_advice(program)) is not None:
         yield Finding(name="sandbox", state=State.INFO, words=advice)

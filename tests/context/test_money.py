@@ -51,6 +51,7 @@ def test_a_run_never_costs_more_than_its_cap(stage, cap):
     assert cap < spent(stage) + 0.05 + ROOM * 20e-6  # and it is not given up long before
     assert ended.spent_usd == pytest.approx(spent(stage))
     assert [leg.end for leg in stage.seen(LegEnded)] == [SessionEnd.BUDGET]
+    assert ended.next_command == f"relay run --max-cost {2 * cap:g}"
 
 
 def test_a_cap_below_one_answer_sends_nothing(stage):

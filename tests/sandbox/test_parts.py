@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.errors import SandboxError
 from relay.sandbox.environment import NEVER, build_env, render_path
-from relay.sandbox.install import find_install_command
+from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
 from relay.sandbox.output import Capture
 from relay.sandbox.places import find_hidden, find_home, find_named_sockets, find_unix_sockets, is_searchable
@@ -360,3 +360,21 @@ def test_a_directory_closed_by_mode_is_closed_to_root_without_capabilities(tmp_p
     assert not is_searchable(closed / "agent")
     closed.chmod(0o711)
     assert is_searchable(closed / "agent") == is_searchable(closed)
+
+
+def test_what_is_in_the_way_of_a_sandbox_says_what_helps(tmp_path: Path) -> None:
+    """Not the installation of what is installed, and no switch that takes the protection away."""
+    proc, top = tmp_path / "proc", tmp_path / "top"
+    (proc / "kernel").mkdir(parents=True)
+    top.mkdir()
+
+    def ask(*, has_bwrap: bool = True, root: Path = tmp_path) -> str:
+        return find_way(root, has_bwrap=has_bwrap, proc=proc, top=top)
+
+    assert "relay doctor shows each part" in ask()
+    assert ask(has_bwrap=False) == (find_install_command() or "install bubblewrap; relay has no other mechanism here")
+    (proc / "kernel/apparmor_restrict_unprivileged_userns").write_text("1\n")
+    assert ask().endswith("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+    (top / ".dockerenv").touch()
+    assert "--security-opt seccomp=unconfined" in ask()
+    assert ask(root=tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere cannot be written by you")

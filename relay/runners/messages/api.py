@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
-_NO_MODELS_API = frozenset({404, 405, 501})
+NOT_FOUND = 404
+_NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
 _SWITCH_S = 0.0005
@@ -290,6 +291,8 @@ def _describe(error: StatusError) -> str:
     if target := error.headers.get("location"):
         text = f"it sends us to {target[:_SHOWN_CHARS]}; if that is right, set ANTHROPIC_BASE_URL"
     words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
+    if error.status_code == NOT_FOUND:
+        words += "; nothing is served at this address, or not this model: ANTHROPIC_BASE_URL is without /v1"
     return f"{words} (request {error.request_id})" if error.request_id else words
 
 
@@ -302,6 +305,8 @@ def _name_cause(error: Exception) -> str:
 def _hint(status: int) -> str:
     if status in {401, 403}:
         return "check ANTHROPIC_API_KEY"
+    if status == NOT_FOUND:
+        return "check ANTHROPIC_BASE_URL (it is without /v1) and the model's name"
     return "see the endpoint's words above; `relay doctor` tries it again"
 
 
