@@ -142,6 +142,8 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.RetryScheduled: _on_retry,
     events.CacheBroken: _on_nothing,
     events.HostAsked: _on_nothing,
+    events.SetupStarted: _on_nothing,
+    events.SetupFinished: _on_nothing,
     events.GateStarted: _on_gate,
     events.GateFinished: _on_idle,
     events.PlanRestored: _on_nothing,

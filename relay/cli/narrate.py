@@ -165,6 +165,17 @@ def _tell_host(event: events.HostAsked) -> Iterable[Line]:
         yield Line(text=f"a command reached {event.host}", detail=True, tone=Tone.QUIET)
 
 
+def _tell_setup_start(event: events.SetupStarted) -> Iterable[Line]:
+    yield Line(text=f"setup runs: {event.command} (network: {event.network})")
+
+
+def _tell_setup_end(event: events.SetupFinished) -> Iterable[Line]:
+    passed = event.exit_code == 0
+    end = "passed" if passed else "was killed" if event.exit_code is None else f"failed with exit {event.exit_code}"
+    took = render_duration(event.duration_s)
+    yield Line(text=f"setup `{event.command}` {end} after {took}", tone=Tone.GOOD if passed else Tone.BAD)
+
+
 def _name_gate(phase_id: str, *, baseline: bool) -> str:
     kind = "baseline gate" if baseline else "gate"
     return f"{kind} of phase {phase_id}" if phase_id else kind
@@ -251,6 +262,8 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.RetryScheduled: _tell_retry,
     events.CacheBroken: _tell_cache,
     events.HostAsked: _tell_host,
+    events.SetupStarted: _tell_setup_start,
+    events.SetupFinished: _tell_setup_end,
     events.GateStarted: _tell_gate_start,
     events.GateFinished: _tell_gate_end,
     events.PlanRestored: _tell_restored,

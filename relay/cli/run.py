@@ -7,7 +7,7 @@ import click
 
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
-from relay.cli.sessions import make_request, run_sessions, show_end
+from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
 from relay.errors import ExitCode, within
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 )
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
 @click.option("--unchecked", is_flag=True, help="Tick phases that have no verify command, unchecked.")
+@click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
-def command(phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, **options: Any) -> int:
+def command(phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, approve_setup: bool, **options: Any) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
@@ -55,6 +56,7 @@ def command(phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, **opti
     with within(place.plan_name):
         plan = situation.plan
         require_gates(plan, request.settings, selection.list_phases(plan), unchecked=unchecked)
+    ask_for_setup(request, approved=approve_setup, as_json=as_json)
     return run_sessions(request, place.caller, lambda ctx: run(ctx, selection), as_json=as_json)
 
 
@@ -78,6 +80,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     from relay.run.readiness import get_commands, require_gates
     from relay.run.selection import choose_phase
     from relay.run.settlement import require_point
+    from relay.setup.approval import require_approval
     from relay.setup.place import find_source
     from relay.setup.preconditions import (
         check_clean,
@@ -93,6 +96,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     repo, path = request.repo, request.plan_path
     standing = gather_standing(find_source(place), repo)
     require(check_program(repo.root, request.settings, request.environ))
+    require_approval(repo.root, request.settings, request.environ)
     require(check_repository(repo))
     require(check_plan_file(repo, path))
     require(check_identity(repo))

@@ -92,6 +92,21 @@ def ask_for_rules(request: "RunRequest", *, as_json: bool) -> "RunRequest":
     return replace(request, settings=replace(settings, rules_fallback_names=(name,), origins=origins))
 
 
+def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
+    """Keep that the user approves of a repository's setup commands; ask, at a terminal, where nobody has said so."""
+    from relay.setup.approval import find_unapproved, save_approval
+
+    root, settings = request.repo.root, request.settings
+    left = find_unapproved(root, settings, request.environ)
+    if left and not approved and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+        say(f"{settings.origins['setup']}: with network, before a session and when a lock file has changed:")
+        for words in left:
+            say(f"  {words}")
+        approved = click.confirm("Do you want this repository to run that, now and later?", default=False)
+    if left and approved:
+        save_approval(root, left, request.environ)
+
+
 def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
     """Tell how a command ended that needed no session."""
     from relay.cli.view import make_view

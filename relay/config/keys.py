@@ -310,6 +310,7 @@ KEYS: Mapping[str, Key] = {
     "ablate": Key(read=_words(*FEATURES), split=_COMMA, widens=bool),
     "prices": Key(read=Form(read=_read_prices, schema=_table_of(_PRICE)), widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
+    "setup": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "command_timeout_s": Key(read=_number(1, _DAY_S)),
     "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),

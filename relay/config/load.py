@@ -58,6 +58,7 @@ def load_settings(
     chosen: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
     found: dict[str, Origin] = {}
+    wished: set[str] = set()
     # From the weakest to the strongest, so that a cap of a repository file meets the user's own value.
     owned = {f.name: f.default for f in fields(Settings) if f.default is not MISSING}
     for source in reversed(sources):
@@ -66,12 +67,14 @@ def load_settings(
             chosen[key] = join(chosen[key], value) if join else value
             found[key] = origin = source.find(key)
             origins[key] = f"{origin}, {origins[key]}" if join else str(origin)
+            (wished.add if source.repository else wished.discard)(key)
             if not source.repository:
                 owned[key] = value
     _require_caps_kept(chosen, found, owned)
     _require_one_experiment(chosen, found)
     own = tuple(row.price for row in chosen.get("models", {}).values() if row.price is not None)
-    return Settings(**{**chosen, "prices": (*own, *chosen.get("prices", ()))}, origins=origins)
+    chosen["prices"] = (*own, *chosen.get("prices", ()))
+    return Settings(**chosen, origins=origins, of_repository=frozenset(wished))
 
 
 def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:

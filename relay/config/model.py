@@ -110,6 +110,9 @@ class Settings:
     """Prices by model in a table of their own; `models` can say the same."""
     verify: tuple[str, ...] = ()
     """Commands that every phase must pass, besides its own ``Verify:`` line."""
+    setup: tuple[str, ...] = ()
+    """Commands with network that install what sessions need, before the first and when a lock file changed. What a
+    repository asks for runs once you have approved it."""
     command_timeout_s: float = 120
     """Seconds for one command of the model."""
     command_memory_mib: int | None = None
@@ -142,6 +145,8 @@ class Settings:
     """What the top directory holds up to which rules files are looked for."""
     rules_global_dir: str | None = None
     """Directory of your own rules file; ``none``: no global layer."""
+    of_repository: frozenset[str] = frozenset()
+    """Keys whose value is a repository file's wish."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: ``--model``, ``RELAY_MODEL``, ``relay.toml:3``, ``default``."""
 

@@ -21,6 +21,7 @@ from relay.run.start import Handover, begin_phase, continue_phase, read_phase_sp
 from relay.session.events import Noticed, RetryScheduled
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
+from relay.setup.installation import ensure_set_up
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.state.situation import Situation
@@ -92,6 +93,9 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
 
 
 def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint) -> Handover | None:
+    ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
+    if ctx.workspace.should_stop():
+        return None
     if leg is None:
         return begin_phase(ctx, plan, phase, reason=point.why)
     if not leg.baton and point.case is ResumeCase.MID_LEG and not dict(leg.wip_trailers).get(ENDED):

@@ -166,6 +166,27 @@ class HostAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetupStarted:
+    """A setup command is about to run."""
+
+    command: str
+    network: str
+    """What it reaches, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupFinished:
+    """A setup command ran."""
+
+    command: str
+    exit_code: int | None
+    """None when relay killed it."""
+    duration_s: float
+    output: str
+    """Its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateStarted:
     """Verify commands are about to run."""
 
@@ -262,6 +283,8 @@ Event = (
     | RetryScheduled
     | CacheBroken
     | HostAsked
+    | SetupStarted
+    | SetupFinished
     | GateStarted
     | GateFinished
     | PlanRestored

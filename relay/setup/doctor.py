@@ -218,7 +218,7 @@ def _examine_rules(root: Path, settings: Settings | None, environ: Mapping[str, 
 
 def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for field in fields(settings):
-        if field.name != "origins":
+        if field.name not in {"origins", "of_repository"}:
             value = getattr(settings, field.name)
             yield field.name, render_value(value), settings.origins.get(field.name, "default")
 

@@ -22,6 +22,7 @@ from relay.session.events import Observe
 from relay.setup import preconditions
 from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce, describe_settings
+from relay.setup.approval import require_approval
 from relay.setup.context import RunContext
 from relay.setup.observers import Observers
 from relay.setup.policy import get_hidden, get_unreadable
@@ -89,6 +90,8 @@ def open_run(
 
 def _require_ready(request: RunRequest, kind: RunnerKind) -> None:
     require(preconditions.check_program(request.repo.root, request.settings, request.environ))
+    if request.command == "run":
+        require_approval(request.repo.root, request.settings, request.environ)
     require(preconditions.check_key(kind, request.environ))
 
 

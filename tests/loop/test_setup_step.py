@@ -1,0 +1,167 @@
+"""The setup step: what sessions need is installed before the first, and again when a lock file changed."""
+
+import json
+import shutil
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from relay.config import Settings
+from relay.errors import ConfigError, ExitCode, RepoError
+from relay.session.events import GateStarted, SetupFinished, SetupStarted
+from relay.session.values import SessionOutcome
+from relay.setup.approval import find_unapproved, require_approval, save_approval
+from relay.setup.installation import ensure_set_up
+from relay.store.dependencies import LOCK_FILES, is_lock_file
+from tests.scripted import Act, ScriptedRunner
+
+INSTALL = "mkdir -p node_modules && cat package-lock.json >> node_modules/installed"
+WORK: list[list[Sequence[Act | SessionOutcome]]] = [
+    [[("write", {"path": "hello.txt", "content": "hello\n"}), ("tick", {"item": "1.1", "evidence": "made"})]],
+    [
+        [
+            ("bash", {"command": "cat node_modules/installed > world.txt; echo world >> world.txt"}),
+            ("tick", {"item": "2.1", "evidence": "made"}),
+            ("tick", {"item": "2.2", "evidence": "made"}),
+        ]
+    ],
+]
+
+
+@pytest.fixture
+def locked(stage):
+    stage.write("package-lock.json", "one\n")
+    stage.write(".gitignore", "node_modules/\n")
+    stage.commit()
+    return stage
+
+
+def play(stage, *, phase="", **flags):
+    return stage.play(ScriptedRunner(sessions=list(WORK)), phase=phase, sandbox="auto", **flags)
+
+
+def test_setup_runs_before_the_first_session_and_not_again(locked):
+    """What it made is there for sessions and gates, and is in no commit; it is logged with its network and its end."""
+    ended = play(locked, setup=(INSTALL, "echo second"))
+
+    assert ended.exit_code is ExitCode.DONE, ended.reason
+    started = [event.command for event in locked.seen(SetupStarted)]
+    assert started == [INSTALL, "echo second"]
+    assert {event.network for event in locked.seen(SetupStarted)} == {"every public host"}
+    assert [(event.exit_code, event.output) for event in locked.seen(SetupFinished)] == [(0, ""), (0, "second")]
+    kinds = [type(event) for event in locked.events]
+    assert kinds.index(SetupFinished) < kinds.index(GateStarted)
+    assert locked.git("show", "HEAD:world.txt") == "one\nworld\n"
+    assert "node_modules" not in locked.git("log", "--name-only", "--format=")
+
+
+def test_setup_runs_again_for_another_lock_file_other_commands_and_a_lost_environment(locked):
+    def count(*commands):
+        with locked.enter(
+            "run", flags={"setup": commands, "sandbox": "auto"}, runner=ScriptedRunner(sessions=[])
+        ) as ctx:
+            ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
+        return len(locked.seen(SetupStarted))
+
+    assert [count(INSTALL), count(INSTALL)] == [1, 0]
+    locked.write("package-lock.json", "two\n")
+    locked.commit("locked anew")
+    assert [count(INSTALL), count(INSTALL)] == [1, 0]
+    locked.write("docs/requirements-dev.txt", "pytest==9\n")
+    assert count(INSTALL) == 1
+    assert [count(INSTALL, "true"), count(INSTALL, "true")] == [2, 0]
+    shutil.rmtree(locked.root / "node_modules")
+    assert count(INSTALL, "true") == 2
+    assert count() == 0
+
+
+def test_a_setup_that_fails_stops_before_anything_is_paid(locked):
+    with pytest.raises(ConfigError) as refusal:
+        play(locked, setup=("echo what went wrong; exit 3", "echo second"))
+    assert "failed with exit 3; nothing was sent to a model\nwhat went wrong" in str(refusal.value)
+    assert [event.exit_code for event in locked.seen(SetupFinished)] == [3]
+    assert not locked.seen(GateStarted)
+
+
+@pytest.mark.parametrize("command", ["echo two > package-lock.json", "echo x > new.txt", "rm .gitignore"])
+def test_a_setup_that_changes_what_git_knows_is_not_taken_for_work(locked, command):
+    with pytest.raises(RepoError) as refusal:
+        play(locked, setup=(command,))
+    assert "would take for work of a phase" in str(refusal.value)
+    with pytest.raises(RepoError, match=r"uncommitted|work of a phase"):
+        play(locked, setup=(command,))
+
+
+def test_a_setup_is_confined_as_a_session_is(locked, tmp_path):
+    """It writes nothing outside, not the plan and not `.git`, and reaches no service of this machine."""
+    (tmp_path / "kept").write_text("kept\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = (
+            f"echo x > {tmp_path}/kept; echo x > .git/config; echo x >> PLAN.md; "
+            f"(echo > /dev/tcp/127.0.0.1/{server.getsockname()[1]}) && echo REACHED; "
+            "curl -sS --max-time 5 https://127.0.0.1/ https://10.0.0.1/; true"
+        )
+        assert play(locked, phase="1", setup=(script,)).exit_code is ExitCode.DONE
+    (finished,) = locked.seen(SetupFinished)
+    assert "REACHED" not in finished.output
+    assert (tmp_path / "kept").read_text() == "kept\n"
+    assert "[core]" in (locked.root / ".git/config").read_text()
+
+
+@pytest.mark.parametrize("name", LOCK_FILES)
+def test_lock_files_are_known(name):
+    assert is_lock_file(name)
+    assert is_lock_file(f"packages/app/{name}")
+    assert not is_lock_file(f"{name}.bak")
+
+
+def test_approval_is_for_a_text_in_a_repository(tmp_path):
+    environ = {"HOME": str(tmp_path)}
+    root, other = tmp_path / "one", tmp_path / "two"
+    wanted = Settings(
+        setup=("npm ci", "make deps"), of_repository=frozenset({"setup"}), origins={"setup": "relay.toml:1"}
+    )
+
+    with pytest.raises(ConfigError, match=r"relay.toml:1: .* npm ci; make deps"):
+        require_approval(root, wanted, environ)
+    save_approval(root, ["npm ci"], environ)
+    assert find_unapproved(root, wanted, environ) == ("make deps",)
+    save_approval(root, ["make deps"], environ)
+    require_approval(root, wanted, environ)
+    assert find_unapproved(other, wanted, environ) == wanted.setup
+    changed = Settings(setup=("npm ci && curl evil",), of_repository=frozenset({"setup"}))
+    assert find_unapproved(root, changed, environ) == changed.setup
+    assert find_unapproved(root, Settings(setup=("anything",)), {}) == ()
+
+
+@pytest.mark.parametrize("garbage", ["", "[]", '{"/r": 3}', '{"/r": {"npm ci": 1}}', "{", "\xff"])
+def test_an_approval_that_makes_no_sense_approves_nothing(tmp_path, garbage):
+    folder = tmp_path / ".config/relay"
+    folder.mkdir(parents=True)
+    (folder / "approved-setup.json").write_bytes(garbage.encode("latin-1"))
+    wanted = Settings(setup=("x",), of_repository=frozenset({"setup"}), origins={"setup": "relay.toml:1"})
+    assert find_unapproved(tmp_path, wanted, {"HOME": str(tmp_path)}) == ("x",)
+    save_approval(tmp_path, ["x"], {"HOME": str(tmp_path)})
+    assert find_unapproved(tmp_path, wanted, {"HOME": str(tmp_path)}) == ()
+    assert json.loads((folder / "approved-setup.json").read_text())[str(tmp_path)] == ["x"]
+
+
+def test_an_approval_that_cannot_be_kept(tmp_path):
+    with pytest.raises(ConfigError, match="HOME is not set"):
+        save_approval(tmp_path, ["x"], {})
+
+
+def test_a_repository_that_wants_a_setup_is_asked_about(locked):
+    """Refused unattended, with nothing run; approved by one word, and then kept."""
+    locked.write("relay.toml", f"setup = [{json.dumps(INSTALL)}]\n")
+    locked.commit("settings")
+    refused = locked.relay("run")
+    assert refused.returncode == 1
+    assert (
+        f"relay.toml:1: this repository wants to run with network before its first session: {INSTALL}" in refused.stderr
+    )
+    assert "relay run --approve-setup" in refused.stderr
+    assert not (locked.root / "node_modules").exists()
+    assert "ANTHROPIC_API_KEY" in locked.relay("run", "--approve-setup").stderr
+    assert "ANTHROPIC_API_KEY" in locked.relay("run").stderr
