@@ -1,0 +1,62 @@
+"""docs/sandbox.md lists what the code has, and names settings that there are."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from relay.config.keys import KEYS
+from relay.files.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
+from relay.sandbox.environment import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
+from relay.sandbox.places import HOME_SECRETS, SHARED_HIDDEN, SYSTEM_SECRETS
+from relay.sandbox.policy import PROTECTED_NAMES
+from relay.store.dependencies import LOCK_FILES
+
+PAGE = (Path(__file__).parents[2] / "docs/sandbox.md").read_text()
+LISTS: Mapping[str, Iterable[str]] = {
+    "SHARED_HIDDEN": SHARED_HIDDEN,
+    "HOME_SECRETS": HOME_SECRETS,
+    "SYSTEM_SECRETS": SYSTEM_SECRETS,
+    "SECRET_NAMES": SECRET_NAMES,
+    "TEMPLATE_SUFFIXES": TEMPLATE_SUFFIXES,
+    "PROTECTED_NAMES": PROTECTED_NAMES,
+    "PASSED": sorted(PASSED),
+    "LOCATIONS VERSIONS": (*LOCATIONS, *sorted(VERSIONS)),
+    "FIXED": [f"{name}={value}" for name, value in FIXED.items()],
+    "LOCK_FILES": LOCK_FILES,
+}
+"""Name of a list in a comment of the page to what stands below it."""
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_the_page_is_the_codes(name: str) -> None:
+    found = re.search(rf"<!-- {name} -->\n((?:.+\n)+)", PAGE)
+    assert found, f"docs/sandbox.md has no list {name}"
+    assert re.findall(r"`([^`]+)`", found[1]) == list(LISTS[name]), " ".join(f"`{entry}`" for entry in LISTS[name])
+
+
+def test_the_page_names_no_other_list_and_no_other_setting() -> None:
+    assert set(re.findall(r"<!-- (.+) -->", PAGE)) == set(LISTS)
+    settings = re.findall(r"`([a-z_]+) = ", PAGE)
+    assert set(settings) <= KEYS.keys()
+    named = {"readable_dirs", "writable_dirs", "writable_links", "unreadable", "command_memory_mib", "gate_timeout_s"}
+    assert named & set(re.findall(r"`([a-z_]+)`", PAGE)) - {"readable_dirs"} <= KEYS.keys()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LD_X",
+        "DYLD_X",
+        "PYTHONPATH",
+        "GIT_DIR",
+        "SSH_AUTH_SOCK",
+        "ANTHROPIC_X",
+        "MY_API_KEY",
+        "BASH_ENV",
+        "NODE_OPTIONS",
+    ],
+)
+def test_what_the_page_says_is_never_passed(name: str) -> None:
+    assert NEVER.fullmatch(name)
