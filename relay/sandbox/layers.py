@@ -12,11 +12,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from relay.sandbox.proofs import has_proof, save_proof
 from relay.values import dataclass
 
 LAYER_BYTES = 1024 * 1024 * 1024
 """Most that one command may write over all caches together."""
-_MOUNT = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
+PROGRAMS = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
 _OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/", "--", "/bin/sh", "-c")
 _TRIAL_S = 10
 _ODD = frozenset(",:\\\"'\n")
@@ -40,7 +41,7 @@ class Layers:
         """Return a command line that mounts the layers and becomes `argv`."""
         if not self.caches:
             return tuple(argv)
-        mount = next((place for place in _MOUNT if os.access(place, os.X_OK)), _MOUNT[0])
+        mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
         quoted = shlex.quote(str(self.place))
         words = [f"{mount} -t tmpfs -o size={LAYER_BYTES},mode=0700 relay {quoted}"]
         for number, cache in enumerate(self.caches):
@@ -52,18 +53,29 @@ class Layers:
         return (str(bwrap), *_OUTER, " && ".join((*words, 'exec "$@"')), "relay", *argv)
 
 
-def open_layers(bwrap: Path, caches: Sequence[Path], place: Path) -> Layers:
+def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path | None = None) -> Layers:
     """Return layers over those of the caches that can have one; none where this machine makes none.
 
     Args:
         bwrap: The program.
         caches: Directories that exist, resolved.
         place: A new name in a directory of relay's own.
+        trial: Where it is kept that layers can be made here; None tries each time.
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
     place.mkdir(mode=0o700, exist_ok=True)
     layers = Layers(caches=fitting, place=place)
-    return layers if fitting and not _ODD.intersection(str(place)) and _works(bwrap) else Layers(caches=(), place=place)
+    fits = bool(fitting) and not _ODD.intersection(str(place))
+    return layers if fits and _try_once(bwrap, trial) else Layers(caches=(), place=place)
+
+
+def _try_once(bwrap: Path, trial: Path | None) -> bool:
+    if has_proof(trial):
+        return True
+    works = _works(bwrap)
+    if works:
+        save_proof(trial)
+    return works
 
 
 @functools.cache

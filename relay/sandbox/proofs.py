@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from relay.files.boot import find_boot_id
@@ -47,6 +47,21 @@ def find_proof(confinement: Confinement, policy: Policy, private: PrivateDir, *,
     return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
 
 
+def find_trial(policy: Policy, name: str, programs: Sequence[str]) -> Path | None:
+    """Return where it is kept that a trial went well on this machine as it is; None where nothing can be kept.
+
+    Args:
+        policy: Whose commands may not write there.
+        name: Of what was tried.
+        programs: What it was tried with, as they are on the disk.
+    """
+    folder, boot_id = _find_folder(policy), find_boot_id()
+    if folder is None or not boot_id:
+        return None
+    words = repr((name, os.geteuid(), *_describe_programs(programs), *_describe_namespaces()))
+    return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
+
+
 def has_proof(file: Path | None) -> bool:
     """Return whether a proof was kept; one counts only where nobody but this user could have put it."""
     if file is None:
@@ -79,17 +94,25 @@ def _describe(confinement: Confinement, policy: Policy) -> Iterator[object]:
         numbers = {str(fd): "<fd>" for fd in launch.pass_fds}
         words = _drop_sockets(launch.argv)
         yield [numbers.get(word, word) for word in words]
-        for word in words:
-            if word.startswith("/") and os.access(word, os.X_OK) and os.path.isfile(word):  # noqa: PTH113
-                found = Path(word).stat()
-                yield word, found.st_ino, found.st_size, found.st_mtime_ns
+        yield from _describe_programs(words)
         yield from (os.pread(fd, _MOST_BYTES, 0) for fd in launch.pass_fds if stat.S_ISREG(os.fstat(fd).st_mode))
         yield sorted(launch.env)
         yield Path(inside.__file__).stat().st_mtime_ns
-        yield [os.fspath(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES]
+        yield from _describe_namespaces()
     finally:
         for fd in (*launch.pass_fds, *(() if launch.status_fd is None else (launch.status_fd,))):
             os.close(fd)
+
+
+def _describe_programs(words: Sequence[str]) -> Iterator[object]:
+    for word in words:
+        if word.startswith("/") and os.access(word, os.X_OK) and os.path.isfile(word):  # noqa: PTH113
+            found = Path(word).stat()
+            yield word, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _describe_namespaces() -> Iterator[object]:
+    yield [os.fspath(Path("/proc/self/ns", name).readlink()) for name in _NAMESPACES]
 
 
 def _drop_sockets(words: tuple[str, ...]) -> list[str]:

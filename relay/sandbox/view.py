@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay.errors import SandboxError
-from relay.sandbox.layers import Layers, open_layers
+from relay.sandbox.layers import PROGRAMS, Layers, open_layers
 from relay.sandbox.links import find_caches
 from relay.sandbox.openings import inside
 from relay.sandbox.places import (
@@ -33,6 +33,7 @@ from relay.sandbox.places import (
 )
 from relay.sandbox.policy import Lent, Level, Policy, StandIn
 from relay.sandbox.private import PrivateDir, ensure_device_nodes
+from relay.sandbox.proofs import find_trial
 from relay.sandbox.scan import Found
 from relay.sandbox.toolchains import find_stores, list_usable
 from relay.values import dataclass
@@ -154,7 +155,8 @@ def _open_layers(policy: Policy, home: Path | None, shown: list[Mount], private:
     open_ = {mount.dest for mount in shown}
     stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
     caches = [place for place in stores if os.path.realpath(place) == str(place)]
-    return open_layers(program, caches, private.path / "layers")
+    trial = find_trial(policy, "layers", (str(program), *PROGRAMS)) if caches else None
+    return open_layers(program, caches, private.path / "layers", trial=trial)
 
 
 def _find_links(policy: Policy) -> tuple[str, ...]:

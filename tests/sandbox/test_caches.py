@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.sandbox.layers import open_layers
+from relay.sandbox.layers import _works, open_layers
 from relay.sandbox.policy import Level
 from relay.sandbox.toolchains import TOOLS, find_stores, list_usable
 
@@ -55,6 +55,18 @@ def test_a_tool_reads_its_cache_and_writes_over_it_until_its_command_ends(place)
 
     assert (said.exit_code, said.output) == (0, b"goodnew\n")
     assert again.output == b"gooddeep\nfile\n"
+
+
+@pytest.mark.usefixtures("cache")
+def test_what_makes_layers_is_tried_once_and_not_in_each_run(place):
+    tries = []
+    for _ in range(2):
+        _works.cache_clear()
+        with place.open(Level.WORKSPACE_WRITE) as box:
+            said = box.sh("echo new > $UV_CACHE_DIR/new && cat $UV_CACHE_DIR/file")
+        assert (said.exit_code, said.output) == (0, b"good")
+        tries.append(_works.cache_info().misses)
+    assert tries == [1, 0]
 
 
 def test_without_layers_a_tool_that_has_to_write_gets_no_cache_that_it_cannot(place, cache):
