@@ -20,6 +20,8 @@ _WORDS = {
 
 def read_entries(text: str) -> Iterator[tuple[int, Any]]:
     """Yield the entries of a file with their lines, as dicts, lists and texts."""
+    if not text:
+        return  # most plans have none, and need no reader loaded
     try:
         yield from _read_list(read_events(text, _LIMITS))
     except YamlTextError as error:
