@@ -48,3 +48,9 @@ def test_a_job_of_three_phases(tmp_path):
     assert run["first_request_s"] > 0
     assert run["input_tokens"] > 0
     assert "| now |" in (tmp_path / "three_phases.md").read_text()
+
+
+def test_what_a_gate_is_shown(tmp_path):
+    run_quick("gate_view.py", tmp_path)
+
+    assert "| 1,000 | " in (tmp_path / "gate_view.md").read_text()

@@ -1,0 +1,119 @@
+"""What it takes to show a gate what its commit is going to hold, in work trees of several sizes, beside `git status`.
+
+    python benchmarks/gate_view.py [--files 1000,10000,100000] [--rounds N] [--quick] [--out DIR]
+
+*list* is what git ignores, as a phase begins; *compare* is the work tree against the commit, the first time and with
+the commit's names known from the phase's start; *lay out* is what stands in the work tree's place where files differ.
+Each round does all of them in turn, so that a busy machine slows all alike. Writes ``gate_view.md``.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from processes import git, make_repository
+
+from relay.gate.stage import Layout, build_stage
+from relay.git.repository import Repo, open_repo
+from relay.store import surplus
+from relay.store.environment import Environment, read_environment
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
+
+HERE = Path(__file__).resolve().parent
+FILES_IN_A_FOLDER = 100
+CHANGED = 10
+"""Files in folders of their own that the user has begun to change: a gate sees them as the commit has them."""
+
+
+def make_files(count: int) -> dict[str, str]:
+    """Return files of about 450 bytes, and what git ignores of two hundred more."""
+    names = (f"d{n // FILES_IN_A_FOLDER:04d}/f{n % FILES_IN_A_FOLDER:03d}.txt" for n in range(count))
+    files = {name: f"{name}\n" * 32 for name in names}
+    ignored = {f"cache/{n}.bin": "x\n" for n in range(200)}
+    return {".gitignore": "/cache/\n", **files, **ignored}
+
+
+def measure(root: Path, rounds: int) -> dict[str, float]:
+    """Return the median of each step in milliseconds."""
+    repo = open_repo(root)
+    for number in range(CHANGED):
+        (root / f"d{number:04d}" / "f000.txt").write_text("changed\n", encoding="utf-8")
+    now, environment = write_snapshot_tree(repo), read_environment(repo)
+    intent = Intent(head=repo.head(), paths=(), drafts=())
+    found = find_surplus(repo, intent, now, environment)
+    steps: dict[str, Callable[[], object]] = {
+        "git status": lambda: git(root, "status", "--porcelain"),
+        "list": lambda: read_environment(repo),
+        "compare": lambda: compare_first(repo, intent, now, environment),
+        "compare, known": lambda: find_surplus(repo, intent, now, environment),
+        "lay out": lambda: lay_out(repo, found),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            taken[name].append((time.perf_counter() - begin) * 1e3)
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def compare_first(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Environment) -> Surplus:
+    """Compare as the first gate of a run does."""
+    surplus._known.clear()  # noqa: SLF001  # as in a new process
+    return find_surplus(repo, intent, now, environment)
+
+
+def lay_out(repo: Repo, found: Surplus) -> None:
+    """Lay out a stage and remove it."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = read_committed(repo, found)
+        extra = frozenset(found.extra)
+        layout = Layout(root=repo.root, extra=extra, files=files, modes=found.modes, is_hidden=lambda _: False)
+        build_stage(layout, Path(folder, "stage"))
+
+
+def render_report(sizes: dict[int, dict[str, float]], rounds: int) -> str:
+    """Return the report as Markdown."""
+    names = list(next(iter(sizes.values())))
+    lines = [f"| files | {' | '.join(names)} |", f"| ---: |{' ---: |' * len(names)}"]
+    lines += [
+        f"| {count:,} | {' | '.join(f'{found[name]:,.1f}' for name in names)} |" for count, found in sizes.items()
+    ]
+    table = "\n".join(lines)
+    return f"""# What a gate is shown
+
+`python benchmarks/gate_view.py` — {rounds} rounds, medians in milliseconds. Written by the benchmark. Folders of
+{FILES_IN_A_FOLDER} files, {CHANGED} files that the user changed, 200 that git ignores.
+
+{table}
+
+*List* is done once for a phase, *compare* for each gate: for the first of a run, and with the commit's names known.
+*Lay out* is done where the work tree is not what the commit is going to hold.
+"""
+
+
+def main() -> None:
+    """Measure each size and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", default="1000,10000,100000", help="sizes, separated by commas")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="one round of a small one, for a smoke test")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
+    options = parser.parse_args()
+    counts, rounds = ("1000", 1) if options.quick else (options.files, options.rounds)
+    sizes: dict[int, dict[str, float]] = {}
+    for count in map(int, counts.split(",")):
+        with make_repository(make_files(count)) as root:
+            sizes[count] = measure(root, rounds)
+    report = render_report(sizes, rounds)
+    print(report)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "gate_view.md").write_text(report, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
