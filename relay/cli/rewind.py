@@ -14,7 +14,7 @@ from relay.cli.options import offer_phases
 from relay.cli.screen import say
 from relay.errors import ConfigError, RepoError
 from relay.hints import RUN
-from relay.setup.place import get_place
+from relay.setup.place import find_settings, get_place
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -71,7 +71,8 @@ def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
     from relay.run.rewind import rewind_by_commit, rewind_to_branch
 
     if revert:
-        commit, left = rewind_by_commit(repo, rewind)
+        form = find_settings({}, os.environ, repo.root, plan_settings={}).commit_subject
+        commit, left = rewind_by_commit(repo, rewind, form)
         _say_left(left)
         say(f"commit {commit[:8]}; undo it with: git revert {commit[:8]}")
         say(f"next   {run}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from relay.config.model import CONTEXTS, FEATURES, Compat, ModelSettings
+from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
@@ -118,6 +118,18 @@ def _read_hidden(value: Any) -> tuple[str, ...]:
         if not parts or ".." in parts or parts[0] == "~" or re.search(r"[\0\n]", item):
             raise ValueError(allowed)
     return tuple(items)
+
+
+def _read_hooks(value: Any) -> tuple[str, ...]:
+    """Read which commit hooks are run: all for ``run``, none for ``skip``, else some by name."""
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        items = [items]
+    if len(items) == 1 and items[0] in ("run", "skip"):
+        return COMMIT_HOOKS if items[0] == "run" else ()
+    if not all(item in COMMIT_HOOKS for item in items):
+        raise ValueError(f"run, skip, or some of {', '.join(COMMIT_HOOKS)}")
+    return tuple(name for name in COMMIT_HOOKS if name in items)
 
 
 def _read_bool(value: Any) -> bool:
@@ -280,6 +292,8 @@ _BLANK = r"[,:\s]"
 _PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
 """Between paths: as PATH has it, or a comma where the next one begins at the root or at home."""
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
+_INSIDE = r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\0\n]+"
+_SUBJECT = r"[^{}\x00-\x1f\x7f]{0,40}\{subject\}[^{}\x00-\x1f\x7f]{0,40}"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
 _SOCKETS = _texts("docker, podman or absolute paths", rf"docker|podman|{_ABSOLUTE}")
 _NAMES = _texts("a list of plain file names", _NAME)
@@ -315,10 +329,18 @@ KEYS: Mapping[str, Key] = {
     "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),
     "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
+    "hooks": Key(
+        read=Form(read=_read_hooks, schema=_list_of({"enum": ["run", "skip", *COMMIT_HOOKS]})),
+        split=_BLANK,
+        widens=lambda names: names != COMMIT_HOOKS,
+    ),
+    "commit_subject": Key(read=_text("one line with {subject} once in it", _SUBJECT)),
     "network": Key(read=_NETWORK, widens=lambda network: network != CLOSED),
     "localhost": Key(read=_PORTS, split=_BLANK, widens=bool),
     "sockets": Key(read=_SOCKETS, split=_COMMA, widens=bool),
     "writable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
+    "readable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
+    "env_file": Key(read=_text("a path relative to the repository, without ..", _INSIDE, optional=True), widens=bool),
     "writable_links": Key(read=_SWITCH, widens=bool),
     "unreadable": Key(
         read=Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1})), split=_PATHS, join=_join

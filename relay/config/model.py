@@ -11,6 +11,8 @@ from relay.values import dataclass
 
 CONTEXTS = ("reset", "none", "compact", "prune")
 """Strategies; `relay.runners.messages.strategies` says what each does."""
+COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
+"""Hooks that git runs for a commit and that can refuse it, in git's order."""
 FEATURES = ("reset", "rules", "ledger", "cache", "spill")
 """What can be switched off, one by one:
 
@@ -121,6 +123,10 @@ class Settings:
     """Seconds for one verify command."""
     sandbox: str = "auto"
     """``off`` lets commands do whatever you may do, and is noted in every commit; it is yours alone."""
+    hooks: tuple[str, ...] = COMMIT_HOOKS
+    """Which of your commit hooks are run: ``run`` is all of them, ``skip`` none."""
+    commit_subject: str = "relay: {subject}"
+    """Form of the subjects that relay itself gives its commits, and of a session's that a commit-msg hook refuses."""
     network: Network = CLOSED
     """What commands reach: nothing; with ``true`` this machine's whole network, its own services included; with
     ``{ hosts = ["registry.npmjs.org"] }`` these hosts by HTTPS."""
@@ -130,6 +136,11 @@ class Settings:
     """Unix sockets of this machine that commands reach: ``docker``, ``podman``, absolute paths."""
     writable_dirs: tuple[str, ...] = ()
     """Paths outside the repository that commands may write, absolute or from ``~/`` on."""
+    readable_dirs: tuple[str, ...] = ()
+    """Directories, written in the same way, that commands may read though they are in a home directory or another place
+    that is hidden: a package beside this one, test data, an environment that the plan does not name."""
+    env_file: str | None = None
+    """A hidden file of the repository, such as ``.env.test``, that gates may read all the same, and sessions not."""
     writable_links: bool = False
     """Commands may write files that are hard links out of the repository: a package manager's shared cache."""
     unreadable: tuple[str, ...] = ()

@@ -48,6 +48,8 @@ class Hooks:
     run: Callable[[HookRun], HookResult]
     scratch: Path
     """A directory that hooks may write; each gets a new one in it."""
+    names: frozenset[str] | None = None
+    """Which are run; None: all there are."""
     recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
     """Called with the paths that a hook rewrote, after they were taken in: words when the phase is not green now."""
 

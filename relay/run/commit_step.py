@@ -21,8 +21,9 @@ from relay.run.autorun import describe_autoruns
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, open_hooks, run_phase_gate, take_back
+from relay.run.hook_refusal import explain_hook
 from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
-from relay.run.phase_message import choose_subject, render_phase_message
+from relay.run.phase_message import list_subjects, render_phase_message
 from relay.run.plan_commit import tick_edited_plan
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
@@ -259,6 +260,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         branch=candidate.leg.branch,
         head=candidate.leg.base_head,
         message=message,
+        other_subjects=list_subjects(ctx, candidate),
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         tree=work.after.tree,
@@ -284,7 +286,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
 def _explain(outcome: CommitOutcome) -> Refused:
     match outcome.end:
         case CommitEnd.HOOK_REFUSED:
-            return Refused(for_user=f"a commit hook refused: {_last_line(outcome.output)}", for_model=outcome.output)
+            return explain_hook(outcome.hook, outcome.output)
         case CommitEnd.RECHECK_REFUSED:
             words = "a commit hook rewrote files and the checks do not pass with them"
             first = (outcome.output.splitlines() or [""])[0]
@@ -307,11 +309,10 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
     tick_edited_plan(ctx, outcome.commit or "", candidate.pending.claimed_ids)
     close_leg(ctx.repo, candidate.leg)
     ctx.meter.record()
-    subject = choose_subject(ctx, candidate)
     ctx.observe(
         Committed(
             commit=outcome.commit or "",
-            subject=subject,
+            subject=outcome.subject,
             status=candidate.status,
             phase_id=candidate.phase.id,
             items=candidate.pending.claimed_ids,

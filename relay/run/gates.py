@@ -79,7 +79,8 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         return GateRun(result=GateResult(commands=()), verdict=verdict)
     surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=tuple(task.commands)))
-    with ctx.workspace.sandbox.renew() as fresh:
+    with ctx.workspace.sandbox.renew() as renewed:
+        fresh = _reveal(ctx, renewed)
         laid, sandbox = _lay_out(ctx, fresh, surplus)
         result = run_gate(
             task.commands,
@@ -132,6 +133,17 @@ def render_checks(result: GateResult) -> tuple[Mapping[str, Any], ...]:
     )
 
 
+def _reveal(ctx: RunContext, sandbox: Sandbox) -> Sandbox:
+    """Show the gate the one file that the user named; where it is a link, nothing."""
+    name = ctx.settings.env_file
+    return sandbox.reveal(ctx.repo.root / name) if name else sandbox
+
+
+def _make_hiding(ctx: RunContext, sandbox: Sandbox) -> Callable[[str], bool]:
+    is_hidden, name = make_hiding(sandbox.policy), ctx.settings.env_file
+    return lambda path: path != name and is_hidden(path)
+
+
 def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut | None, Sandbox]:
     """Put what the commit is going to hold in the repository's place, where the work tree differs and it can be."""
     place = fresh.private.path / "stage"
@@ -142,7 +154,7 @@ def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut
         extra=frozenset(surplus.extra),
         files=read_committed(ctx.repo, surplus),
         modes=surplus.modes,
-        is_hidden=make_hiding(fresh.policy),
+        is_hidden=_make_hiding(ctx, fresh),
     )
     try:
         laid = build_stage(layout, place)
@@ -194,7 +206,8 @@ def open_hooks(
     """
     with ctx.workspace.sandbox.renew() as fresh:
         run = partial(run_hook, ctx.workspace, ctx.repo, fresh, timeout_s=ctx.settings.gate_timeout_s)
-        yield Hooks(run=run, scratch=fresh.private.tmp, recheck=recheck)
+        names = frozenset(ctx.settings.hooks)
+        yield Hooks(run=run, scratch=fresh.private.tmp, names=names, recheck=recheck)
 
 
 def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, timeout_s: float) -> HookResult:

@@ -7,17 +7,18 @@ from relay.plan.model import Item
 from relay.run.candidate import Candidate
 from relay.run.gates import GateRun
 from relay.run.pending_plan import PendingPlan
+from relay.run.subjects import SUBJECT_CHARS, list_other_subjects, render_subject
 from relay.secrets.patterns import redact
 from relay.setup.context import RunContext
 from relay.store import trailers
 from relay.store.trailers import AMENDED, LEG
-from relay.words import name_item, shorten
+from relay.words import name_item
 
-SUBJECT_CHARS = 72
-"""Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
 BATON_TITLE = "Baton:"
 """Line of a hand-off commit's body after which the baton stands."""
 EVIDENCE_CHARS = 300
+LINE_CHARS = 100
+"""Of a line of the body. Source: @commitlint/config-conventional, body-max-line-length."""
 
 
 def render_phase_message(
@@ -50,6 +51,7 @@ def render_phase_message(
             (trailers.GATE, _render_gate(run)),
             *doubts,
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
+            *trailers.render_hooks(ctx.settings.hooks),
             *trailers.render_spent(spent),
         ),
     )
@@ -66,7 +68,17 @@ def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
 
 def _render_tick(item: Item, evidence: str) -> str:
     words = " ".join(evidence.split())
-    return f"- [x] {name_item(item.id, item.text)}" + (f"\n  evidence: {words[:EVIDENCE_CHARS]}" if words else "")
+    lines = [f"- [x] {name_item(item.id, item.text)}", *([f"  evidence: {words[:EVIDENCE_CHARS]}"] if words else [])]
+    return "\n".join(_wrap(line) for line in lines)
+
+
+def _wrap(line: str) -> str:
+    """Break a line that is longer than hooks for commit messages take."""
+    if len(line) <= LINE_CHARS:
+        return line
+    import textwrap
+
+    return textwrap.fill(line, LINE_CHARS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _render_gate(run: GateRun) -> str:
@@ -87,8 +99,20 @@ def choose_subject(ctx: RunContext, candidate: Candidate) -> str:
     """Return the session's subject, made harmless, when it is one short printable line, else relay's own."""
     subject = candidate.subject.strip()
     if not subject or len(subject) > SUBJECT_CHARS or not subject.isprintable():
-        subject = shorten(f"relay: phase {candidate.phase.id} — {candidate.phase.title}", SUBJECT_CHARS)
+        subject = render_subject(_name(candidate), ctx.settings)
     return _make_harmless(ctx, candidate, subject)
+
+
+def list_subjects(ctx: RunContext, candidate: Candidate) -> tuple[str, ...]:
+    """Return what else the subject may be where a hook refuses the chosen one: its words in another form, then ours."""
+    subject = candidate.subject.strip()
+    words = [subject] if subject and len(subject) <= SUBJECT_CHARS and subject.isprintable() else []
+    found = (other for text in (*words, _name(candidate)) for other in list_other_subjects(text, ctx.settings))
+    return tuple(_make_harmless(ctx, candidate, other) for other in found)
+
+
+def _name(candidate: Candidate) -> str:
+    return f"phase {candidate.phase.id} — {candidate.phase.title}"
 
 
 def _make_harmless(ctx: RunContext, candidate: Candidate, text: str) -> str:

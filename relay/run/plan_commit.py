@@ -10,6 +10,8 @@ from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.run.gates import open_hooks
+from relay.run.hook_refusal import explain_hook
+from relay.run.subjects import list_other_subjects, render_subject
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
@@ -35,10 +37,10 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         case EditKind.NONE:
             pass
         case EditKind.NEW:
-            subject = f"relay: plan — {shown.title}" if shown.title else "relay: plan"
-            _commit(ctx, shown, disk=disk, status="planned", subject=subject[:72])
+            words = f"plan — {shown.title}" if shown.title else "plan"
+            _commit(ctx, shown, disk=disk, status="planned", words=words)
         case EditKind.AMENDED:
-            _commit(ctx, edit.plan, disk=disk, status="amended", subject="relay: plan amended")
+            _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended")
         case EditKind.REFUSED:
             raise refuse(ctx.plan_path, edit.violations)
     return edit.plan
@@ -102,16 +104,17 @@ def _find_planning(files: PlanFiles) -> PlanningRecord | None:
     return record if record and record.plan_path == files.plan_path else None
 
 
-def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: str) -> None:
+def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str) -> None:
     planning = _find_planning(ctx.files)
     spent = planning.spend if planning else Spent()
     message = Message(
-        subject=subject,
+        subject=render_subject(words, ctx.settings),
         trailers=(
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.STATUS, status),
             *(((trailers.SESSION, planning.session_id),) if planning else ()),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
+            *trailers.render_hooks(ctx.settings.hooks),
             *trailers.render_spent(spent),
         ),
     )
@@ -119,6 +122,7 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
         branch=get_branch(ctx.repo),
         head=ctx.repo.head(),
         message=message,
+        other_subjects=list_other_subjects(words, ctx.settings),
         replace={ctx.plan_path: encode_text(plan.text)},
         based_on={ctx.plan_path: disk},
         take_in=False,
@@ -126,12 +130,13 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, subject: s
     with open_hooks(ctx) as hooks:
         outcome = commit_paths(ctx.repo, request, hooks=hooks)
     if outcome.commit is None:
-        raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}")
+        hint = explain_hook(outcome.hook, outcome.output).ways if outcome.hook else ""
+        raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}", hint=hint)
     if planning is not None:
         drop_plan_usage(ctx.repo, planning)
-    ctx.observe(Committed(commit=outcome.commit, subject=subject, status=status, phase_id="", items=()))
-    for words in outcome.left:
-        ctx.observe(Noticed(text=words, warning=True))
+    ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=status, phase_id="", items=()))
+    for sentence in outcome.left:
+        ctx.observe(Noticed(text=sentence, warning=True))
     if others := [path for path in outcome.not_taken if path != ctx.plan_path]:
-        words = f"a commit hook rewrote files, which are not committed with the plan: {list_paths(others)}"
-        ctx.observe(Noticed(text=words, warning=True))
+        told = f"a commit hook rewrote files, which are not committed with the plan: {list_paths(others)}"
+        ctx.observe(Noticed(text=told, warning=True))

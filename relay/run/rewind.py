@@ -174,8 +174,13 @@ def _is_there(repo: Repo, path: str, *, directory: bool) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode) is directory
 
 
-def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
+def rewind_by_commit(repo: Repo, rewind: Rewind, form: str = "relay: {subject}") -> tuple[str, tuple[str, ...]]:
     """Commit the tree before the phase on top of the branch, with the plan as it is now and its boxes open again.
+
+    Args:
+        repo: The repository.
+        rewind: Where to.
+        form: The setting `commit_subject`.
 
     Returns:
         The commit, and a sentence for each file, or the index, that could not be updated.
@@ -188,7 +193,7 @@ def rewind_by_commit(repo: Repo, rewind: Rewind) -> tuple[str, tuple[str, ...]]:
     keep_tip(repo, rewind)
     # The old tip has a ref by now: nothing from here on can lose it.
     tree = _write_tree(repo, rewind)
-    subject = f"relay: back to before phase {rewind.phase_id}"
+    subject = form.replace("{subject}", f"back to before phase {rewind.phase_id}")
     body = "\n".join(f"Undone: {text.commit[:10]} {text.message.subject}" for text in rewind.undone[:50])
     message = Message(
         subject=subject,

@@ -131,6 +131,11 @@ class Bwrap:
         """Return the same on another stage."""
         return replace(self, stage=stage)
 
+    def reveal(self, place: Path) -> "Bwrap":
+        """Return the same with a file shown that is hidden for its name only."""
+        secrets = tuple(secret for secret in self.found.secrets if secret != place)
+        return replace(self, found=replace(self.found, secrets=secrets))
+
     def lend(self, lent: Lent) -> "Bwrap":
         """Return the same with a copy to write."""
         return replace(self, lent=lent)

@@ -57,6 +57,9 @@ class Confinement(Protocol):
     def show(self, stage: StandIn) -> "Confinement | None":
         """Return the same with something else in the place of the repository; None where it cannot be."""
 
+    def reveal(self, place: Path) -> "Confinement":
+        """Return the same with a file shown that is hidden for its name only."""
+
     def lend(self, lent: Lent) -> "Confinement | None":
         """Return the same with a copy in the place of a directory outside of the work tree; None where it cannot be."""
 
@@ -102,6 +105,10 @@ class Unconfined:
 
     def show(self, _stage: StandIn) -> None:
         """Return None: a path leads where it leads."""
+
+    def reveal(self, _place: Path) -> "Unconfined":
+        """Return the same: nothing is hidden."""
+        return self
 
     def lend(self, _lent: Lent) -> None:
         """Return None, as `show`."""

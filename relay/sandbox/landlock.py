@@ -61,6 +61,10 @@ class Landlock:
     def show(self, _stage: StandIn) -> None:
         """Return None: a path leads where it leads."""
 
+    def reveal(self, _place: Path) -> "Landlock":
+        """Return the same: no gate runs where nothing can be written."""
+        return self
+
     def lend(self, _lent: Lent) -> None:
         """Return None, as `show`."""
 

@@ -103,6 +103,10 @@ class Sandbox:
         confinement = self.confinement.show(stage)
         return None if confinement is None else replace(self, confinement=confinement)
 
+    def reveal(self, place: Path) -> Self:
+        """Return this sandbox with a file of the repository shown that is hidden for its name only."""
+        return replace(self, confinement=self.confinement.reveal(place))
+
     def lend(self, lent: Lent) -> Self:
         """Return this sandbox with a copy to write in a directory's place; the same where that cannot be."""
         confinement = self.confinement.lend(lent)

@@ -82,6 +82,11 @@ class Seatbelt:
     def show(self, _stage: StandIn) -> None:
         """Return None: a path leads where it leads."""
 
+    def reveal(self, place: Path) -> "Seatbelt":
+        """Return the same with a file shown that is hidden for its name only."""
+        secrets = tuple(secret for secret in self.found.secrets if secret != place)
+        return replace(self, found=replace(self.found, secrets=secrets))
+
     def lend(self, _lent: Lent) -> None:
         """Return None, as `show`."""
 

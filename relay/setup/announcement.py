@@ -54,9 +54,12 @@ def describe_settings(settings: Settings, environ: Mapping[str, str]) -> Iterato
     """Name what is set and has no effect."""
     if unknown := find_unknown(environ):
         yield f"{', '.join(unknown)}: no setting of relay's, not looked at"
-    for path in settings.writable_dirs:
+    for name, path in (
+        *(("writable_dirs", p) for p in settings.writable_dirs),
+        *(("readable_dirs", p) for p in settings.readable_dirs),
+    ):
         if not Path(path).expanduser().is_dir():
-            yield f"writable_dirs: {path} is no directory: commands do not have it"
+            yield f"{name}: {path} is no directory: commands do not have it"
 
 
 def _describe_git_dir(repo: Repo) -> Iterator[str]:

@@ -11,13 +11,23 @@ from relay.git.config_guard import read_config
 from relay.git.config_listing import find_tree_files
 from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
+from relay.sandbox.environments import find_environments
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.places import find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Limits, Policy
 
 
-def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str]) -> Policy:
+def make_policy(
+    repo: Repo, settings: Settings, protected: tuple[str, ...], environ: Mapping[str, str], plan_text: str = ""
+) -> Policy:
     """Return what commands in this repository may touch.
+
+    Args:
+        repo: The repository.
+        settings: The settings.
+        protected: Paths that are never written.
+        environ: relay's environment.
+        plan_text: The virtual environments that it names are shown.
 
     Raises:
         ConfigError: See `get_unreadable`.
@@ -28,8 +38,12 @@ def make_policy(repo: Repo, settings: Settings, protected: tuple[str, ...], envi
         env=environ,
         git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
         protected=tuple(repo.root / path for path in (*protected, *find_tree_files(repo))),
-        writable=tuple(Path(path).expanduser() for path in settings.writable_dirs),
-        readable=(get_hooks_dir(repo, read_config(repo)),),
+        writable=_expand(settings, "writable_dirs", environ),
+        readable=(
+            get_hooks_dir(repo, read_config(repo)),
+            *_expand(settings, "readable_dirs", environ),
+            *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ),
+        ),
         unreadable=get_unreadable(repo.root, settings, environ),
         pass_env=settings.env,
         writable_links=settings.writable_links,
@@ -60,6 +74,22 @@ def _get_socket(word: str, origin: str, environ: Mapping[str, str]) -> Path:
         tried = ", ".join(place for place in places if place.startswith("/"))
         raise ConfigError(f"{origin}: sockets: {word}: there is no socket at {tried}")
     return find_real(Path(found))
+
+
+def _expand(settings: Settings, name: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the paths of a setting.
+
+    Raises:
+        ConfigError: One begins with ``~/`` and there is no home directory.
+    """
+    places = []
+    for text in getattr(settings, name):
+        origin, home = settings.origins.get(name, name), environ.get("HOME", "")
+        if text.startswith("~/") and not home.startswith("/"):
+            raise ConfigError(f"{origin}: {name}: {text}: HOME is not set")
+        place = Path(f"{home}/{text[2:]}" if text.startswith("~/") else text)
+        places.append(place)
+    return tuple(places)
 
 
 def make_limits(settings: Settings, *, timeout_s: float) -> Limits:

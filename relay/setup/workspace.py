@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from relay.files.tree import read_start
 from relay.git.config_listing import find_tree_files
 from relay.interrupts import Interrupts
+from relay.plan.encoding import MAX_PLAN_BYTES
 from relay.plan.files import STATE_DIR, find_protected
 from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
@@ -32,7 +34,8 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
-    policy = make_policy(request.repo, settings, protected, request.environ)
+    text = (read_start(root / request.plan_path, MAX_PLAN_BYTES) or b"").decode(errors="replace")
+    policy = make_policy(request.repo, settings, protected, request.environ, text)
     off = settings.sandbox == "off"
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     closed = off or settings.network.whole  # then nothing has to lead out

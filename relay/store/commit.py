@@ -34,6 +34,8 @@ class CommitRequest:
     head: str | None
     """The commit that the branch must be at; None for a branch without commits."""
     message: Message
+    other_subjects: tuple[str, ...] = ()
+    """For the message's own, in this order, where the user's hooks refuse that."""
     paths: tuple[str, ...] = ()
     """What the leg owns: files changed, added or deleted in the work tree. Nothing else is committed."""
     replace: Mapping[str, bytes] = field(default_factory=dict)
@@ -70,8 +72,12 @@ class CommitOutcome:
 
     end: CommitEnd
     commit: str | None = None
+    subject: str = ""
+    """Of the message as it was given to the hooks that took it."""
     output: str = ""
     """For the model or the user: a hook's words, or where the branch is."""
+    hook: str = ""
+    """The one that refused."""
     rewritten: tuple[str, ...] = ()
     """Paths that a hook rewrote and that were taken in."""
     not_taken: tuple[str, ...] = ()
@@ -89,12 +95,23 @@ class _Ready:
     index: str
     paths: tuple[str, ...]
     tree: str | None
+    message: Message
     text: bytes
     rewritten: tuple[str, ...] = ()
     not_taken: tuple[str, ...] = ()
 
     def end(self, end: CommitEnd, *, output: str = "", paths: tuple[str, ...] = ()) -> CommitOutcome:
-        return CommitOutcome(end=end, output=output, paths=paths, rewritten=self.rewritten, not_taken=self.not_taken)
+        return CommitOutcome(
+            end=end,
+            subject=self.message.subject,
+            output=output,
+            paths=paths,
+            rewritten=self.rewritten,
+            not_taken=self.not_taken,
+        )
+
+    def refuse(self, hook: str, output: str) -> CommitOutcome:
+        return replace(self.end(CommitEnd.HOOK_REFUSED, output=output), hook=hook)
 
 
 def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = None) -> CommitOutcome:
@@ -123,8 +140,9 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
     staging.require_filters(guarded, (*paths, *request.replace))
     index = _stage(repo, guarded, request, paths)
-    text = render_message(request.message)
-    ready = _Ready(request=request, index=index, paths=paths, tree=request.tree, text=text)
+    message = request.message
+    text = render_message(message)
+    ready = _Ready(request=request, index=index, paths=paths, tree=request.tree, message=message, text=text)
     checked = _check_unmoved(repo, guarded, ready)
     if hooks and isinstance(checked, _Ready):
         checked = _run_hooks(repo, guarded, checked, hooks)
@@ -156,7 +174,7 @@ def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | Comm
 
 def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
     after = ready
-    if has_hook(repo, guarded.config, "pre-commit"):
+    if _is_wanted(repo, guarded, hooks, "pre-commit"):
         result = _run_pre_commit(repo, guarded, ready, hooks)
         if isinstance(result, CommitOutcome):
             return result
@@ -187,18 +205,34 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     # touching anything is not asked twice.
     if not result.ok and any(path not in ready.request.replace for path in changed):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
-    return ready if result.ok else ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
+    return ready if result.ok else ready.refuse("pre-commit", result.output)
+
+
+def _is_wanted(repo: Repo, guarded: Guarded, hooks: Hooks, name: str) -> bool:
+    return (hooks.names is None or name in hooks.names) and has_hook(repo, guarded.config, name)
 
 
 def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
+    """Have the hooks judge the message, under each of its subjects until they take one; the first refusal counts."""
+    refused: CommitOutcome | None = None
+    for subject in dict.fromkeys((ready.message.subject, *ready.request.other_subjects)):
+        message = replace(ready.message, subject=subject)
+        judged = _judge_message(repo, guarded, replace(ready, message=message, text=render_message(message)), hooks)
+        if isinstance(judged, _Ready):
+            return judged
+        refused = refused or judged
+    return refused or ready
+
+
+def _judge_message(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
     for name, more in (("prepare-commit-msg", ("message",)), ("commit-msg", ())):
-        if not has_hook(repo, guarded.config, name):
+        if not _is_wanted(repo, guarded, hooks, name):
             continue
         file = _make_scratch(hooks) / "COMMIT_EDITMSG"
         replace_file(file.parent, file.name, ready.text, FILE)
         result = _run_hook(repo, guarded, ready, hooks, name, str(file), *more)
         if not result.ok:
-            return ready.end(CommitEnd.HOOK_REFUSED, output=result.output)
+            return ready.refuse(name, result.output)
         # From above: the hook may have put a link in the directory's place.
         text = read_file(hooks.scratch, f"{file.parent.name}/{file.name}") or b""
         # Git refuses a message that holds a NUL.
@@ -230,14 +264,14 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
     parents = (request.head,) if request.head else ()
     # Once more behind what hooks made of the message: they have nothing to say about what relay reads back.
-    given = render_message(replace(request.message, trailers=()))
-    text = join_trailers(ready.text, request.message.trailers, before=given, prefix=PREFIX)
+    given = render_message(replace(ready.message, trailers=()))
+    text = join_trailers(ready.text, ready.message.trailers, before=given, prefix=PREFIX)
     commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))
     # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)
     objects.sync_objects(repo, commit, request.head)
     ref = f"refs/heads/{request.branch}"
-    reason = f"relay: {request.message.subject}"
+    reason = f"relay: {ready.message.subject}"
     # Before the branch moves: a note without its commit is harmless, a commit without its note may leave index and
     # files behind for good.
     note_pending(repo, commit, request.head)

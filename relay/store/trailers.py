@@ -28,6 +28,8 @@ GATE = "Relay-Gate"
 DOUBT = "Relay-Doubt"
 """A sentence on what speaks against a box that was ticked: nothing was changed, or an item names what is not there."""
 SANDBOX = "Relay-Sandbox"
+HOOKS = "Relay-Hooks"
+"""Which commit hooks were run, where the user had left some out: their names, or ``skip``."""
 USAGE = "Relay-Usage"
 COST = "Relay-Cost"
 
@@ -118,6 +120,13 @@ def parse_cost(text: str) -> float | None:
     """Undo `render_cost`; None when the value is missing, unknown or not relay's."""
     match = _COST.fullmatch(text)
     return float(match[2]) if match else None
+
+
+def render_hooks(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the trailer that says which hooks were run; nothing where all were."""
+    from relay.config.model import COMMIT_HOOKS
+
+    return () if names == COMMIT_HOOKS else ((HOOKS, " ".join(names) or "skip"),)
 
 
 def render_spent(spent: Spent) -> tuple[tuple[str, str], ...]:

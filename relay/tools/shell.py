@@ -1,5 +1,6 @@
 """`bash`: one command in the sandbox, with its exit code first and its output made printable."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,13 @@ from relay.tools.workspace import RefusedError, Workspace
 DEFAULT_TIMEOUT_S = 120
 """Source: the bash tools of Claude Code and of the SDK's agent toolset."""
 
+_WORD = re.compile(r"[\w./@+-]{3,200}")
+_WANTS_VARIABLE = re.compile(
+    r"\benviron\b|KeyError: '[A-Z]|process\.env|\b[A-Z]+_[A-Z_]+\b.{0,20}(?:not set|missing|required|undefined)"
+)
+_USUAL = ".env"
+_LOOKED_AT = 20_000
+"""Characters of an output."""
 MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
@@ -34,7 +42,8 @@ def run_bash(workspace: Workspace, background: Background | None, given: Mapping
         spool=spool,
     )
     output = render_output(result.output).strip("\n")
-    notes = [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]
+    notes = [*_name_hidden(workspace, command, output, failed=result.exit_code != 0)]
+    notes += [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]
     return ToolAnswer(
         text="\n".join([_say_end(result, timeout_s), output or "(no output)", *notes]),
         is_error=result.exit_code != 0,
@@ -42,6 +51,16 @@ def run_bash(workspace: Workspace, background: Background | None, given: Mapping
         spool=spool,
         lost_bytes=max(result.total_bytes - workspace.limits.keep_bytes, 0),
     )
+
+
+def _name_hidden(workspace: Workspace, command: str, output: str, *, failed: bool) -> list[str]:
+    """Say in a line what a command asked for and was not shown: to it an empty file, or one that it may not read."""
+    words = dict.fromkeys(_WORD.findall(f"{command} {output[:_LOOKED_AT]}"))
+    if failed and _WANTS_VARIABLE.search(output[:_LOOKED_AT]):
+        words[_USUAL] = None
+    named = (word.removeprefix(f"{workspace.root}/").removeprefix("./") for word in words)
+    hidden = sorted({n for n in named if workspace.hidden.covers(n) and (workspace.root / n).is_file()})
+    return [f"[{', '.join(hidden[:3])}: hidden from commands and tools; a gate may be shown one]"] if hidden else []
 
 
 def _say_end(result: CommandResult, timeout_s: float) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from relay.errors import ExitCode
-from relay.session.values import SessionOutcome
+from relay.session.events import Committed
+from relay.session.values import SessionEnd, SessionOutcome
 from tests.scripted import Act, ScriptedRunner
 
 WORK: list[list[Sequence[Act | SessionOutcome]]] = [
@@ -92,3 +93,72 @@ def test_what_a_session_leaves_in_its_scratch_directory_is_not_there_for_a_hook(
     ended = begun.play(ScriptedRunner(sessions=[first, *rest]), sandbox="auto")
 
     assert ended.exit_code == ExitCode.DONE
+
+
+def test_hooks_that_the_user_leaves_out_are_not_run_and_the_commit_says_so(begun):
+    """A setting of the user's own; nothing else is lost by it."""
+    install_hook(begun, "exit 1\n")
+    install_hook(begun, "exit 1\n", "commit-msg")
+
+    refused = begun.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto", hooks=("commit-msg",))
+    assert "a commit hook refused: the commit-msg hook exited with 1" in refused.reason
+    ended = begun.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto", hooks=("skip",))
+
+    assert ended.exit_code == ExitCode.DONE
+    assert [commit.found for commit in begun.commits()]
+    assert begun.git("log", "-1", "--format=%(trailers:key=Relay-Hooks,valueonly)").strip() == "skip"
+
+
+CONVENTIONAL = """\
+grep -qE '^(feat|fix|chore)(\\([a-z]+\\))?: [a-z]' "$1" || { echo 'type: subject, please'; exit 1; }
+if grep -qE '^.{101,}$' "$1"; then echo 'lines of at most 100, please'; exit 1; fi
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "planned", "worked"),
+    [
+        ("", "chore: plan — Greetings", "chore: say hello"),
+        ("fix(plan): {subject}", "fix(plan): plan — Greetings", "fix(plan): say hello"),
+    ],
+)
+def test_a_hook_that_wants_a_form_of_subjects_gets_one(stage, form, planned, worked):
+    """Conventional Commits without a word; another form by a setting. The session's own words are kept."""
+    install_hook(stage, CONVENTIONAL, "commit-msg")
+    stage.git("rm", "-q", "--cached", "PLAN.md")
+    stage.git("commit", "-qm", "fix: no plan", "--no-verify")
+    evidence = "a word and a word " * 10
+    acts: list[Act | SessionOutcome] = [
+        ("write", {"path": "hello.txt", "content": "hello\n"}),
+        ("tick", {"item": "1.1", "evidence": evidence}),
+    ]
+    done = SessionOutcome(end=SessionEnd.FINISHED, text="Commit: Say hello")
+
+    given = {"commit_subject": form} if form else {}
+    ended = stage.play(ScriptedRunner(sessions=[[[*acts, done]]]), phase="1", all_=False, sandbox="auto", **given)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.git("log", "-2", "--format=%s").splitlines() == [worked, planned]
+    assert [event.subject for event in stage.seen(Committed)] == [planned, worked]
+
+
+@pytest.mark.parametrize(
+    ("script", "cause", "way"),
+    [
+        ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
+        ("mkdir /etc/mine\n", "it writes where it may only read", "writable_dirs"),
+        ("no-such-program\n", "a program of it is missing here, or hidden", "readable_dirs"),
+    ],
+)
+def test_what_no_session_can_repair_goes_to_the_person_at_once(begun, script, cause, way):
+    """With its cause and a setting; the session is not asked three times to change the machine."""
+    install_hook(begun, script)
+    runner = ScriptedRunner(sessions=[*WORK])
+
+    ended = begun.play(runner, sandbox="auto")
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert f"the pre-commit hook refused, and no session can repair that: {cause}" in ended.reason
+    assert way in ended.reason
+    assert "RELAY_HOOKS=skip" in ended.reason
+    assert len(runner.told) == 1

@@ -66,20 +66,20 @@ class Project:
             cwd=self.root, env={**self.env, **env}, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
-    def run(self, *phases: "Phase", **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *phases: "Phase", args: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
         """Have a rehearsed model work on the plan, a session for each phase."""
         sessions = [phase.render(number) for number, phase in enumerate(phases, 1)]
         with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
             env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url, **env}
-            return self.relay("run", **env)
+            return self.relay("run", *args, **env)
 
     def log(self) -> list[str]:
         """Return the subjects of all commits, newest first."""
         return self.sh("git log --format=%s").splitlines()
 
-    def work(self, *phases: "Phase", **env: str) -> str:
+    def work(self, *phases: "Phase") -> str:
         """Run the plan to its end and return what relay said."""
-        done = self.run(*phases, **env)
+        done = self.run(*phases)
         assert done.returncode == 0, done.stdout + done.stderr + self.sh("git log --format=%B -n 3")
         assert self.sh("git status --porcelain") == ""
         return done.stdout

@@ -60,3 +60,86 @@ def test_husky_with_lint_staged(project: Project) -> None:
     assert "a commit hook rewrote app.js; taken in and checked" in said
     assert (project.root / "app.js").read_text() == 'console.log("three");\n'
     assert project.sh("git stash list") == ""
+
+
+@pytest.mark.timeout(300)
+def test_commitlint_in_a_hook_of_husky(project: Project) -> None:
+    """Nothing is set: every commit gets a subject of the form, and the session's words stay."""
+    project.write(".gitignore", "node_modules/\n")
+    project.write("package.json", '{"name": "demo", "version": "1.0.0", "scripts": {"prepare": "husky"}}\n')
+    project.sh("npm install -D husky @commitlint/cli @commitlint/config-conventional && npm run prepare")
+    project.write("commitlint.config.mjs", 'export default { extends: ["@commitlint/config-conventional"] };\n')
+    project.write(".husky/pre-commit", "true\n")
+    project.write(".husky/commit-msg", 'npx --no -- commitlint --edit "$1"\n')
+    project.commit()
+    project.plan("node app.js", items=("Say two — app.js", "Say three — app.js"))
+
+    project.work(
+        Phase({"app.js": "console.log('two');\n"}, subject="Say two"),
+        Phase({"app.js": "console.log('three');\n"}, subject="feat(app): say three"),
+    )
+
+    assert project.log()[:3] == ["feat(app): say three", "chore: say two", "chore: plan — Everyday work"]
+    project.relay("rewind", "2", "--revert", "--yes", RELAY_COMMIT_SUBJECT="revert(plan): {subject}")
+    assert project.log()[0] == "revert(plan): back to before phase 2"
+    project.sh("npx --no -- commitlint --from HEAD~4")
+
+
+@pytest.mark.timeout(300)
+def test_commitizen_in_a_hook_of_pre_commit(project: Project) -> None:
+    """`cz check` as a commit-msg hook, the way its manual has it."""
+    project.install("pre-commit", "commitizen")
+    project.write(
+        ".pre-commit-config.yaml",
+        "repos:\n- repo: local\n  hooks:\n  - {id: commitizen, name: commitizen, entry: cz check --commit-msg-file,"
+        " language: system, stages: [commit-msg]}\n",
+    )
+    project.write("pyproject.toml", '[tool.commitizen]\nname = "cz_conventional_commits"\n')
+    project.sh("pre-commit install --hook-type commit-msg")
+    project.commit()
+    project.plan("test -e more.txt", items=("Write more — more.txt", "Write again — more.txt"))
+
+    project.work(Phase({"more.txt": "one\n"}, subject="Write one"), Phase({"more.txt": "two\n"}))
+
+    assert project.log()[:2] == ["feat: do the step", "chore: Write one"]
+
+
+@pytest.mark.timeout(300)
+def test_lefthook_that_formats_what_is_staged(project: Project) -> None:
+    """It keeps a checksum in the git directory and stages what it rewrote."""
+    project.write(".gitignore", "node_modules/\n")
+    project.write("package.json", '{"name": "demo", "version": "1.0.0"}\n')
+    project.write(
+        "lefthook.yml",
+        "pre-commit:\n  jobs:\n  - run: npx prettier --write {staged_files}\n    glob: '*.js'\n    stage_fixed: true\n",
+    )
+    project.sh("npm install -D lefthook prettier && npx lefthook install")
+    project.commit()
+    project.plan("node app.js", items=("Say two — app.js", "Say three — app.js"))
+
+    said = project.work(Phase({"app.js": "console.log( 'two' )\n"}), Phase({"app.js": "console.log( 'three' )\n"}))
+
+    assert "a commit hook rewrote app.js; taken in and checked" in said
+    assert (project.root / "app.js").read_text() == 'console.log("three");\n'
+
+
+@pytest.mark.timeout(300)
+def test_pre_commit_puts_aside_what_the_user_has_not_committed(project: Project) -> None:
+    """It keeps a patch in its cache meanwhile; the user's edit is there afterwards and in no commit."""
+    project.install("pre-commit")
+    project.write(
+        ".pre-commit-config.yaml",
+        "repos:\n- repo: local\n  hooks:\n  - {id: no-draft, name: no draft, entry: draft, language: pygrep}\n",
+    )
+    project.write("notes.txt", "notes\n")
+    project.sh("pre-commit install")
+    project.commit()
+    project.plan("test -e more.txt", items=("Write more — more.txt",))
+    project.commit("chore: plan")
+    project.write("notes.txt", "notes\ndraft\n")
+
+    done = project.run(Phase({"more.txt": "one\n"}), args=("--allow-dirty",))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (project.root / "notes.txt").read_text() == "notes\ndraft\n"
+    assert project.sh("git show --format= --name-only").split() == ["PLAN.md", "more.txt"]
