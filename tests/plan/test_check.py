@@ -46,6 +46,7 @@ def test_a_plan_that_is_right_has_nothing():
         (f"{GOOD}\nAfter: 1\n", 1, "wait for each other: 1 → 1"),
         (f"# Phase 1\nVerify: `t`\nAfter: 2\n- [ ] a — x.py\n{GOOD.replace('P', 'Phase 2')}", 1, "1 → 2 → 1"),
         (f"{GOOD}\nVerify: `t`\n---\n", 5, "underlines it"),
+        (f"{GOOD}- [ ] b — x.py\rc\n", 4, "lone carriage return"),
     ],
 )
 def test_what_would_lose_work_is_an_error(text, line, words):
