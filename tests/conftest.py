@@ -322,6 +322,7 @@ def stage(stage_template: Path, arranged: Path, tmp_path: Path, request: pytest.
     made.find_program = lambda: request.getfixturevalue("program")
     made.cache = f"{os.environ['HOME']}/.cache"
     made.arranged = arranged
+    made.git("update-index", "-q", "--refresh")  # the files are others than those that its index knows
     yield made
     made.interrupts.close()
 
