@@ -13,6 +13,7 @@ from relay.hints import AT_ROOT
 TRIAL_S = 60.0
 """How long the repository's own tests may take when they are only proposed."""
 _SHOWN_LINES = 8
+_MAIN = frozenset({"main", "master", "trunk", "develop"})
 FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
 
 
@@ -40,7 +41,7 @@ def command(*, provider: str | None, model: str | None, schema: bool) -> None:
         return
     if model is not None:
         raise click.UsageError("--model goes with --provider")
-    root, missing = _find_root(Path.cwd())
+    root, missing, on_main = _find_root(Path.cwd())
     for name in FILES:
         written = write_template(root, name)
         say(f"wrote {name}" if written else f"kept {name}: it exists", style="green" if written else "")
@@ -53,6 +54,8 @@ def command(*, provider: str | None, model: str | None, schema: bool) -> None:
     say("  edit AGENTS.md      say how your project is built and tested")
     say('  relay plan "…"      have PLAN.md written from a sentence, over the example')
     say("  relay doctor        see what is still missing to run it")
+    if on_main:
+        say("  relay run --branch  build it on a branch of its own, not on the one that you are on")
 
 
 def _propose_gate(root: Path) -> None:
@@ -78,14 +81,15 @@ def _propose_gate(root: Path) -> None:
     say(f"verify = ['{found.command}'] in relay.toml makes it the gate of every phase")
 
 
-def _find_root(cwd: Path) -> tuple[Path, str]:
-    """Return the repository's root; outside of one the current directory, and what to do about that."""
+def _find_root(cwd: Path) -> tuple[Path, str, bool]:
+    """Return the repository's root, or the current directory and what to do about that; and whether it is on main."""
     from relay.git.repository import open_repo
 
     try:
-        return open_repo(cwd).root, ""
+        repo = open_repo(cwd)
     except RepoError as error:
-        return cwd, f"{AT_ROOT.write(error.hint) or 'git init':<19} {error}"
+        return cwd, f"{AT_ROOT.write(error.hint) or 'git init':<19} {error}", False
+    return repo.root, "", repo.branch in _MAIN
 
 
 def write_template(root: Path, name: str) -> bool:

@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     "--context", metavar="reset|none|compact|prune", help="What to do when the context fills; reset is relay."
 )
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; they stay out of every commit.")
+@click.option("--branch", is_flag=True, help="Make a branch for the plan, relay/<its title>, and work there.")
 @click.option("--unchecked", is_flag=True, help="Tick phases that have no verify command, unchecked.")
 @click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
-def command(phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, approve_setup: bool, **options: Any) -> int:
+def command(
+    phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, approve_setup: bool, branch: bool, **options: Any
+) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
@@ -57,7 +60,25 @@ def command(phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, approv
         plan = situation.plan
         require_gates(plan, request.settings, selection.list_phases(plan), unchecked=unchecked)
     ask_for_setup(request, approved=approve_setup, as_json=as_json)
+    if branch:
+        start_branch(place)
     return run_sessions(request, place.caller, lambda ctx: run(ctx, selection), as_json=as_json)
+
+
+def start_branch(place: "Place") -> None:
+    """Put the work on a branch of the plan's own, unless it is on one of relay's already.
+
+    Raises:
+        RelayError: A phase is open, the branch exists elsewhere, or another relay is at work.
+    """
+    from relay.setup.place import load_plan
+    from relay.store.lock import lock_worktree
+    from relay.store.own_branch import begin_branch, name_branch
+
+    if place.repo is not None:
+        name = name_branch(load_plan(place).title, place.plan_name)
+        with lock_worktree(place.repo):
+            begin_branch(place.repo, name)
 
 
 def find_selection(phase: str) -> "Selection":

@@ -93,8 +93,8 @@ def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) ->
         raise ConfigError(
             f"{what} is in {place}, where sessions write: the next relay would be what a session made of it, "
             "with your key",
-            hint="install relay outside of this repository, as a copy (pipx install relay; for work on relay itself "
-            "pipx install of a checkout, without --editable), and type relay, not python -m relay",
+            hint="install relay outside of this repository, as a copy (uv tool install or pipx install of a checkout, "
+            "without --editable), and type relay, not python -m relay",
         )
 
     return find_out(get, name="relay")

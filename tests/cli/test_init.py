@@ -23,6 +23,7 @@ def test_three_files_are_written_and_the_next_steps_named(relay, project):
         "  edit AGENTS.md      say how your project is built and tested\n"
         '  relay plan "…"      have PLAN.md written from a sentence, over the example\n'
         "  relay doctor        see what is still missing to run it\n"
+        "  relay run --branch  build it on a branch of its own, not on the one that you are on\n"
     )
     for name in ("AGENTS.md", "PLAN.md", "relay.toml"):
         assert (project / name).read_bytes() == (TEMPLATES / name).read_bytes()

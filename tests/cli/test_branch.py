@@ -1,0 +1,79 @@
+"""`relay run --branch`: the work goes on a branch of the plan's own; the one before and every file stay as they are."""
+
+import subprocess
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.store.own_branch import name_branch
+
+PLAN = "# Add keys & *such*\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
+SCRIPT = """\
+sessions:
+  - turns:
+      - tools:
+          - {name: write, input: {path: hello.txt, content: "hello\\n"}}
+          - {name: tick, input: {item: "1.1", evidence: "hello.txt says hello"}}
+      - text: Done.
+"""
+BRANCH = "relay/add-keys-such"
+
+
+@pytest.fixture
+def git(project, environ):
+    def run(*args):
+        done = subprocess.run(["git", *args], cwd=project, env=environ, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def endpoint():
+    with serve(parse_script(SCRIPT)) as rehearsal:
+        yield {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+
+
+def test_the_work_goes_on_a_branch_of_its_own(relay, project, git, endpoint):
+    """With what is not committed, the plan itself too; a second run stays there."""
+    (project / "PLAN.md").write_text(PLAN)
+    (project / "staged.txt").write_text("mine\n")
+    git("add", "staged.txt")
+    start = git("rev-parse", "main")
+
+    ran = relay("run", "--branch", "--allow-dirty", env=endpoint)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert git("symbolic-ref", "HEAD") == f"refs/heads/{BRANCH}"
+    assert git("rev-parse", "main") == start
+    assert git("log", "-1", "--format=%s") == "relay: phase 1 — Hello"
+    assert git("status", "--porcelain") == "A  staged.txt"
+    assert relay("run", "--branch", "--allow-dirty", env=endpoint).code == 0
+    assert git("branch", "--format=%(refname:short)").split() == ["main", BRANCH]
+
+
+def test_a_branch_that_is_there_is_left_alone(relay, project, git, endpoint):
+    (project / "PLAN.md").write_text(PLAN)
+    git("branch", BRANCH)
+
+    ran = relay("run", "--branch", env=endpoint)
+
+    assert ran.code == 1
+    assert f"there is a branch {BRANCH} already" in ran.err
+    assert f"git switch {BRANCH}" in ran.err
+    assert git("symbolic-ref", "HEAD") == "refs/heads/main"
+
+
+@pytest.mark.parametrize(
+    ("title", "path", "name"),
+    [
+        ("Add org-scoped API keys", "PLAN.md", "relay/add-org-scoped-api-keys"),
+        ("", "docs/Keys.plan.md", "relay/keys-plan"),
+        ("../..//refs\n-rf", "PLAN.md", "relay/refs-rf"),
+        ("計画", "計画.md", "relay/plan"),
+        ("x" * 200, "PLAN.md", "relay/" + "x" * 48),
+    ],
+)
+def test_a_branch_is_named_for_its_plan(title, path, name):
+    assert name_branch(title, path) == name
