@@ -3,7 +3,8 @@
 ======================================  ====  ==========================================================
 raised                                  exit  shown
 ======================================  ====  ==========================================================
-`RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``
+`RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``; with
+                                              ``--json`` the same as one JSON document
 the disk is full, not ours to write     1     the same, in the system's words
 click's usage errors                    2     usage line and what is allowed
 Ctrl-C, `Interrupted`                   130   one line: the next run resumes
@@ -81,6 +82,8 @@ def _report(error: Exception, argv: list[str], caller: Caller) -> int:
             code = _say_aborted(error, caller)
         case click.ClickException():
             code = _say_usage(error)
+        case RelayError() if "--json" in argv:
+            code = _say_error_json(error, caller)
         case RelayError():
             code = _say_error(error, caller)
         case OSError() if error.errno in _ENVIRONMENT_ERRNOS:
@@ -119,6 +122,22 @@ def _say_error(error: RelayError, caller: Caller) -> int:
         _say_block("Caused by", cause)
     if error.hint:
         _say_block("Hint", caller.write(error.hint))
+    return ExitCode.USER
+
+
+def _say_error_json(error: RelayError, caller: Caller) -> int:
+    """Say the same to a program: one line on standard error, where nothing else is then."""
+    import json
+
+    said = {
+        "kind": error.kind.value,
+        "message": error.message,
+        "path": error.path,
+        "line": error.line,
+        "causes": list(error.causes),
+        "hint": caller.write(error.hint),
+    }
+    complain(json.dumps({"error": said, "exit_code": int(ExitCode.USER)}))
     return ExitCode.USER
 
 

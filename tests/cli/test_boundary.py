@@ -1,6 +1,7 @@
 """Every way in which a command can end, as words and an exit code."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -137,6 +138,21 @@ def test_a_bug_leaves_a_report_without_secrets(tmp_path, environ):
 def test_values_of_secret_variables_are_redacted_anywhere():
     text = redact_for_strangers("https://me:pw1234@host/ a sesame-open b", {"MY_TOKEN": "sesame-open", "LANG": "https"})
     assert text == "https://[redacted]@host/ a [redacted] b"
+
+
+def test_with_json_an_error_is_json_too(relay, project):
+    """One line on standard error, of ASCII, and nothing on standard output."""
+    (project / "PLAN.md").write_text("# P\n\n## Phase 1 — One\n- [ ] a\n")
+    (project / "relay.toml").write_text('model = "m"\nmodle = "\\u009b2J é"\n')
+    ran = relay("run", "--json")
+    assert (ran.code, ran.out, ran.err.isascii(), ran.err.count("\n")) == (1, "", True, 1)
+    told = json.loads(ran.err)
+    assert told["exit_code"] == 1
+    assert told["error"]["kind"] == "settings"
+    assert (told["error"]["path"], told["error"]["line"]) == ("relay.toml", 2)
+    assert "did you mean model" in told["error"]["message"]
+    assert told["error"]["hint"]
+    assert "Error: " in relay("run").err
 
 
 def test_a_closed_pipe_is_quiet(project, environ):
