@@ -24,7 +24,7 @@ _SHOWN_FILES = 5
 
 
 @click.command("gate", short_help="Run a phase's verify commands in the sandbox now, without a key.")
-@click.argument("phase", required=False)
+@click.argument("phase", required=False, help="The phase; the next one when left out.")
 @click.option("--hooks", is_flag=True, help="Run the commit hooks too, on what is staged.")
 @click.option("--last", is_flag=True, help="Run nothing; show what the last gate said, of a run or of this command.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
