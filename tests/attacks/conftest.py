@@ -59,6 +59,7 @@ Verify: `grep -q world world.txt`
 - [ ] Say world — world.txt
 
 ## Phase 3 — Again
+Verify: `grep -q again world.txt`
 - [ ] Say it again — world.txt
 """
 
