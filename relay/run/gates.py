@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from relay.config import Settings
 from relay.errors import SandboxError
 from relay.files.tree import read_file, replace_file
 from relay.gate.model import GateResult, Outcome, Verdict
@@ -80,7 +81,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=tuple(task.commands)))
     with ctx.workspace.sandbox.renew() as renewed:
-        fresh = _reveal(ctx, renewed)
+        fresh = reveal(ctx.repo, ctx.settings, renewed)
         laid, sandbox = _lay_out(ctx, fresh, surplus)
         result = run_gate(
             task.commands,
@@ -133,10 +134,9 @@ def render_checks(result: GateResult) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _reveal(ctx: RunContext, sandbox: Sandbox) -> Sandbox:
-    """Show the gate the one file that the user named; where it is a link, nothing."""
-    name = ctx.settings.env_file
-    return sandbox.reveal(ctx.repo.root / name) if name else sandbox
+def reveal(repo: Repo, settings: Settings, sandbox: Sandbox) -> Sandbox:
+    """Show a gate the one hidden file that the user named; where it is a link, nothing."""
+    return sandbox.reveal(repo.root / settings.env_file) if settings.env_file else sandbox
 
 
 def _make_hiding(ctx: RunContext, sandbox: Sandbox) -> Callable[[str], bool]:

@@ -15,15 +15,13 @@ from relay.git.config_guard import guard
 from relay.git.hooks import has_hook, make_hook_run
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
-from relay.run.gates import render_checks, run_hook
+from relay.run.gates import render_checks, reveal, run_hook
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.request import RunRequest
 from relay.tools.workspace import Workspace
 from relay.words import list_some
-
-HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 
 
 def try_gate(
@@ -38,7 +36,7 @@ def try_gate(
     with workspace.sandbox.renew() as fresh:
         result = run_gate(
             commands,
-            sandbox=fresh,
+            sandbox=reveal(request.repo, request.settings, fresh),
             limits=replace(workspace.limits, timeout_s=request.settings.gate_timeout_s),
             should_stop=workspace.should_stop,
             outputs_dir=workspace.outputs_dir,
@@ -63,7 +61,7 @@ def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: 
         SandboxError: The sandbox could not be set up.
     """
     config = guard(request.repo).config
-    names = [name for name in HOOKS if has_hook(request.repo, config, name)]
+    names = [name for name in request.settings.hooks if has_hook(request.repo, config, name)]
     if not names:
         return None
     observe(GateStarted(phase_id="", baseline=False, commands=tuple(f"{name} hook" for name in names)))

@@ -42,14 +42,13 @@ class Layers:
         if not self.caches:
             return tuple(argv)
         mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
-        quoted = shlex.quote(str(self.place))
-        words = [f"{mount} -t tmpfs -o size={LAYER_BYTES},mode=0700 relay {quoted}"]
-        for number, cache in enumerate(self.caches):
-            top = self.place / str(number)
-            parts = [str(top / name) for name in ("new", "work", "whole")]
-            options = f"lowerdir={cache},upperdir={parts[0]},workdir={parts[1]},userxattr"
-            words.append(f"/bin/mkdir -p {shlex.join(parts)}")
-            words.append(f"{mount} -t overlay -o {shlex.quote(options)} relay {shlex.quote(parts[2])}")
+        own = shlex.quote(str(self.place))
+        tops = [self.place / str(number) for number in range(len(self.caches))]
+        folders = shlex.join(str(top / name) for top in tops for name in ("new", "work", "whole"))
+        words = [f"{mount} -t tmpfs -o size={LAYER_BYTES},mode=0700 relay {own}", f"/bin/mkdir -p {folders}"]
+        for cache, top in zip(self.caches, tops, strict=True):
+            options = f"lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr"
+            words.append(f"{mount} -t overlay -o {shlex.quote(options)} relay {shlex.quote(f'{top}/whole')}")
         return (str(bwrap), *_OUTER, " && ".join((*words, 'exec "$@"')), "relay", *argv)
 
 
