@@ -32,6 +32,7 @@ class ScriptedRunner:
     """Every message, in order."""
     results: list[ToolResult] = field(default_factory=list)
     specs: list[SessionSpec] = field(default_factory=list)
+    agent: str = ""
 
     @property
     def kind(self) -> RunnerKind:

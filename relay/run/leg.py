@@ -131,6 +131,7 @@ class Leg:
             run_tool=self._run_tool,
             render_soft_notice=render_soft_notice,
             note_wait=self._parts.keeper.note_wait,
+            note_boundary=self._note_boundary,
         )
         return self._sessions.run(task, self._drive)
 
@@ -243,6 +244,11 @@ class Leg:
         elif self._last_error[0] == call.name:
             self._last_error = ("", "")
         return self._parts.keeper.take_call(call, result)
+
+    def _note_boundary(self) -> None:
+        """Keep what tools have changed that are not relay's."""
+        call = ToolCall(id="", name="agent", input={})
+        self._parts.keeper.take_call(call, ToolResult(text="", changed_paths=None))
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:

@@ -14,6 +14,8 @@ from relay.config import ModelSettings, Settings
 from relay.interrupts import Interrupts
 from relay.meters.gauge import ResetAt
 from relay.meters.prices import Price
+from relay.sandbox.policy import Limits
+from relay.sandbox.run import Sandbox
 from relay.session.events import Observe
 from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
@@ -52,6 +54,12 @@ class SessionSpec:
     """Whether the prompt is marked for the endpoint's cache."""
     cache_ttl: str = "auto"
     """How long entries of that cache shall live: ``5m``, ``1h``, or ``auto`` for what the runner makes of this run."""
+    note_boundary: Callable[[], None] = lambda: None
+    """Told where all tools of a turn have ended that `run_tool` did not run: what they changed is not known."""
+    sandbox: Sandbox | None = None
+    """Where the session's commands run; a runner that starts programs of its own starts them as confined."""
+    limits: Limits | None = None
+    """Of those commands."""
     slowest_turn_s: float = 0.0
     """How far apart the starts of two requests were at most in this run: an answer and the pause behind it."""
 
@@ -92,6 +100,10 @@ class Runner(Protocol):
         key refused, unknown model, endpoint unreachable. It raises `Interrupted` when the user asks to stop meanwhile.
         Every run asks it before its first session.
     """
+
+    @property
+    def agent(self) -> str:
+        """Name and version of the agent that ran the last session; empty for relay's own loop."""
 
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model; what the user's settings say of it counts more than the endpoint."""

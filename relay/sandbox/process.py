@@ -76,7 +76,9 @@ class Ending:
     started: bool
 
 
-def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool) -> tuple[str, ...]:
+def wrap_limits(
+    argv: tuple[str, ...], limits: Limits, *, shared_user: bool, keeps_input: bool = False
+) -> tuple[str, ...]:
     """Return a command that sets its own limits, says that it is ready, and becomes `argv` when relay answers.
 
     A relay that is killed cannot answer. Before the answer whatever ends the command with relay is in force, so that
@@ -90,6 +92,7 @@ def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool) -> 
         argv: The command.
         limits: What to set; never above the limits relay itself has.
         shared_user: The processes of the user outside count too: no user namespace of its own.
+        keeps_input: The command goes on to read what relay says; else it reads nothing.
     """
     blocks = _cap(limits.file_bytes // 512, resource.RLIMIT_FSIZE, 512)
     tasks = _cap(limits.processes + (_count_own_tasks() if shared_user else 0), resource.RLIMIT_NPROC, 1)
@@ -97,7 +100,8 @@ def wrap_limits(argv: tuple[str, ...], limits: Limits, *, shared_user: bool) -> 
     # dash and busybox call it -p, which is something else in bash: -u comes first.
     script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; "
     # Never the host's /dev/null, which uid 0 may chmod: the sandbox's own.
-    script += f'echo >&0; read -r go || exit {NOT_STARTED}; exec "$@" </dev/null'
+    script += f'echo >&0; read -r go || exit {NOT_STARTED}; exec "$@"'
+    script += "" if keeps_input else " </dev/null"
     return (_SHELL, "-c", script, "relay", *argv)
 
 
@@ -344,6 +348,14 @@ class _Tree:
     def _drop(self, fd: int | None) -> None:
         if fd is not None and fd in self._selector.get_map():
             self._selector.unregister(fd)
+
+
+def read_init_pid(status_fd: int) -> int:
+    """Wait for bwrap's first status document; return the process that is the first of the sandbox."""
+    status = b""
+    while b"\n" not in status and (chunk := os.read(status_fd, 4096)):
+        status += chunk
+    return int(json.loads(status.split(b"\n", 1)[0] or b"{}").get("child-pid", 0))
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -79,6 +79,8 @@ class SessionEnd(StrEnum):
     """The API failed for longer than the retry budget, or permanently; not the session's fault."""
     DENIED = "denied"
     """Only the user can change it: key, permission, billing, spending cap, unknown model."""
+    AGENT_FAILED = "agent_failed"
+    """The program that ran the session is gone, silent, or out of its protocol; not the session's fault."""
     INTERRUPTED = "interrupted"
     """The user or the system asked relay to stop."""
 

@@ -33,6 +33,7 @@ from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.session import Sessions
 from relay.setup.workspace import open_workspace
 from relay.telemetry.log import sweep_outputs
+from relay.tools.workspace import Workspace
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def open_run(
         stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
         observers.inquiries.append(workspace.sandbox.inquiries)
-        sessions, book = _make_sessions(request, runner, observe)
+        sessions, book = _make_sessions(request, runner, observe, workspace)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
@@ -102,7 +103,9 @@ def _load_rules(request: RunRequest) -> Rules:
     return load_repository_rules(root, settings, get_unreadable(root, settings, request.environ))
 
 
-def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> tuple[Sessions, Book]:
+def _make_sessions(
+    request: RunRequest, runner: Runner, observe: Observe, workspace: Workspace
+) -> tuple[Sessions, Book]:
     """Return what runs this run's sessions, on the plan's account, and its book; the runner is asked for the model."""
     settings = request.settings
     price_of = partial(find_price, at=datetime.now(UTC).date(), overrides=settings.prices)
@@ -119,6 +122,8 @@ def _make_sessions(request: RunRequest, runner: Runner, observe: Observe) -> tup
         check_budget=book.check,
         pace=Pace(),
         observe=observe,
+        sandbox=workspace.sandbox,
+        limits=workspace.limits,
     )
     return sessions, book
 

@@ -13,6 +13,8 @@ from relay.meters.pace import Pace
 from relay.meters.prices import Price
 from relay.meters.spend import Meter
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
+from relay.sandbox.policy import Limits
+from relay.sandbox.run import Sandbox
 from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
@@ -58,6 +60,8 @@ class SessionTask:
     """Given the fill, and the room up to the hard line, in tokens: what the model is told once at the soft line."""
     note_wait: Callable[[float], None] = lambda _: None
     """Told, before a long wait for a limit, until when it lasts (seconds since the epoch)."""
+    note_boundary: Callable[[], None] = lambda: None
+    """As `relay.runners.base.SessionSpec` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,10 @@ class Sessions:
     pace: Pace
     """How slow this run's commands and answers are."""
     observe: Observe
+    sandbox: Sandbox | None = None
+    """Where commands of the sessions run; None where no runner starts programs of its own."""
+    limits: Limits | None = None
+    """Of those commands."""
 
     @property
     def soft_tokens(self) -> int:
@@ -126,6 +134,9 @@ class Sessions:
             render_soft_notice=task.render_soft_notice,
             check_budget=self.check_budget,
             note_wait=task.note_wait,
+            note_boundary=task.note_boundary,
+            sandbox=self.sandbox,
+            limits=self.limits,
             price=self.price,
             find_price=self.find_price,
             max_output_tokens=settings.max_output_tokens,

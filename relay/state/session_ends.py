@@ -15,7 +15,8 @@ from relay.store.legs import OpenLeg
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, SESSION, WAIT_UNTIL
 
 _NOT_ITS_FAULT = frozenset({
-    SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET
+    SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET,
+    SessionEnd.AGENT_FAILED,
 })  # fmt: skip
 """Ends that say nothing about the phase: they count neither as a leg of it nor as an attempt."""
 _NO_SUBJECT = "-"

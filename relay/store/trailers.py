@@ -30,6 +30,10 @@ DOUBT = "Relay-Doubt"
 SANDBOX = "Relay-Sandbox"
 HOOKS = "Relay-Hooks"
 """Which commit hooks were run, where the user had left some out: their names, or ``skip``."""
+AGENT = "Relay-Agent"
+"""Name and version of the agent that worked; not there where relay's own loop did."""
+METERING = "Relay-Metering"
+"""Who counted what it used: ``gateway`` is relay."""
 USAGE = "Relay-Usage"
 COST = "Relay-Cost"
 
@@ -127,6 +131,11 @@ def render_hooks(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     from relay.config.model import COMMIT_HOOKS
 
     return () if names == COMMIT_HOOKS else ((HOOKS, " ".join(names) or "skip"),)
+
+
+def render_agent(agent: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailers of work that an agent did; nothing for an empty name."""
+    return ((AGENT, agent), (METERING, "gateway")) if agent else ()
 
 
 def render_spent(spent: Spent) -> tuple[tuple[str, str], ...]:

@@ -26,6 +26,7 @@ from relay.runners.messages.reading import OnBlock, PageError, read_answer
 from relay.runners.messages.retry_after import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
 from relay.secrets.patterns import redact
+from relay.session.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
@@ -111,7 +112,7 @@ class MessagesApi:
             return _judge_model_error(error)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
-                f"the endpoint {self._address} cannot be reached: {_name_cause(error)}",
+                f"the endpoint {self._address} cannot be reached: {name_cause(error)}",
                 hint="check ANTHROPIC_BASE_URL and the network; `relay demo` needs neither",
             ) from error
         except ValueError as error:
@@ -144,11 +145,11 @@ class MessagesApi:
         except Interrupted:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
         except StatusError as error:
-            return _fault_from_status(error)
+            return judge_status(error)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.WriteError, httpx2.InvalidURL) as error:
-            return Fault(kind=FaultKind.INFRA, message=_name_cause(error))
+            return Fault(kind=FaultKind.INFRA, message=name_cause(error))
         except (httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
-            return _fault(FaultKind.INFRA, _name_cause(error), builder)
+            return _fault(FaultKind.INFRA, name_cause(error), builder)
         except (StreamBrokenError, ValueError, RecursionError) as error:
             fault = _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
             return replace(
@@ -188,7 +189,7 @@ class MessagesApi:
                 response = require_success(stack.enter_context(manager))
             chunks = response.iter_bytes()
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
-                return _fault_from_event(error, builder)
+                return judge_event(error, builder.usage)
             # The answer counts whatever happens here: it is paid for.
             with suppress(Interrupted, OpeningTimeoutError, httpx2.HTTPError, httpx2.StreamError), open_within(END_S):
                 deque(chunks, maxlen=0)
@@ -212,20 +213,25 @@ def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
     return Fault(kind=kind, message=message, usage=builder.usage, may_be_billed=True)
 
 
-def _fault_from_event(data: Mapping[str, Any], builder: AnswerBuilder) -> Fault:
+def judge_event(data: Mapping[str, Any], usage: Usage | None) -> Fault:
+    """Say what an error in mid-stream means; `usage` is what the answer had reported until then."""
     found = data.get("error")
     error: Mapping[str, Any] = found if isinstance(found, dict) else {}
     text, name = str(error.get("message") or ""), _find_text(error, "type")
     kind = classify_error(status=200, error_type=name, error_code=_find_code(error), text=text)
     # A request that had begun to be answered was well-formed.
     lasting = kind is FaultKind.REQUEST
-    fault = _fault(
-        FaultKind.INFRA if lasting else kind, f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}", builder
+    return Fault(
+        kind=FaultKind.INFRA if lasting else kind,
+        message=f"{name or 'an error'} in mid-stream: {text[:_SHOWN_CHARS]}",
+        usage=usage,
+        may_be_billed=True,
+        lasting=lasting,
     )
-    return replace(fault, lasting=lasting)
 
 
-def _fault_from_status(error: StatusError) -> Fault:
+def judge_status(error: StatusError) -> Fault:
+    """Say what an error that an endpoint answers with means."""
     kind = classify_error(
         status=error.status_code,
         error_type=_find_text(_get_error(error), "type"),
@@ -250,7 +256,7 @@ def _judge_model_error(error: StatusError) -> Fault:
     Raises:
         RunnerError: The user has to change something.
     """
-    fault = _fault_from_status(error)
+    fault = judge_status(error)
     if fault.kind in _TRANSIENT:
         return fault
     raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code)) from error
@@ -296,7 +302,7 @@ def _describe(error: StatusError) -> str:
     return f"{words} (request {error.request_id})" if error.request_id else words
 
 
-def _name_cause(error: Exception) -> str:
+def name_cause(error: Exception) -> str:
     """Name an error by its cause when it has one."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__

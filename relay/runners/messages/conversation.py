@@ -48,6 +48,8 @@ class ApiRunner:
     """What the user's settings say of a model; it counts more than what the endpoint says."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
     """What has been asked already."""
+    agent: str = ""
+    """It is none."""
 
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model; the endpoint is asked once."""

@@ -61,6 +61,8 @@ class Continuous:
     runner: ApiRunner
     strategy: str
     """``none``, ``compact`` or ``prune``."""
+    agent: str = ""
+    """It is none."""
     _kept: tuple[SessionSpec, Conversation] | None = None
 
     def get_model(self, model: str) -> ModelInfo:

@@ -1,0 +1,152 @@
+"""What relay says and understands of the Agent Client Protocol, version 1. Pure.
+
+Six methods: initialize, session/new, session/set_mode, session/prompt, session/cancel, and the answer to
+session/request_permission. What else there is, relay does not need; kinds of updates that it does not know are nothing
+to it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from relay.values import dataclass
+
+VERSION = 1
+_TEXTS = {"agent_message_chunk": False, "agent_thought_chunk": True}
+_ENDED = frozenset({"completed", "failed"})
+_SHOWN_CHARS = 20_000
+"""Of a tool's result: it is compared with others and counted, no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A piece of what the model says."""
+
+    text: str
+    thinking: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUpdate:
+    """What is known of a tool call; empty for what this update does not say."""
+
+    id: str
+    name: str = ""
+    title: str = ""
+    kind: str = ""
+    input: str = ""
+    """As JSON."""
+    result: str = ""
+    paths: tuple[str, ...] = ()
+    """As the agent gives them."""
+    pending: bool = False
+    """It has not begun; more of its input may come."""
+    ended: bool = False
+    failed: bool = False
+
+
+Update = Text | ToolUpdate
+
+
+def make_initialize() -> dict[str, Any]:
+    """Return the first question: relay offers neither files nor terminals, the agent has its own in its sandbox."""
+    return {
+        "protocolVersion": VERSION,
+        "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+        "clientInfo": {"name": "relay", "title": "relay", "version": "1"},
+    }
+
+
+def make_prompt(session_id: str, text: str) -> dict[str, Any]:
+    """Return a prompt, or a text that is steered in."""
+    return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+
+
+def takes_system(initialized: Mapping[str, Any]) -> bool:
+    """Say whether session/new takes a system prompt."""
+    return isinstance(_dig(initialized, "agentCapabilities", "sessionCapabilities", "systemPrompt"), dict)
+
+
+def make_system(text: str) -> dict[str, Any]:
+    """Return the part of session/new that is put behind the agent's own system prompt."""
+    return {"systemPrompt": {"mode": "append", "content": [{"type": "text", "text": text}]}}
+
+
+def find_version(initialized: Mapping[str, Any]) -> str:
+    """Return what the agent says of its version; empty when it says nothing usable."""
+    found = _dig(initialized, "agentInfo", "version")
+    return found[:40] if isinstance(found, str) and found.isprintable() else ""
+
+
+def has_mode(opened: Mapping[str, Any], mode: str) -> bool:
+    """Say whether a session has a mode of this name."""
+    modes = _dig(opened, "modes", "availableModes")
+    return any(isinstance(found, dict) and found.get("id") == mode for found in modes or ())
+
+
+def choose_option(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a permission: this once. By the option's kind: names and order differ.
+
+    Never for always, which changes files of settings. The sandbox holds whatever is allowed here.
+    """
+    options = params.get("options")
+    known = [option for option in options if isinstance(option, dict)] if isinstance(options, list) else []
+    chosen = next((option.get("optionId") for option in known if option.get("kind") == "allow_once"), None)
+    if chosen is None:
+        return {"outcome": {"outcome": "cancelled"}}
+    return {"outcome": {"outcome": "selected", "optionId": chosen}}
+
+
+def read_update(params: Mapping[str, Any]) -> Update | None:
+    """Return what an update says; None for what relay does not know or need."""
+    update = params.get("update")
+    if not isinstance(update, dict):
+        return None
+    kind = update.get("sessionUpdate")
+    if kind in _TEXTS:
+        text = _dig(update, "content", "text")
+        return Text(text=text, thinking=_TEXTS[kind]) if isinstance(text, str) and text else None
+    if kind in {"tool_call", "tool_call_update"} and isinstance(update.get("toolCallId"), str):
+        return _read_tool(update)
+    return None
+
+
+def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
+    given = update.get("rawInput")
+    return ToolUpdate(
+        id=update["toolCallId"],
+        name=_find_text(update, "name"),
+        title=_find_text(update, "title"),
+        kind=_find_text(update, "kind"),
+        input=_render(given) if given else "",
+        result=_render([update.get("rawOutput"), update.get("content")]) if update.get("status") in _ENDED else "",
+        paths=tuple(_find_paths(update)),
+        pending=update.get("status") == "pending",
+        ended=update.get("status") in _ENDED,
+        failed=update.get("status") == "failed",
+    )
+
+
+def _find_paths(update: Mapping[str, Any]) -> list[str]:
+    places = [update.get("locations"), update.get("content")]
+    entries = [entry for place in places if isinstance(place, list) for entry in place if isinstance(entry, dict)]
+    found = [entry.get("path") for entry in entries]
+    return list(dict.fromkeys(path for path in found if isinstance(path, str) and path))[:100]
+
+
+def _find_text(source: Mapping[str, Any], name: str) -> str:
+    value = source.get(name)
+    return value[:1_000] if isinstance(value, str) else ""
+
+
+def _render(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)[:_SHOWN_CHARS]
+
+
+def _dig(source: Any, *names: str) -> Any:
+    """Return what stands under the names, one below the other; None where there is nothing."""
+    for name in names:
+        if not isinstance(source, Mapping):
+            return None
+        source = source.get(name)
+    return source

@@ -1,0 +1,180 @@
+"""What an agent does, as events: its words, and its tools from their beginning to their end."""
+
+import hashlib
+import json
+import re
+import time
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from relay.runners.agents.acp import Text, ToolUpdate, Update
+from relay.session.events import Observe, TextShown, ToolFinished, ToolStarted
+from relay.session.values import ToolCall, ToolResult
+from relay.values import dataclass
+
+_OWN = re.compile(r"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:tick|record|amend|hand_off|block|submit_plan)", re.IGNORECASE)
+"""A tool of relay's in the names that agents give it: ``mcp__relay__tick``, ``relay_tick``, ``relay: tick``."""
+_LOOKING = frozenset({"read", "search", "fetch", "think"})
+"""Kinds of tools that change nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tool:
+    """One call of a tool of the agent's. Mutable: its updates come one by one."""
+
+    id: str
+    name: str = ""
+    title: str = ""
+    kind: str = ""
+    input: str = ""
+    result: str = ""
+    paths: tuple[str, ...] = ()
+    failed: bool = False
+    shown: bool = False
+    ended: bool = False
+    late: bool = False
+    """A boundary has passed since it began: its end is told after it, if at all."""
+    begun: float = field(default_factory=time.monotonic)
+
+    def take(self, update: ToolUpdate) -> None:
+        self.name = self.name or update.name or update.title.split(" · ")[0].split("\n")[0][:60]
+        for part in ("title", "kind", "input", "result", "paths"):
+            setattr(self, part, getattr(update, part) or getattr(self, part))
+        self.failed = self.failed or update.failed
+        self.ended = self.ended or update.ended
+
+    @property
+    def is_own(self) -> bool:
+        return _OWN.fullmatch(self.name) is not None
+
+    @property
+    def summary(self) -> str:
+        """One line for a person: the title where it says more than the name, else what it was given."""
+        said = self.title if self.title and self.title != self.name else " ".join(_list_texts(self.input))
+        return " ".join(said.split())[:200]
+
+
+def _list_texts(text: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []  # it was cut
+    return [value for value in found.values() if isinstance(value, str)][:1] if isinstance(found, dict) else []
+
+
+class Doings:
+    """Turns updates into events. Mutable: knows the tools that run.
+
+    Args:
+        observe: Told of them.
+        root: The repository; paths of events are relative to it.
+    """
+
+    def __init__(self, observe: Observe, root: Path) -> None:
+        self._observe = observe
+        self._root = root
+        self._tools: dict[str, _Tool] = {}
+        self._over: set[str] = set()
+        self._is_told = False
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self.last_text = ""
+        """What the model said last."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a tool runs."""
+        return any(not tool.ended for tool in self._tools.values())
+
+    def take(self, update: Update) -> None:
+        """Take an update in."""
+        if isinstance(update, Text):
+            (self._thought if update.thinking else self._said).append(update.text)
+            return
+        if update.id in self._over:
+            return
+        self._flush()
+        self._is_told = True
+        tool = self._tools.setdefault(update.id, _Tool(id=update.id))
+        tool.take(update)
+        if not tool.is_own and not tool.shown and (tool.input or tool.ended) and not update.pending:
+            tool.shown = True
+            self._observe(ToolStarted(call_id=tool.id, name=tool.name or "tool", summary=tool.summary))
+
+    def begin_turn(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
+        """Show what the last turn said and did, at the boundary where all of its tools have ended.
+
+        Returns:
+            The calls that are over now: agents tell that a tool has ended just before the boundary, or after it.
+            None when there was no sign of any tool.
+        """
+        self._flush()
+        seen, self._is_told = self._is_told, False
+        over = [tool for tool in self._tools.values() if tool.ended or tool.late]
+        for tool in self._tools.values():
+            tool.late = True
+        for tool in over:
+            del self._tools[tool.id]
+            self._over.add(tool.id)
+        return tuple(self._finish(tool) for tool in over if not tool.is_own) if seen or over else None
+
+    def close(self) -> None:
+        """Show the rest, when nothing more is going to come."""
+        for _ in range(2):
+            self.begin_turn()
+
+    def _finish(self, tool: _Tool) -> tuple[ToolCall, ToolResult]:
+        call = ToolCall(id=tool.id, name=tool.name or "tool", input={"title": tool.title, "input": tool.input})
+        changed = self._find_changed(tool)
+        if not tool.shown:
+            self._observe(ToolStarted(call_id=tool.id, name=call.name, summary=tool.summary))
+        data = tool.result.encode("utf-8", "surrogatepass")
+        self._observe(
+            ToolFinished(
+                call_id=tool.id,
+                name=call.name,
+                is_error=tool.failed,
+                result_sha256=hashlib.sha256(data).hexdigest(),
+                result_bytes=len(data),
+                duration_s=time.monotonic() - tool.begun,
+                changed_paths=changed,
+            )
+        )
+        return call, ToolResult(text=tool.result, is_error=tool.failed, changed_paths=changed)
+
+    def _find_changed(self, tool: _Tool) -> tuple[str, ...] | None:
+        if tool.kind in _LOOKING:
+            return ()
+        if tool.kind != "edit":
+            return None
+        places = (self._root / path for path in tool.paths)
+        return tuple(str(place.relative_to(self._root)) for place in places if place.is_relative_to(self._root)) or None
+
+    def _flush(self) -> None:
+        for pieces, thinking in ((self._thought, True), (self._said, False)):
+            text = "".join(pieces).strip()
+            pieces.clear()
+            if text:
+                self._observe(TextShown(text=text, thinking=thinking))
+                self.last_text = self.last_text if thinking else text
+
+    def run_own(self, call: ToolCall, run: Any) -> ToolResult:
+        """Run a tool of relay's, and show it."""
+        begun = time.monotonic()
+        summary = next((" ".join(value.split())[:200] for value in call.input.values() if isinstance(value, str)), "")
+        self._observe(ToolStarted(call_id=call.id, name=call.name, summary=summary))
+        result: ToolResult = run(call)
+        data = result.text.encode("utf-8", "surrogatepass")
+        self._observe(
+            ToolFinished(
+                call_id=call.id,
+                name=call.name,
+                is_error=result.is_error,
+                result_sha256=hashlib.sha256(data).hexdigest(),
+                result_bytes=len(data),
+                duration_s=time.monotonic() - begun,
+                changed_paths=result.changed_paths,
+            )
+        )
+        return result

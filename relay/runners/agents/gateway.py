@@ -1,0 +1,284 @@
+"""Stands between an agent and its endpoint: HTTP on a Unix socket, forwarded as it streams.
+
+Each request that a model answers is held until the session lets it go: nothing is sent that was not counted, and a
+request of the session's own conversation is where all of its tools have ended. What passes is not changed but for the
+key, which is relay's to hold and never the agent's; what an endpoint offers besides models is out of reach.
+
+The standard library's server: an ASGI server would bring its event loop into every run, for one client.
+"""
+
+import contextlib
+import json
+import socketserver
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from dataclasses import field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from relay.runners.agents.dialects import ModelRequest, Tally, may_pass, read_request
+from relay.runners.messages.api import judge_event, judge_status, name_cause
+from relay.runners.messages.endpoint import StatusError
+from relay.runners.messages.faults import Fault, FaultKind
+from relay.secrets.patterns import redact
+from relay.values import dataclass
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Of a request; endpoints take half of it."""
+_MAX_ERROR_BYTES = 256 * 1024
+_HELD_BACK = frozenset({
+    "host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive", "upgrade", "te",
+    "expect", "proxy-authorization", "proxy-connection", "authorization", "x-api-key", "cookie",
+})  # fmt: skip
+"""Of a request's headers: those of the connection, and everything that is or could be a key."""
+_NOT_PASSED_ON = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"})
+_OK = range(200, 300)
+
+
+class _TurnedAwayError(Exception):
+    """A request is answered by the gateway itself."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRequest:
+    """A request that waits."""
+
+    request: ModelRequest
+    release: "Future[str]" = field(default_factory=Future)
+    """Set to the empty text it is sent; to another it is refused with these words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A request that was released, and is over."""
+
+    request: ModelRequest
+    tally: Tally | None
+    """The answer as far as it came; None when the endpoint refused or was not reached."""
+    fault: Fault | None
+    """What was wrong with it; None for a complete answer."""
+
+
+Told = HeldRequest | Passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where the gateway leads."""
+
+    client: "httpx2.Client"
+    """With address and key."""
+    mark: bytes
+    """What only the session's own conversation holds."""
+    secrets: tuple[str, ...]
+    """What an error that comes back must not say."""
+    tell: Callable[[Told], None]
+    """Told of every request that a model answers, twice, on a thread of the request's own."""
+
+
+@contextmanager
+def open_gateway(route: Route, place: Path) -> Iterator[None]:
+    """Listen on a new Unix socket until the block ends."""
+
+    class Handler(_Handler):
+        way = route
+
+    with _Server(str(place), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="relay-gateway", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that is killed in the middle of an answer is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    way: ClassVar[Route]
+
+    def do_GET(self) -> None:  # named so by the base
+        """Answer a question that costs nothing."""
+        self._answer()
+
+    do_POST = do_HEAD = do_GET  # noqa: N815  # as above
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as the base has it
+        """Say nothing on standard error."""
+
+    def _answer(self) -> None:
+        try:
+            body = self._read_body()
+            request = self._read_request(body)
+            if request is None:
+                self._forward(body, None)
+            else:
+                self._hold(request, body)
+        except _TurnedAwayError as refusal:
+            self._refuse(refusal.status, str(refusal))
+
+    def _read_request(self, body: bytes) -> ModelRequest | None:
+        if not may_pass(self.command, self.path):
+            raise _TurnedAwayError(404, f"relay's gateway does not forward {self.command} {self.path[:100]}")
+        try:
+            return read_request(self.path, body, self.way.mark)
+        except ValueError as error:
+            raise _TurnedAwayError(400, str(error)) from None
+
+    def _hold(self, request: ModelRequest, body: bytes) -> None:
+        held = HeldRequest(request=request)
+        self.way.tell(held)
+        try:
+            words = held.release.result()
+        except CancelledError:
+            words = "the session has ended"
+        if words:
+            raise _TurnedAwayError(400, words)
+        tally: Tally | None = None
+        fault: Fault | None = None
+        try:
+            tally, fault = self._forward(body, request)
+        finally:
+            self.way.tell(Passed(request=request, tally=tally, fault=fault))
+
+    def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
+        import httpx2
+
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HELD_BACK}
+        headers |= {"accept-encoding": "identity"}
+        tally = None
+        try:
+            with self.way.client.stream(self.command, self.path, content=body, headers=headers) as response:
+                if response.status_code not in _OK:
+                    return None, self._pass_error(response)
+                tally = Tally(streamed="event-stream" in response.headers.get("content-type", ""))
+                heard = self._pass(response, tally)
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+            fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
+            self._break(tally, fault)
+            return tally, fault
+        tally.close()
+        return tally, None if request is None else _judge(tally, heard=heard)
+
+    def _pass(self, response: "httpx2.Response", tally: Tally) -> bool:
+        """Pass an answer on; False when the agent does not wait for it: the endpoint need not go on then."""
+        heard = self._begin(response.status_code, response.headers)
+        for chunk in response.iter_raw():
+            tally.feed(chunk)
+            if not (heard and self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))):
+                return False
+        return self._send(b"0\r\n\r\n")
+
+    def _begin(self, status: int, headers: Mapping[str, str]) -> bool:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name.lower() not in _NOT_PASSED_ON:
+                self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        try:
+            self.end_headers()
+        except OSError:
+            return False
+        return True
+
+    def _send(self, data: bytes) -> bool:
+        try:
+            self.wfile.write(data)
+        except OSError:
+            self.close_connection = True
+            return False
+        return True
+
+    def _pass_error(self, response: "httpx2.Response") -> Fault:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) >= _MAX_ERROR_BYTES:
+                break
+        said = self._clean(bytes(body[:_MAX_ERROR_BYTES]).decode(errors="replace")).encode()
+        fault = judge_status(StatusError(response, said))
+        if self._begin(response.status_code, response.headers):
+            self._send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(said), said) if said else b"0\r\n\r\n")
+        return fault
+
+    def _break(self, tally: Tally | None, fault: Fault) -> None:
+        """Break an answer off as the endpoint did; the agent judges for itself."""
+        self.close_connection = True
+        if tally is None:
+            self._refuse(502, fault.message)
+
+    def _refuse(self, status: int, words: str) -> None:
+        error = {"type": "error", "error": {"type": "invalid_request_error", "message": f"relay: {words}"}}
+        body = json.dumps(error).encode()
+        with contextlib.suppress(OSError):
+            self.send_response_only(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else body)
+
+    def _clean(self, text: str) -> str:
+        return redact(text, environ_values=self.way.secrets)
+
+    def _read_body(self) -> bytes:
+        if "chunked" in self.headers.get("transfer-encoding", "").lower():
+            return b"".join(self._read_chunks())
+        size = self.headers.get("content-length", "0")
+        if not size.isdecimal() or len(size) > 12 or int(size) > MAX_BODY_BYTES:  # noqa: PLR2004  # digits
+            self.close_connection = True
+            raise _TurnedAwayError(413, "the request is too large")
+        return self.rfile.read(int(size))
+
+    def _read_chunks(self) -> Iterator[bytes]:
+        total = 0
+        while size := self._read_size():
+            total += size
+            if total > MAX_BODY_BYTES:
+                self.close_connection = True
+                raise _TurnedAwayError(413, "the request is too large")
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline(1024).strip():
+            pass  # trailers
+
+    def _read_size(self) -> int:
+        try:
+            return int(self.rfile.readline(64).partition(b";")[0], 16)
+        except ValueError:
+            self.close_connection = True
+            raise _TurnedAwayError(400, "the request is no HTTP") from None
+
+
+def _was_sent(error: Exception) -> bool:
+    import httpx2
+
+    return not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.InvalidURL)
+
+
+def _judge(tally: Tally, *, heard: bool) -> Fault | None:
+    if tally.error is not None:
+        return judge_event({"error": tally.error}, tally.usage)
+    if not tally.is_complete:
+        return Fault(kind=FaultKind.INFRA, message="the answer broke off", usage=tally.usage, may_be_billed=True)
+    if not heard:
+        return Fault(kind=FaultKind.INFRA, message="the agent did not wait for the answer", usage=tally.usage)
+    return None

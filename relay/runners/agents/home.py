@@ -1,0 +1,88 @@
+"""Where an agent's program is on this machine, and the home directory that it is given.
+
+The home is a new directory in the sandbox's private place, with the files of the profile and nothing of the user's:
+relay hides the places of credentials in the user's own.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from relay.errors import RunnerError
+from relay.runners.agents.profiles import Profile
+from relay.values import dataclass
+
+HOME_NAME = "home"
+"""Of the directory, below the sandbox's temporary one."""
+_MODULES = "node_modules"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """An agent as it was found."""
+
+    program: Path
+    """Resolved."""
+    shown: tuple[Path, ...]
+    """Directories that it needs to see."""
+    path: str
+    """PATH for it."""
+
+
+def get_installed(profile: Profile, environ: Mapping[str, str], root: Path | None = None) -> Installed:
+    """Return where an agent is.
+
+    Args:
+        profile: Which one.
+        environ: relay's own environment.
+        root: The repository; a program in it is not the user's.
+
+    Raises:
+        RunnerError: It is not installed, or something that it starts is not.
+    """
+    found = [_get_program(name, profile, environ, root) for name in (profile.program, *profile.needs)]
+    places = tuple(dict.fromkeys(_find_package(place) for place in found))
+    own = [str(place.parent) for place in found[1:]]
+    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    return Installed(program=found[0], shown=places, path=":".join(dict.fromkeys([*own, *entries])))
+
+
+def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: Path | None) -> Path:
+    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    outside = [entry for entry in entries if root is None or not Path(entry).resolve().is_relative_to(root)]
+    found = shutil.which(name, path=":".join(outside))
+    if found is None:
+        what = f"{profile.title} is not installed" if name == profile.program else f"{profile.title} needs {name}"
+        raise RunnerError(f"{what}: there is no {name} on PATH", hint=f"{profile.package} installs it")
+    place = Path(found).resolve()
+    if root is not None and place.is_relative_to(root):
+        raise RunnerError(f"{name} is {place}, in the repository: relay starts no agent that a repository brings")
+    return place
+
+
+def _find_package(program: Path) -> Path:
+    """Return the directory that holds a program with what it loads: of an npm package the topmost one."""
+    parts = program.parts
+    return Path(*parts[: parts.index(_MODULES) + 1]) if _MODULES in parts else program.parent
+
+
+def make_home(profile: Profile, place: Path, words: Mapping[str, str]) -> None:
+    """Make the home directory with the profile's files.
+
+    Args:
+        profile: Which agent's.
+        place: Of the new directory, on the host.
+        words: What stands for ``{base}``, ``{model}``, ``{home}``.
+    """
+    place.mkdir(mode=0o700)
+    for name, text in profile.files:
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(fill(text, words))
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Return a text of a profile with what relay knows filled in; every other brace stays."""
+    for name, value in words.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

@@ -1,0 +1,92 @@
+"""How each agent is started and spoken to, as data. Nothing here comes from a repository.
+
+Every value was seen on the version that the profile names. In texts stand for what relay fills in: ``{base}`` the
+gateway's address, ``{model}`` the model, ``{home}`` the private home directory.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from relay.values import dataclass
+
+NO_KEY = "held-by-relay"
+"""Stands where an agent wants to have a key; the gateway puts in the real one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One agent."""
+
+    name: str
+    """For ``--runner``."""
+    title: str
+    package: str
+    """What a user installs."""
+    program: str
+    """Found on PATH."""
+    arguments: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Other programs that it starts, by their names."""
+    tested: str
+    """The version that the agent told of itself when this profile was tried."""
+    env: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...] = ()
+    """Path below the home directory, and text."""
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """For session/new."""
+    mode: str = ""
+    """Of the session; empty for the one that it starts with."""
+
+
+CLAUDE = Profile(
+    name="claude",
+    title="Claude Code",
+    package="npm install -g @agentclientprotocol/claude-agent-acp",
+    program="claude-agent-acp",
+    needs=("node",),
+    tested="0.100.0",
+    env=(
+        ("IS_SANDBOX", "1"),  # else it refuses to run unasked as root
+        ("ANTHROPIC_BASE_URL", "{base}"),
+        ("ANTHROPIC_API_KEY", NO_KEY),
+        ("ANTHROPIC_MODEL", "{model}"),
+        ("ENABLE_TOOL_SEARCH", "false"),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        ("DISABLE_AUTOUPDATER", "1"),
+        ("DISABLE_AUTO_COMPACT", "1"),
+    ),
+    options={
+        "_meta": {
+            "claudeCode": {
+                "options": {"tools": ["Bash", "Read", "Edit", "Write", "Grep", "Glob"], "promptSuggestions": False}
+            }
+        }
+    },
+    mode="bypassPermissions",
+)
+
+_OPENCODE_JSON = """\
+{"model": "anthropic/{model}", "small_model": "anthropic/{model}", "enabled_providers": ["anthropic"],
+ "provider": {"anthropic": {"options": {"baseURL": "{base}/v1", "apiKey": "held-by-relay"}, "models": {"{model}": {}}}},
+ "permission": {"edit": "allow", "bash": "allow"}, "snapshot": false, "autoupdate": false, "share": "disabled",
+ "compaction": {"auto": false}, "agent": {"title": {"disable": true}}}
+"""
+
+OPENCODE = Profile(
+    name="opencode",
+    title="OpenCode",
+    package="npm install -g opencode-ai",
+    program="opencode",
+    arguments=("acp",),
+    tested="1.18.33",
+    env=(
+        ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+        ("NO_PROXY", "127.0.0.1,localhost"),  # it speaks HTTP to itself
+    ),
+    files=((".config/opencode/opencode.json", _OPENCODE_JSON),),
+)
+
+PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CLAUDE, OPENCODE)}

@@ -1,0 +1,179 @@
+"""Agents as kinds of runner: what each of their sessions needs is put up around it, and taken down behind it."""
+
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relay.config.model import ModelSettings
+from relay.errors import ConfigError, RunnerError
+from relay.runners.agents.profiles import Profile
+from relay.runners.base import ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
+from relay.values import dataclass
+
+if TYPE_CHECKING:
+    from relay.runners.agents.home import Installed
+    from relay.runners.agents.parts import Inbox, Started
+    from relay.runners.agents.session import AgentSession
+    from relay.runners.messages.conversation import ApiRunner
+    from relay.sandbox.run import Sandbox
+
+PORT = 47_113
+"""Of the gateway on the sandbox's loopback, in a network of its own."""
+OWN_TOOLS = frozenset({"tick", "record", "amend", "hand_off", "block", "submit_plan"})
+"""What an agent gets of a session's tools; it has its own for everything else."""
+_MODEL, _TOOLS = "model", "tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRunner:
+    """Runs sessions of one agent; a `relay.runners.base.Runner`. Mutable: it learns the agent's version."""
+
+    profile: Profile
+    installed: "Installed"
+    given: Surroundings
+    endpoint: "ApiRunner"
+    """Asked for the model."""
+    versions: list[str] = field(default_factory=list)
+    """As the agent told, session by session."""
+
+    @property
+    def agent(self) -> str:
+        """The agent with the version that it told last."""
+        return f"{self.profile.name} {self.versions[-1] if self.versions else ''}".strip()
+
+    def get_model(self, model: str) -> ModelInfo:
+        """Return window and limits of a model, as the endpoint tells them: agents have them from catalogues."""
+        return self.endpoint.get_model(model)
+
+    def describe_model(self, model: str) -> ModelSettings:
+        """Return a model as the endpoint tells of it."""
+        return self.endpoint.describe_model(model)
+
+    @contextmanager
+    def open_session(self, spec: SessionSpec) -> "Iterator[AgentSession]":
+        """Return a fresh session; its process starts with the first word.
+
+        Raises:
+            RunnerError: There is no sandbox that can hold an agent.
+        """
+        import queue
+
+        from relay.runners.agents.account import Account
+        from relay.runners.agents.parts import Around
+        from relay.runners.agents.session import AgentSession
+
+        mark = f"relay-session {spec.session_id}-{secrets.token_hex(6)}"
+        inbox: Inbox = queue.SimpleQueue()
+        settings = self.given.settings
+        account = Account(spec, self.get_model(spec.model), self.given.observe, max_wait_s=settings.max_wait_s)
+        with ExitStack() as stack:
+            sandbox = self._put_up(stack, spec, inbox, mark)
+            around = Around(
+                start=partial(self._start, stack, sandbox, spec, inbox),
+                note_version=self.versions.append,
+                observe=self.given.observe,
+                interrupts=self.given.interrupts,
+                root=sandbox.policy.root,
+                mark=mark,
+            )
+            yield AgentSession(self.profile, spec, account, inbox, around)
+
+    def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: "Inbox", mark: str) -> "Sandbox":
+        """Open gateway, tool server and a sandbox with a door to each."""
+        from relay.runners.agents.gateway import Route, open_gateway
+        from relay.runners.agents.toolserver import Offer, open_toolserver
+        from relay.runners.messages.endpoint import find_own_secrets, open_client
+        from relay.sandbox.policy import Door, Mechanism
+        from relay.sandbox.run import open_sandbox
+
+        if spec.sandbox is None or spec.sandbox.mechanism is not Mechanism.BWRAP:
+            raise RunnerError(
+                f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
+                hint="relay doctor shows what is missing; --runner api needs no such sandbox",
+            )
+        environ, settings = self.given.environ, self.given.settings
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
+        client = stack.enter_context(open_client(environ, settings.idle_timeout_s))
+        route = Route(client=client, mark=mark.encode(), secrets=find_own_secrets(environ), tell=inbox.put)
+        stack.enter_context(open_gateway(route, place / _MODEL))
+        tools = tuple(tool for tool in spec.tools if tool.name in OWN_TOOLS)
+        stack.enter_context(open_toolserver(Offer(tools=tools, tell=inbox.put), place / _TOOLS))
+        policy = spec.sandbox.policy
+        doors = (Door(name=_MODEL, socket=place / _MODEL, port=PORT), Door(name=_TOOLS, socket=place / _TOOLS))
+        policy = replace(
+            policy,
+            doors=(*policy.doors, *doors),
+            readable=(*policy.readable, *self.installed.shown),
+            network=False,
+        )
+        return stack.enter_context(open_sandbox(policy, spec.sandbox.level))
+
+    def _start(self, stack: ExitStack, sandbox: "Sandbox", spec: SessionSpec, inbox: "Inbox") -> "Started":
+        from relay.runners.agents.home import HOME_NAME, fill, make_home
+        from relay.runners.agents.parts import Started
+        from relay.runners.agents.toolserver import BRIDGE
+        from relay.runners.agents.wire import Wire
+        from relay.sandbox.child import start_child
+
+        assert spec.limits is not None  # noqa: S101  # it has a sandbox
+        home = sandbox.tmp / HOME_NAME
+        words = {"base": f"http://127.0.0.1:{PORT}", "model": spec.model, "home": str(home)}
+        make_home(self.profile, sandbox.private.tmp / HOME_NAME, words)
+        own = {name: fill(value, words) for name, value in self.profile.env}
+        child = start_child(
+            sandbox.confinement,
+            (str(self.installed.program), *self.profile.arguments),
+            limits=spec.limits,
+            cwd=sandbox.policy.root,
+            extra_env={**own, "HOME": str(home), "PATH": self.installed.path},
+            errors=sandbox.private.path / "errors",
+        )
+        stack.callback(child.end)
+        door = sandbox.confinement.inside.parent / _TOOLS
+        server = {
+            "name": "relay",
+            "command": sys.executable,
+            "args": ["-I", "-S", "-c", BRIDGE, str(door)],
+            "env": [],
+        }
+        return Started(child=child, wire=Wire(child, inbox.put), cwd=sandbox.policy.root, servers=(server,))
+
+
+@contextmanager
+def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
+    from relay.runners.agents.home import get_installed
+    from relay.runners.messages.api import open_api
+    from relay.runners.messages.connection import ApiConnection
+    from relay.runners.messages.conversation import ApiRunner
+
+    settings = given.settings
+    if settings.sandbox == "off":
+        raise ConfigError(
+            f"{settings.origins.get('sandbox', 'sandbox')}: relay starts no agent without its sandbox: nothing else "
+            f"would hold what {profile.title} does",
+            hint="leave out --sandbox off, or use --runner api",
+        )
+    installed = get_installed(profile, given.environ)
+    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
+        connection = ApiConnection(
+            api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
+        )
+        endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
+        yield AgentRunner(profile=profile, installed=installed, given=given, endpoint=endpoint)
+
+
+def _get_key(environ: Mapping[str, str]) -> str:
+    from relay.runners.messages.endpoint import get_key_name
+
+    return get_key_name(environ)
+
+
+def make_kind(profile: Profile) -> RunnerKind:
+    """Return the kind of runner that an agent is."""
+    return RunnerKind(get_key=_get_key, open=partial(_open, profile))

@@ -1,0 +1,152 @@
+"""relay's own tools for an agent: the Model Context Protocol over a Unix socket, one message in a line.
+
+The agent starts `BRIDGE`, which carries its standard streams to the socket. The official SDK was weighed: it brings
+pydantic, anyio and an ASGI server, speaks no Unix sockets, and relay would use four methods of it.
+"""
+
+import json
+import socketserver
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from dataclasses import field
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
+
+from relay.runners.agents.wire import render_unknown
+from relay.session.values import ToolCall, ToolResult, ToolSpec
+from relay.values import dataclass
+
+BRIDGE = """
+import os, socket, sys, threading
+there = socket.socket(socket.AF_UNIX)
+there.connect(sys.argv[1])
+def back():
+    while data := there.recv(65536):
+        while data:
+            data = data[os.write(1, data):]
+    os._exit(0)
+threading.Thread(target=back, daemon=True).start()
+while data := os.read(0, 65536):
+    there.sendall(data)
+"""
+"""The server as the agent starts it: ``python -I -S -c BRIDGE SOCKET``."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_VERSION = "2025-06-18"
+_NAME = "relay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A call of a tool of relay's, which waits for its result."""
+
+    call: ToolCall
+    answer: "Future[ToolResult]" = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What is offered."""
+
+    tools: tuple[ToolSpec, ...]
+    tell: Callable[[Called], None]
+    """Told of each call, on a thread of the connection's own."""
+
+
+@contextmanager
+def open_toolserver(offer: Offer, place: Path) -> Iterator[None]:
+    """Listen on a new Unix socket until the block ends."""
+
+    class Handler(_Handler):
+        given = offer
+
+    with _Server(str(place), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="relay-tools", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: an agent that is killed is no error."""
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    given: ClassVar[Offer]
+
+    def handle(self) -> None:
+        """Answer until the agent closes its end, or says what is no line."""
+        while (line := self.rfile.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+            answer = answer_line(line, self.given)
+            if answer is not None:
+                with suppress(OSError):
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+def answer_line(line: bytes, offer: Offer) -> dict[str, Any] | None:
+    """Return the answer to a line; None for a notification, and for what is no message."""
+    try:
+        asked = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(asked, dict) or not isinstance(asked.get("id"), str | int):
+        return None
+    params = asked.get("params")
+    method = str(asked.get("method", ""))
+    result = _answer(method, params if isinstance(params, dict) else {}, offer)
+    said = {"result": result} if result is not None else {"error": render_unknown(method)}
+    return {"jsonrpc": "2.0", "id": asked["id"], **said}
+
+
+def _answer(method: str, params: Mapping[str, Any], offer: Offer) -> dict[str, Any] | None:
+    """Return the result; None for a method that is not known: clients hang on an empty result."""
+    match method:
+        case "initialize":
+            version = params.get("protocolVersion")
+            return {
+                "protocolVersion": version if isinstance(version, str) else _VERSION,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": _NAME, "version": "1"},
+                "instructions": f"relay's tools: {', '.join(tool.name for tool in offer.tools)}.",
+            }
+        case "ping":
+            return {}
+        case "tools/list":
+            return {"tools": [_render(tool) for tool in offer.tools]}
+        case "tools/call":
+            return _call(params, offer)
+        case _:
+            return None
+
+
+def _render(tool: ToolSpec) -> dict[str, Any]:
+    # The mark keeps an agent that hides tools behind a search from hiding these.
+    shown = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
+    return {**shown, "_meta": {"anthropic/alwaysLoad": True}}
+
+
+def _call(params: Mapping[str, Any], offer: Offer) -> dict[str, Any]:
+    name, given = params.get("name"), params.get("arguments")
+    if all(tool.name != name for tool in offer.tools):
+        known = ", ".join(tool.name for tool in offer.tools)
+        return _say(f"There is no tool {str(name)[:100]!r}. Tools: {known}.", is_error=True)
+    called = Called(call=ToolCall(id="", name=str(name), input=given if isinstance(given, dict) else {}))
+    offer.tell(called)
+    try:
+        result = called.answer.result()
+    except CancelledError:
+        return _say("The session has ended.", is_error=True)
+    return _say(result.text, is_error=result.is_error)
+
+
+def _say(text: str, *, is_error: bool) -> dict[str, Any]:
+    clean = text.encode("utf-8", "replace").decode()
+    return {"content": [{"type": "text", "text": clean}], "isError": is_error}

@@ -1,0 +1,171 @@
+"""JSON-RPC 2.0 over a child's streams, one message in a line.
+
+Lenient where the other side is concerned: a line that is none is counted and passed over. The official Python SDK of
+the protocol is strict where this is lenient (it drops kinds of updates that are newer than itself), and its import
+takes half a second.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, Protocol
+
+from relay.values import dataclass
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""A longer line is passed over; a message with a whole file in it is far shorter."""
+METHOD_NOT_FOUND = -32601
+_CHUNK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """Something that the other side says."""
+
+    method: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something that the other side asks; it gets exactly one answer."""
+
+    id: str | int
+    method: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An answer to something that relay asked."""
+
+    id: int
+    result: Mapping[str, Any]
+    error: str = ""
+    """One line; empty where there is a result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """The other side says nothing more."""
+
+    passed_over: int
+    """Lines that were no messages."""
+
+
+Incoming = Notification | Question | Answered
+
+
+class Peer(Protocol):
+    """The other side."""
+
+    @property
+    def output(self) -> IO[bytes]:
+        """What it says."""
+
+    def send(self, data: bytes) -> bool:
+        """Say something to it; False when it does not listen any more."""
+
+
+class Wire:
+    """The way to a child. Mutable: counts what was asked.
+
+    Args:
+        peer: The child.
+        put: Given everything that comes, in order, on a thread of the wire's own; `Gone` is the last.
+    """
+
+    def __init__(self, peer: Peer, put: Callable[[Incoming | Gone], None]) -> None:
+        self._peer = peer
+        self._put = put
+        self._asked = 0
+        threading.Thread(target=self._read, name="relay-agent", daemon=True).start()
+
+    def ask(self, method: str, params: dict[str, Any]) -> int:
+        """Ask something; the answer comes with the number that is returned."""
+        self._asked += 1
+        self._send({"id": self._asked, "method": method, "params": params})
+        return self._asked
+
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        """Say something that is not answered."""
+        self._send({"method": method, "params": params})
+
+    def answer(self, asked: Question, result: dict[str, Any] | None) -> None:
+        """Answer; None says that relay does not know the method."""
+        said = {"result": result} if result is not None else {"error": render_unknown(asked.method)}
+        self._send({"id": asked.id, **said})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._peer.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")  # who is gone is told by `Gone`
+
+    def _read(self) -> None:
+        passed_over = 0
+        with self._peer.output as output:
+            for line in split_lines(output):
+                found = parse_line(line)
+                if found is None:
+                    passed_over += bool(line.strip())
+                else:
+                    self._put(found)
+        self._put(Gone(passed_over=passed_over))
+
+
+def render_unknown(method: str) -> dict[str, Any]:
+    """Return the error for a method that is not known: clients hang on an empty result."""
+    return {"code": METHOD_NOT_FOUND, "message": f"Method not found: {method[:100]}"}
+
+
+def split_lines(stream: IO[bytes], most: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """Yield whole lines; of one that is longer than `most` its first bytes, which are no message."""
+    held = bytearray()
+    too_long = False
+    while chunk := _read_some(stream):
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line = bytes(held) + (b"" if too_long else end)
+            held.clear()
+            yield line[:most]
+            too_long = False
+        if not too_long:
+            held += rest
+        too_long = too_long or len(held) > most
+
+
+def _read_some(stream: IO[bytes]) -> bytes:
+    try:
+        return stream.read1(_CHUNK_BYTES) if hasattr(stream, "read1") else stream.read(_CHUNK_BYTES)
+    except (OSError, ValueError):  # closed meanwhile
+        return b""
+
+
+def parse_line(line: bytes) -> Incoming | None:
+    """Return the message of a line; None for anything that is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    number, method, params = found.get("id"), found.get("method"), found.get("params", {})
+    if isinstance(method, str):
+        given = params if isinstance(params, dict) else {}
+        if isinstance(number, str | int):
+            return Question(id=number, method=method, params=given)
+        return Notification(method=method, params=given)
+    if isinstance(number, int) and ("result" in found or "error" in found):
+        result = found.get("result")
+        return Answered(id=number, result=result if isinstance(result, dict) else {}, error=_describe(found))
+    return None
+
+
+def _describe(found: dict[str, Any]) -> str:
+    error = found.get("error")
+    if error is None:
+        return ""
+    if not isinstance(error, dict):
+        return "an error without words"
+    words = [str(error.get("code", "")), str(error.get("message", ""))]
+    data = error.get("data")
+    details = data.get("details") or data.get("message") if isinstance(data, dict) else None
+    return " ".join(" ".join([*words, str(details or "")]).split())[:500] or "an error without words"

@@ -1,0 +1,186 @@
+"""A confined program that is spoken to over its streams, and held still while relay looks at what it did.
+
+`run_launch` runs a command to its end; this one lives for a session. What ends and bounds it is the same.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from relay.errors import SandboxError
+from relay.sandbox.confinement import Confinement
+from relay.sandbox.launcher import find_descendants
+from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
+from relay.sandbox.policy import Limits
+from relay.sandbox.process import GONE_S, Launch, read_init_pid, wrap_limits
+from relay.sandbox.start import make_expendable, settle
+
+START_S = 20.0
+"""How long the sandbox may take to be there; it takes a hundredth of it."""
+SEND_S = 30.0
+"""How long a program may leave what it is told unread."""
+_MOST_LOOKS = 100
+_SHOWN_BYTES = 2_000
+
+
+class Child:
+    """A running program. Mutable: it ends.
+
+    Args:
+        process: What was started; everything it starts is below it.
+        speak: The other end of its standard input.
+        launch: How it was started.
+        limits: What it may hold.
+        errors: File that has what it writes to standard error.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], speak: socket.socket, launch: Launch, limits: Limits, errors: Path
+    ) -> None:
+        assert process.stdout is not None  # noqa: S101  # asked for
+        self.output: IO[bytes] = process.stdout
+        """What it says; read, and closed, by one thread."""
+        self._process = process
+        self._speak = speak
+        self._launch = launch
+        self._limits = limits
+        self._errors = errors
+        self._init_pid = 0
+        self._ended = False
+
+    def let_go(self) -> None:
+        """Let the program begin, once its sandbox is there.
+
+        Raises:
+            SandboxError: The sandbox could not be set up.
+        """
+        self._speak.settimeout(START_S)
+        try:
+            ready = self._speak.recv(1)
+        except OSError:
+            ready = b""
+        if not ready:
+            self.end()
+            self.output.close()
+            raise SandboxError(f"the sandbox could not be set up: {self.read_errors() or 'no message'}")
+        if self._launch.status_fd is not None:
+            self._init_pid = read_init_pid(self._launch.status_fd)
+            settle(self._init_pid)
+        self._speak.settimeout(SEND_S)
+        self.send(b"\n")
+
+    def send(self, data: bytes) -> bool:
+        """Say something to it; False when it does not listen any more."""
+        try:
+            self._speak.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def read_errors(self) -> str:
+        """Return the end of what it wrote to standard error, for a person."""
+        with contextlib.suppress(OSError), self._errors.open("rb") as file:
+            file.seek(max(0, self._errors.stat().st_size - _SHOWN_BYTES))
+            return file.read().decode(errors="replace").strip()
+        return ""
+
+    def check_memory(self) -> str | None:
+        """Say that it holds more memory than it may, with all that it started; None when it does not."""
+        most = self._limits.memory_bytes
+        if not most or not is_worth_a_look(most):
+            return None
+        files_bytes = read_files_bytes(self._init_pid, self._launch.in_memory)
+        if holds_more(find_descendants(self._process.pid), most, files_bytes=files_bytes):
+            return render_limit(most)
+        return None
+
+    def freeze(self) -> None:
+        """Hold it and everything it started still: nothing of it writes until `thaw`."""
+        held: set[int] = set()
+        for _ in range(_MOST_LOOKS):  # one that is held starts no other: each look finds fewer
+            found = set(find_descendants(self._process.pid)) - held
+            if not found:
+                return
+            _signal(found, signal.SIGSTOP)
+            held |= found
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        _signal(find_descendants(self._process.pid), signal.SIGCONT)
+
+    def end(self) -> None:
+        """Kill it and everything it started; returns when all of it is gone."""
+        if self._ended:
+            return
+        self._ended = True
+        until = time.monotonic() + GONE_S
+        # Children before their parent: once it is gone they belong to init, and no walk from here finds them.
+        while time.monotonic() < until and (found := find_descendants(self._process.pid)):
+            _signal(found, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        self._speak.close()
+        if self._launch.status_fd is not None:
+            os.close(self._launch.status_fd)
+
+
+def _signal(pids: Sequence[int] | set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def start_child(
+    confinement: Confinement,
+    argv: Sequence[str],
+    *,
+    limits: Limits,
+    cwd: Path,
+    extra_env: Mapping[str, str],
+    errors: Path,
+) -> Child:
+    """Start a program in the sandbox.
+
+    Args:
+        confinement: What confines it.
+        argv: The program, by an absolute path, and its arguments.
+        limits: Memory and processes; an agent's time is its session's.
+        cwd: Where it starts.
+        extra_env: Variables on top of the allow-list.
+        errors: New file for what it writes to standard error.
+
+    Raises:
+        SandboxError: The sandbox could not be set up, or the program line is none.
+    """
+    command = wrap_limits(tuple(argv), limits, shared_user=confinement.counts_user, keeps_input=True)
+    launch = confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs, errors.open("wb") as said:
+            process = subprocess.Popen(
+                launch.argv,
+                env=dict(launch.env),
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=said,
+                bufsize=0,
+                pass_fds=launch.pass_fds,
+                start_new_session=True,
+            )
+    except (OSError, ValueError) as error:
+        ours.close()
+        raise SandboxError(f"cannot run this: {error}") from error
+    finally:
+        for fd in launch.pass_fds:
+            os.close(fd)
+    if launch.status_fd is not None:
+        make_expendable(process.pid)
+    child = Child(process, ours, launch, limits, errors)
+    child.let_go()
+    return child

@@ -1,0 +1,62 @@
+"""An agent of this folder's own, installed as users install theirs."""
+
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.runners.agents.profiles import Profile
+from relay.runners.agents.runner import make_kind
+from relay.runners.base import RunnerKind
+
+
+@dataclass
+class FakeRunner:
+    """What `Stage.enter` wants to have."""
+
+    kind: RunnerKind
+
+
+def make_profile(*lies: str) -> Profile:
+    """Return the profile of the agent that lies so."""
+    env = (("FAKE_BASE", "{base}"), ("FAKE_MODEL", "{model}"), ("FAKE_LIES", " ".join(lies)))
+    return Profile(
+        name="fake", title="Fake", package="nothing", program="fake-agent", tested="9.9", env=env,
+        files=((".fake/settings.json", '{"model": "{model}"}'),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def agent(stage, tmp_path):
+    """Runs a command on the fake agent against a script, with the lies that it is given."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    program = programs / "fake-agent"
+    program.write_text(f"#!{sys.executable} -IS\n{Path(__file__).with_name('fake_agent.py').read_text()}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def enter(command, script, *lies, **flags):
+        from contextlib import contextmanager
+
+        @contextmanager
+        def opened():
+            with serve(parse_script(script)) as stage.server:
+                environ = {
+                    "PATH": f"{programs}:/usr/bin:/bin",
+                    "HOME": str(tmp_path / "home"),
+                    "ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user",
+                    "ANTHROPIC_BASE_URL": stage.server.base_url,
+                }
+                runner = FakeRunner(kind=make_kind(make_profile(*lies)))
+                settings = {"runner": "fake", **flags}
+                with stage.enter(command, flags=settings, environ=environ, runner=runner) as ctx:
+                    yield ctx
+
+        return opened()
+
+    (tmp_path / "home").mkdir()
+    return enter

@@ -1,0 +1,264 @@
+"""The gateway between a client and the rehearsal server: what passes, what is held, what is read."""
+
+import http.client
+import itertools
+import json
+import queue
+import socket
+import threading
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.runners.agents.dialects import Tally, may_pass, read_request
+from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
+from relay.runners.messages.endpoint import find_own_secrets, open_client
+from relay.runners.messages.faults import FaultKind
+
+MARK = b"mark-1"
+TOOLS = [{"name": "bash", "description": "run", "input_schema": {"type": "object"}}]
+BODY = {
+    "model": "claude-opus-5-5", "max_tokens": 1000, "stream": True, "tools": TOOLS,
+    "messages": [{"role": "user", "content": "work mark-1"}],
+}  # fmt: skip
+SAY = "sessions: [{repeat: true, turns: [{text: 'hello there', repeat: forever}]}]"
+
+
+class Unix(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=20)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(self.path)
+
+
+@contextmanager
+def gateway(script, place):
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with serve(parse_script(script)) as server:
+        environ = {"ANTHROPIC_API_KEY": "sk-real-key-of-the-user", "ANTHROPIC_BASE_URL": server.base_url}
+        with open_client(environ, 5.0) as client:
+            route = Route(client=client, mark=MARK, secrets=find_own_secrets(environ), tell=told.put)
+            with open_gateway(route, place / "socket"):
+                yield server, told, place / "socket"
+
+
+def ask(path, body, *, method="POST", target="/v1/messages", headers=None):
+    connection = Unix(path)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, target, data, headers or {"x-api-key": "an agent's own"})
+    response = connection.getresponse()
+    found = response.status, dict(response.headers), response.read()
+    connection.close()
+    return found
+
+
+def ask_released(path, told, body, **how):
+    """Ask, and let the request go; return the answer and what the gateway told."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(ask(path, body, **how)))
+    thread.start()
+    held = told.get(timeout=20)
+    held.release.set_result("")
+    passed = told.get(timeout=20)
+    thread.join()
+    return answers[0], held, passed
+
+
+def test_a_request_waits_until_it_is_let_go_and_its_answer_is_counted(tmp_path):
+    with gateway(SAY, tmp_path) as (server, told, path):
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
+        thread.start()
+        held = told.get(timeout=20)
+        assert type(held) is HeldRequest
+        assert held.request.is_main
+        assert server.requests == []
+        held.release.set_result("")
+        passed = told.get(timeout=20)
+        thread.join()
+
+        status, _, text = answers[0]
+        assert (status, b"hello there" in text) == (200, True)
+        assert (passed.fault, passed.tally.stop_reason, passed.tally.model) == (None, "end_turn", "claude-opus-5-5")
+        reported = server.requests[0].usage
+        assert passed.tally.usage.output_tokens == reported["output_tokens"]
+        assert passed.tally.usage.prompt_tokens == reported["input_tokens"]
+
+
+def test_the_endpoint_gets_relays_key_and_the_agent_never_sees_it(tmp_path):
+    script = (
+        "sessions: [{turns: [{text: x, fault: {kind: status, status: 403, message: bad sk-real-key-of-the-user}}]}]"
+    )
+    with gateway(script, tmp_path) as (_, told, path):
+        (status, headers, text), _, passed = ask_released(path, told, BODY)
+
+    assert status == 403
+    assert b"sk-real" not in text
+    assert "sk-real" not in str(headers)
+    assert passed.fault.kind is FaultKind.USER
+    assert "sk-real" not in passed.fault.message
+
+
+def test_a_request_that_is_refused_is_never_sent(tmp_path):
+    with gateway(SAY, tmp_path) as (server, told, path):
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
+        thread.start()
+        told.get(timeout=20).release.set_result("the session has ended")
+        thread.join()
+        assert answers[0][0] == 400
+        assert b"the session has ended" in answers[0][2]
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status"),
+    [
+        ("POST", "/v1/files", b"{}", 404),
+        ("POST", "/v1/messages/batches", b"{}", 404),
+        ("GET", "/v1/models/../files", b"", 404),
+        ("GET", "http://elsewhere.example/v1/models", b"", 404),
+        ("HEAD", "/", b"", 404),
+        ("POST", "/v1/messages", b"[" * 100_000, 400),
+        ("POST", "/v1/messages", b"nothing", 400),
+        ("POST", "/v1/messages", b"[]", 400),
+        ("POST", "/v1/messages", b'{"model": "m"}', 400),
+        ("POST", "/v1/messages", b'{"max_tokens": true}', 400),
+        ("GET", "/v1/models/claude-opus-5-5", b"", 200),
+        ("POST", "/v1/messages/count_tokens", json.dumps({k: BODY[k] for k in ("model", "messages")}).encode(), 200),
+    ],
+)
+def test_only_models_are_in_reach(tmp_path, method, target, body, status):
+    with gateway(SAY, tmp_path) as (server, told, path):
+        assert ask(path, body, method=method, target=target)[0] == status
+        assert told.empty()
+        assert len(server.requests) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "has_usage"),
+    [
+        ("{kind: overloaded}", FaultKind.INFRA, False),
+        ("{kind: rate_limit, retry_after: 7}", FaultKind.LIMIT, False),
+        ("{kind: overflow}", FaultKind.OVERFLOW, False),
+        ("{kind: drop, how: rst}", FaultKind.INFRA, False),
+        ("{kind: cut, how: rst}", FaultKind.INFRA, True),
+        ("{kind: cut, how: end}", FaultKind.INFRA, True),
+        ("{kind: error_event}", FaultKind.INFRA, True),
+        ("{kind: spend_limit}", FaultKind.USER, False),
+    ],
+)
+def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path, fault, kind, has_usage):
+    script = f"sessions: [{{turns: [{{text: 'a text of some length', fault: {fault}}}]}}]"
+    with gateway(script, tmp_path) as (_, told, path):
+        told_to = []
+
+        def asking():
+            with closing(Unix(path)) as connection, suppress(OSError, http.client.HTTPException):
+                connection.request("POST", "/v1/messages", json.dumps(BODY).encode())
+                response = connection.getresponse()
+                told_to.append(response.status)
+                response.read()
+
+        thread = threading.Thread(target=asking)
+        thread.start()
+        told.get(timeout=20).release.set_result("")
+        passed = told.get(timeout=20)
+        thread.join()
+    assert told_to != [200] or has_usage
+    assert passed.fault.kind is kind
+    assert (passed.tally is not None and passed.tally.usage is not None) == has_usage
+
+
+def test_a_body_in_chunks_is_read(tmp_path):
+    with gateway(SAY, tmp_path) as (_, told, path):
+
+        def pieces():
+            data = json.dumps(BODY).encode()
+            yield data[:10]
+            yield data[10:]
+
+        answers = []
+
+        def asking():
+            connection = Unix(path)
+            connection.request("POST", "/v1/messages", pieces(), encode_chunked=True)
+            answers.append(connection.getresponse().read())
+            connection.close()
+
+        thread = threading.Thread(target=asking)
+        thread.start()
+        held = told.get(timeout=20)
+        held.release.set_result("")
+        told.get(timeout=20)
+        thread.join()
+    assert held.request.prompt_bytes == len(json.dumps(BODY))
+    assert b"hello there" in answers[0]
+
+
+def test_a_session_that_ends_lets_nothing_pass(tmp_path):
+    with gateway(SAY, tmp_path) as (server, told, path):
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
+        thread.start()
+        told.get(timeout=20).release.cancel()
+        thread.join()
+        assert answers[0][0] == 400
+        assert server.requests == []
+
+
+def test_titles_are_no_part_of_the_conversation():
+    def is_main(**changes):
+        found: Any = read_request("/v1/messages?beta=true", json.dumps({**BODY, **changes}).encode(), MARK)
+        return found.is_main
+
+    assert is_main()
+    assert not is_main(tools=[])
+    assert not is_main(messages=[{"role": "user", "content": "a title for this"}])
+    assert read_request("/v1/messages/count_tokens", b"{}", MARK) is None
+
+
+STREAM = (
+    b'data: {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 5, "output_tokens": 1}}}\n\n'
+    b'data: {"type": "content_block_delta", "delta": {"text": "message_stop is a word, and \\"error\\" too"}}\n\n'
+    b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}\n\n'
+    b'data: {"type": "message_stop"}\n\n'
+)
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=6))
+def test_an_answer_is_the_same_however_it_is_cut(cuts):
+    tally = Tally(streamed=True)
+    edges = sorted({0, len(STREAM), *cuts})
+    for start, end in itertools.pairwise(edges):
+        tally.feed(STREAM[start:end])
+    tally.close()
+    assert (tally.is_complete, tally.stop_reason, tally.model, tally.error) == (True, "end_turn", "m", None)
+    usage: Any = tally.usage
+    assert (usage.input_tokens, usage.output_tokens) == (5, 9)
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_no_answer_breaks_the_reader(data, streamed):
+    tally = Tally(streamed=streamed)
+    tally.feed(b'data: {"type": "message_delta", ' + data)
+    tally.feed(data)
+    tally.close()
+    assert tally.passed_bytes > 0
+    assert tally.usage is None or tally.usage.prompt_tokens
+
+
+@given(st.text(max_size=30), st.text(max_size=60))
+def test_nothing_passes_but_what_is_named(method, path):
+    assert may_pass(method, path) <= (path.startswith("/v1/m") and method in {"GET", "POST"})

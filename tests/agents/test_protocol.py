@@ -1,0 +1,142 @@
+"""What agents say: lines, updates and permissions, from recordings and from nowhere."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.runners.agents.acp import Text, ToolUpdate, choose_option, find_version, has_mode, read_update, takes_system
+from relay.runners.agents.doings import Doings
+from relay.runners.agents.wire import Answered, Notification, Question, parse_line, split_lines
+from relay.session.events import TextShown, ToolFinished, ToolStarted
+
+STREAMS = sorted(Path(__file__).with_name("streams").glob("*.jsonl"))
+"""A turn of eight tools, one of them failing, as versions of November 2026 told it."""
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=10,
+)
+KINDS = st.sampled_from(["tool_call", "tool_call_update", "agent_message_chunk", "plan", 7])
+FIELDS = ("content", "locations", "rawInput", "rawOutput", "status", "title", "name", "kind", "toolCallId", "x")
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_a_recorded_turn_shows_its_words_and_its_tools_each_once(path):
+    events: list[Any] = []
+    view = Doings(events.append, Path("/repo"))
+    for line in path.read_bytes().splitlines():
+        found = parse_line(line)
+        assert found is not None
+        if isinstance(found, Notification) and (update := read_update(found.params)) is not None:
+            view.take(update)
+    view.close()
+
+    begun = [event.call_id for event in events if isinstance(event, ToolStarted)]
+    ended = [event.call_id for event in events if isinstance(event, ToolFinished)]
+    assert begun == list(dict.fromkeys(begun))
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) >= 5
+    assert all("tick" not in event.name for event in events if isinstance(event, ToolStarted))
+    assert "MAIN-END" in view.last_text
+    assert any("echo one > one.txt" in event.summary for event in events if isinstance(event, ToolStarted))
+
+
+@given(st.binary())
+def test_no_bytes_break_the_reader(data):
+    for line in split_lines(io.BytesIO(data)):
+        parse_line(line)
+
+
+@given(JSON)
+def test_no_message_breaks_the_reader(value):
+    found = parse_line(json.dumps({"method": "session/update", "params": value}).encode())
+    assert isinstance(found, Notification)
+    read_update(found.params)
+    choose_option(found.params)
+    takes_system(found.params)
+    find_version(found.params)
+    has_mode(found.params, "x")
+
+
+@given(st.fixed_dictionaries({"sessionUpdate": KINDS}, optional=dict.fromkeys(FIELDS, JSON)))
+def test_no_update_breaks_the_view(update):
+    view = Doings(lambda _: None, Path("/repo"))
+    found = read_update({"update": update})
+    if found is not None:
+        view.take(found)
+    view.close()
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=8), st.integers(1, 30))
+def test_lines_are_what_was_written_up_to_the_limit(lines, most):
+    class Slow(io.BytesIO):
+        def read1(self, _size=-1, /):
+            return self.read(3)
+
+    found = list(split_lines(Slow(b"".join(line + b"\n" for line in lines)), most))
+
+    assert len(found) == len(lines)
+    for line, got in zip(lines, found, strict=True):
+        assert got == line if len(line) <= most else len(got) <= most
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"id": 1, "result": {"a": 1}}', Answered(id=1, result={"a": 1})),
+        (b'{"id": 1, "result": null}', Answered(id=1, result={})),
+        (
+            b'{"id": 1, "error": {"code": -32603, "message": "no", "data": {"details": "why"}}}',
+            Answered(id=1, result={}, error="-32603 no why"),
+        ),
+        (b'{"id": 1, "error": 3}', Answered(id=1, result={}, error="an error without words")),
+        (b'{"id": "q", "method": "m", "params": [1]}', Question(id="q", method="m", params={})),
+        (b'{"method": "m"}', Notification(method="m", params={})),
+        (b"[1]", None),
+        (b'{"id": "q", "result": {}}', None),
+        (b"[" * 100_000, None),
+        (b"", None),
+    ],
+)
+def test_what_a_line_is(line, expected):
+    assert parse_line(line) == expected
+
+
+def test_a_permission_is_given_once_and_by_its_kind():
+    options = [
+        {"kind": "allow_always", "optionId": "1"},
+        {"kind": "reject_once", "optionId": "allow_once"},
+        {"kind": "allow_once", "optionId": "3"},
+    ]
+    assert choose_option({"options": options}) == {"outcome": {"outcome": "selected", "optionId": "3"}}
+    assert choose_option({"options": options[:2]}) == {"outcome": {"outcome": "cancelled"}}
+
+
+def test_an_end_that_comes_behind_the_boundary_belongs_to_its_call():
+    """It is no barrier: some agents tell it after the next request has left."""
+    events: list[Any] = []
+    view = Doings(events.append, Path("/repo"))
+    view.take(ToolUpdate(id="1", title="bash", kind="execute", input='{"command": "make"}'))
+    assert view.begin_turn() == ()
+    view.take(ToolUpdate(id="1", title="make it", result="[1]", ended=True))
+    view.take(Text(text="so", thinking=False))
+    calls: Any = view.begin_turn()
+    view.take(ToolUpdate(id="1", title="make it again", ended=True))
+
+    assert [call.name for call, _ in calls] == ["bash"]
+    assert [type(event) for event in events] == [ToolStarted, TextShown, ToolFinished]
+    assert view.begin_turn() is None
+
+
+def test_what_an_edit_changed_is_known_and_what_a_command_changed_is_not():
+    view = Doings(lambda _: None, Path("/repo"))
+    view.take(ToolUpdate(id="1", kind="edit", paths=("/repo/a.py", "/etc/passwd"), input="{}", ended=True))
+    view.take(ToolUpdate(id="2", kind="execute", input="{}", ended=True))
+    view.take(ToolUpdate(id="3", kind="read", input="{}", ended=True))
+    calls: Any = view.begin_turn()
+    assert [result.changed_paths for _, result in calls] == [("a.py",), None, ()]

@@ -1,0 +1,278 @@
+"""Whole runs on an agent that lies, in the real sandbox, against the rehearsal server."""
+
+import pytest
+
+from relay.cli.sessions import render_end
+from relay.errors import ConfigError, ExitCode, RunnerError
+from relay.hints import AT_ROOT
+from relay.interrupts import Urgency
+from relay.planning.planner import PlanTask, plan_feature
+from relay.run.loop import run
+from relay.run.selection import Selection
+from relay.session.events import GaugeCrossed, LegEnded, ResponseReceived, RetryScheduled, TextShown, ToolFinished
+
+TITLE = """
+  - name: title
+    aside: true
+    when: {last_message_contains: "make a title"}
+    turns: [{text: Greetings}]
+"""
+HELLO = f"""
+sessions:
+{TITLE}
+  - name: work
+    turns:
+      - text: I write.
+        tools: [{{name: bash, input: {{command: "echo hello > hello.txt"}}}}]
+      - tools: [{{name: tick, input: {{item: "1.1", evidence: "cat shows it"}}}}]
+      - text: "Done.\\n\\nCommit: say hello"
+"""
+BASH = '[{name: bash, input: {command: "echo hello > hello.txt"}}]'
+
+
+def play(ctx):
+    return render_end(run(ctx, Selection(phase_id="1")), AT_ROOT)
+
+
+def count_usage(stage):
+    """What the server's log says, class by class."""
+    found = [request.usage for request in stage.server.requests if request.usage]
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return tuple(sum(usage[name] for usage in found) for name in names)
+
+
+def sum_usage(usage):
+    return usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens
+
+
+def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, agent):
+    """Titles included, whatever else the agent says: unknown kinds, no JSON, lines of megabytes."""
+    with agent("run", HELLO, "noise", "title") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    [leg] = stage.seen(LegEnded)
+    assert sum_usage(leg.usage) == count_usage(stage)
+    assert len(stage.server.requests) == 5
+    message = stage.git("log", "-1", "--format=%B")
+    assert message.startswith("say hello\n")
+    assert "Relay-Agent: fake 9.9\nRelay-Metering: gateway\n" in message
+    assert stage.git("show", "HEAD:hello.txt") == "hello\n"
+    assert sorted(tool.name for tool in stage.seen(ToolFinished)) == ["bash", "tick"]
+    assert any(shown.text == "I write." for shown in stage.seen(TextShown))
+    assert stage.server.errors == []
+
+
+def test_the_agent_is_told_the_rules_and_the_phase_and_gets_no_key(stage, agent):
+    with agent("run", HELLO) as ctx:
+        play(ctx)
+
+    bodies = [request.body for request in stage.server.requests if request.body]
+    first = str(bodies[0]["messages"])
+    assert "You are one runner in a relay" in first
+    assert "Be brief." in first
+    assert "Say hello" in first
+    assert [tool["name"] for tool in bodies[0]["tools"]] == ["bash", "tick", "record", "amend", "hand_off", "block"]
+
+
+def test_what_an_agent_tries_stays_in_its_sandbox(stage, agent):
+    head = stage.git("rev-parse", "HEAD")
+    with agent("run", HELLO, "peek") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    seen = (stage.root / "peek.txt").read_text()
+    assert "sk-the-real-key" not in seen
+    assert "stolen: 0" not in seen
+    assert "PLAN.md: 0" not in seen
+    assert "config: 0" not in seen
+    assert "credentials.json: 0" not in seen
+    assert "10.0.0.1/: 0" not in seen
+    assert "does not forward POST /v1/files" in seen
+    assert stage.git("rev-parse", "HEAD~1") == head
+    assert [request.path for request in stage.server.requests if "files" in request.path] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "lies", "end", "words"),
+    [
+        (
+            "{kind: status, status: 401, type: authentication_error, message: no key}",
+            ["stubborn"],
+            "denied",
+            "HTTP 401",
+        ),
+        ("{kind: rate_limit, retry_after: 36000}", ["stubborn"], "limit", "It resets at"),
+        ("{kind: status, status: 400, message: odd, times: always}", ["stubborn"], "api_failed", "HTTP 400"),
+        ("{kind: refusal}", ["stubborn"], "refused", "refusal"),
+        ("{kind: max_tokens}", ["stubborn"], "truncated", "max_tokens"),
+        ("{kind: window_exceeded}", [], "overflow", "window"),
+    ],
+)
+def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, lies, end, words):
+    script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {fault}}}]}}, {{turns: [{{text: x}}]}}]"
+    with agent("run", script, *lies) as ctx:
+        play(ctx)
+
+    ended = stage.seen(LegEnded)[0]
+    assert (ended.end, ended.result) != ("finished", "done")
+    assert ended.end == end, ended
+    assert words in ended.detail
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
+    assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/leg/main") or stage.git(
+        "log", "--all", "--format=%H", "--", "hello.txt"
+    )
+
+
+def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
+    """The agent gave up at once; relay waits as it does for its own loop, and has it go on."""
+    script = (
+        f"sessions: [{{turns: [{{tools: {BASH}}}, "
+        "{fault: {kind: overloaded, times: 2}, tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}, "
+        "{text: 'Commit: hello'}]}]"
+    )
+    with agent("run", script, "stubborn") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert len(stage.waits) == 2
+    assert len(stage.seen(RetryScheduled)) == 2
+    assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
+
+
+SOFT = f"""
+sessions:
+  - turns:
+      - tools: {BASH}
+        usage: {{output_tokens: 30000}}
+      - tools: [{{name: hand_off, input: {{next_step: "tick", learned: [], dead_ends: []}}}}]
+        expect: {{last_message_contains: "planned line"}}
+  - turns:
+      - tools: [{{name: tick, input: {{item: "1.1", evidence: seen}}}}]
+      - text: "Commit: hello"
+"""
+
+
+def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
+    with agent("run", SOFT, reset_at="25000") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.result for leg in stage.seen(LegEnded)] == ["handoff", "done"]
+    assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
+    assert stage.server.errors == []
+
+
+def test_at_the_hard_line_no_further_request_is_sent(stage, agent):
+    script = SOFT.replace("30000", "60000")
+    with agent("run", script, reset_at="25000") as ctx:
+        play(ctx)
+
+    first = stage.seen(LegEnded)[0]
+    assert (first.end, first.result) == ("hard_line", "handoff")
+    assert stage.server.unplayed[0].endswith("was not played") or stage.server.unplayed
+
+
+def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
+    with agent("run", HELLO, max_cost_usd=0.01) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert [leg.end for leg in stage.seen(LegEnded)] == ["budget"]
+    assert not stage.seen(ResponseReceived)
+    assert [request for request in stage.server.requests if request.usage] == []
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ("dies", "its process has ended: the reason is here"),
+        ("idle", "it ended its turn without asking a model"),
+    ],
+)
+def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, agent, lie, words):
+    with agent("run", HELLO, lie) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    [leg] = stage.seen(LegEnded)
+    assert (leg.end, leg.result) == ("agent_failed", "failed")
+    assert words in leg.detail
+
+
+def test_nothing_writes_while_the_gate_looks_and_nothing_is_left_behind(stage, agent):
+    """Each beat of the daemon would be another content."""
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("`grep -q hello hello.txt`", "`sh gate.sh`"))
+    stage.write("gate.sh", 'a=$(cat beat.txt); sleep 0.3; test "$a" = "$(cat beat.txt)" && grep -q hello hello.txt\n')
+    stage.commit("gate")
+    with agent("run", HELLO, "daemon") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    last = (stage.root / "beat.txt").read_text()
+    assert (stage.root / "beat.txt").read_text() == last
+
+
+def test_a_red_gate_goes_back_to_the_same_session(stage, agent):
+    script = (
+        "sessions: [{turns: [{tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}, {text: done}, "
+        f"{{tools: {BASH}, expect: {{last_message_contains: 'grep -q hello'}}}}, {{text: 'Commit: hello'}}]}}]"
+    )
+    with agent("run", script) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.server.errors == []
+
+
+def test_a_stop_takes_place_at_the_next_boundary_with_the_work_kept(stage, agent):
+    stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
+    with agent("run", HELLO) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.INTERRUPTED
+    [leg] = stage.seen(LegEnded)
+    assert leg.end == "interrupted"
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
+    assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
+
+
+def test_a_phase_that_was_stopped_under_an_agent_is_finished_by_the_own_loop(stage, agent):
+    stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
+    with agent("run", HELLO) as ctx:
+        play(ctx)
+    stage.calm()
+
+    tick = "{tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}"
+    ended = stage.run(f"sessions: [{{turns: [{tick}, {{text: 'Commit: hello'}}]}}]", phase="1", all_=False)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert "Relay-Agent" not in stage.git("log", "-1", "--format=%B")
+    assert stage.git("show", "HEAD:hello.txt") == "hello\n"
+
+
+def test_a_plan_is_written_by_an_agent_that_can_write_nothing(stage, agent):
+    plan = "# New\\n\\n## Phase 1 — One\\nVerify: `test -e a.py`\\n- [ ] Do it — a.py\\n"
+    script = (
+        "sessions: [{turns: [{tools: [{name: bash, input: {command: 'echo x > stolen.txt; echo y > README.md'}}]}, "
+        f'{{tools: [{{name: submit_plan, input: {{markdown: "{plan}"}}}}]}}, {{text: ok}}]}}]'
+    )
+    with agent("plan", script) as ctx:
+        ended = render_end(plan_feature(ctx, PlanTask(feature="one", force=True)), AT_ROOT)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert (stage.root / "PLAN.md").read_text().startswith("# New")
+    assert not (stage.root / "stolen.txt").exists()
+
+
+def test_no_agent_is_started_without_a_sandbox(agent):
+    with pytest.raises(ConfigError, match="starts no agent without its sandbox"), agent("run", HELLO, sandbox="off"):
+        pass
+
+
+def test_an_agent_that_is_not_there_is_named_with_what_installs_it(stage, agent, tmp_path):
+    (tmp_path / "programs/fake-agent").unlink()
+    with pytest.raises(RunnerError, match="Fake is not installed") as raised, agent("run", HELLO):
+        pass
+    assert "nothing installs it" in str(raised.value.hint)
+    assert stage.git("for-each-ref", "refs/relay") == ""

@@ -1,0 +1,98 @@
+"""relay's tools as an agent sees them: the protocol's openings, and what is no message of it."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.runners.agents.toolserver import BRIDGE, Offer, answer_line, open_toolserver
+from relay.session.values import ToolCall, ToolResult
+from relay.tools.specs import HAND_OFF, TICK
+
+
+def offer(result=None, told=None):
+    def tell(called):
+        (told if told is not None else []).append(called.call)
+        called.answer.set_result(result or ToolResult(text="Claimed."))
+
+    return Offer(tools=(TICK, HAND_OFF), tell=tell)
+
+
+def ask(method, params=None, given_offer=None):
+    line = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {}}).encode()
+    return answer_line(line, given_offer or offer())
+
+
+def test_an_opening_as_agents_make_it():
+    """They first ask for what is newer than this server, and hang on an empty result."""
+    assert ask("server/discover")["error"]["code"] == -32601
+    opened = ask("initialize", {"protocolVersion": "2025-11-25"})["result"]
+    assert opened["protocolVersion"] == "2025-11-25"
+    assert "tick, hand_off" in opened["instructions"]
+    assert answer_line(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', offer()) is None
+    assert ask("ping")["result"] == {}
+    assert [tool["name"] for tool in ask("tools/list")["result"]["tools"]] == ["tick", "hand_off"]
+    assert ask("resources/list")["error"]["code"] == -32601
+
+
+def test_a_call_is_answered_with_what_the_tool_says():
+    told: list[ToolCall] = []
+    given_offer = offer(ToolResult(text="no \ud800 such item", is_error=True), told)
+    said = ask("tools/call", {"name": "tick", "arguments": {"item": "9"}}, given_offer)["result"]
+    assert (said["isError"], said["content"][0]["text"]) == (True, "no ? such item")
+    assert [(call.name, call.input) for call in told] == [("tick", {"item": "9"})]
+
+
+def test_a_tool_that_is_not_offered_is_not_called():
+    told: list[ToolCall] = []
+    said = ask("tools/call", {"name": "bash", "arguments": {"command": "x"}}, offer(told=told))["result"]
+    assert said["isError"]
+    assert told == []
+    assert ask("tools/call", {"name": ["tick"]}, offer(told=told))["result"]["isError"]
+
+
+@given(st.binary())
+def test_no_line_breaks_the_server(line):
+    answer_line(line, offer())
+
+
+@given(st.sampled_from(["initialize", "tools/call", "x"]), st.dictionaries(st.text(max_size=9), st.none() | st.text()))
+def test_no_parameters_break_the_server(method, params):
+    json.dumps(ask(method, params))
+
+
+def test_the_bridge_carries_lines_of_any_length_both_ways(tmp_path):
+    place = tmp_path / "tools"
+    long = "x" * 500_000
+    with open_toolserver(offer(ToolResult(text=long)), place):
+        call = {"id": 1, "method": "tools/call", "params": {"name": "tick", "arguments": {"item": long}}}
+        done: Any = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", BRIDGE, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        done.stdin.write(json.dumps(call).encode() + b"\n")
+        done.stdin.flush()
+        answer = json.loads(done.stdout.readline())
+        done.communicate()
+    assert answer["result"]["content"][0]["text"] == long
+
+
+def test_a_session_that_ends_answers_who_waits(tmp_path):
+    waiting = threading.Event()
+    called = []
+
+    def tell(call):
+        called.append(call)
+        waiting.set()
+
+    place = tmp_path / "tools"
+    with open_toolserver(Offer(tools=(TICK,), tell=tell), place), socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(place))
+        peer.sendall(json.dumps({"id": 1, "method": "tools/call", "params": {"name": "tick"}}).encode() + b"\n")
+        assert waiting.wait(20)
+        called[0].answer.cancel()
+        assert b"The session has ended." in peer.recv(65536)
