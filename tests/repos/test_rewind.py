@@ -36,6 +36,9 @@ SECOND = """
 """
 
 
+MORE = "\n## Phase 3 — More\nVerify: `test -e more.txt`\n- [ ] More — more.txt\n"
+
+
 @pytest.fixture
 def done(stage):
     """Both phases are committed."""
@@ -110,7 +113,7 @@ def test_a_second_rewind_of_the_same_phase_has_nothing_to_undo(done):
 
 def test_a_revert_keeps_amendments_of_the_plan(done):
     """What the user wrote into the plan since stays written."""
-    done.write("PLAN.md", (done.root / "PLAN.md").read_text() + "\n## Phase 3 — More\n- [ ] More — more.txt\n")
+    done.write("PLAN.md", (done.root / "PLAN.md").read_text() + MORE)
     done.run("sessions: [{name: none, turns: [{text: Done}, {text: Done}]}]")
     repo = open_repo(done.root)
 
