@@ -9,20 +9,22 @@ from dataclasses import replace
 
 from parse_plan import write_plan
 
-from relay.ledger import Ledger, Source
+from relay.ledger import Claim, Ledger, Source, append_entry
 from relay.plan.parse import parse_plan
 from relay.run.pending_plan import PendingPlan
 from relay.tools.claims import run_amend
-from relay.tools.notes import LegNotes, Record
+from relay.tools.notes import LegNotes
 
 _ITEMS = 64
 _ROWS = ((0, 0), (10, 0), (20, 0), (40, 0), (200, 0), (0, 4), (40, 4))
 
 
-def note(number: int) -> Record:
-    """Return a finding as a session would record it."""
+def record(ledger: Ledger, number: int) -> Ledger:
+    """Return a ledger with a finding as a session would record it."""
     source = Source(path=f"app/store/table_{number}.py", lines="10-24")
-    return Record(claim=f"table {number} has no index", because="read its migration", sources=(source,))
+    words = f"table {number} has no index"
+    claim = Claim(id=ledger.make_id("c", (words,)), claim=words, because="read its migration", sources=(source,))
+    return append_entry(ledger, claim)
 
 
 def amend(notes: LegNotes, number: int) -> None:
@@ -47,7 +49,7 @@ def measure_row(records: int, amendments: int) -> tuple[float, float, float]:
     notes.claims.update({"1.1": "12 tests passed", "1.2": "12 tests passed"})
     start = PendingPlan(head=plan, plan=plan, ledger=Ledger())
     for number in range(records):
-        start = start.record(note(number), {})
+        start = replace(start, ledger=record(start.ledger, number))
     for number in range(amendments):
         amend(notes, number)
 
@@ -58,7 +60,7 @@ def measure_row(records: int, amendments: int) -> tuple[float, float, float]:
 
     return (
         measure(save),
-        measure(lambda: start.record(note(records), {})),
+        measure(lambda: record(start.ledger, records)),
         measure(lambda: amend(replace(notes, amendments=[]), amendments)),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from relay.config.load import load_settings
 from relay.errors import ConfigError, PlanError, RelayError
 from relay.git.message import Message, make_line, parse_message, render_message
-from relay.ledger import Claim, Source, append_entry, parse_ledger, render_snapshot
+from relay.ledger import Claim, Source, append_entry, judge, parse_ledger, render_snapshot
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note
 from relay.plan.encoding import encode_text
@@ -120,19 +120,20 @@ def fuzz_ledger(data: bytes) -> None:
         _check_refusal(error, lines=len(_YAML_LINE_END.split(text)))
         return
     budget_bytes = _SNAPSHOT_TOKENS * 4
-    assert len(render_snapshot(ledger, _SNAPSHOT_TOKENS).encode("utf-8", "replace")) <= budget_bytes
+    judgement = judge(ledger, dict.fromkeys(ledger.sources, "has changed"))
+    assert len(render_snapshot(ledger, judgement, _SNAPSHOT_TOKENS).encode("utf-8", "replace")) <= budget_bytes
     words = text[-64:].encode("utf-8", "replace").decode()
     claim = Claim(
-        id=ledger.next_id(),
+        id=ledger.make_id("c", (words,)),
         claim=f"x{words}",
         because=f"{words}y",
-        rests_on=tuple(known.id for known in ledger.claims[:2]),
+        rests_on=tuple(ledger.claims)[:2],
         sources=(Source(path=f"a{words}", lines="1-2"),),
     )
     with suppress(RelayError):  # a file that is a flow list, or ends in the middle of something, cannot be appended to
         after = append_entry(ledger, claim)
         assert after.text.startswith(text)
-        assert parse_ledger(after.text).claims == (*ledger.claims, claim)
+        assert parse_ledger(after.text).entries == (*ledger.entries, claim)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""`relay init`: the three files a project starts with."""
+"""`relay init`: the files a project starts with."""
 
 import json
 import os
@@ -14,7 +14,7 @@ TRIAL_S = 60.0
 """How long the repository's own tests may take when they are only proposed."""
 _SHOWN_LINES = 8
 _MAIN = frozenset({"main", "master", "trunk", "develop"})
-FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
+FILES = ("AGENTS.md", "PLAN.md", "relay.toml", ".gitattributes")
 
 
 @click.command("init", short_help="Put AGENTS.md, PLAN.md and relay.toml here.")
@@ -24,7 +24,7 @@ FILES = ("AGENTS.md", "PLAN.md", "relay.toml")
 @click.option("--model", metavar="ID", help="With --provider: the model.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of relay.toml instead, for editors.")
 def command(*, provider: str | None, model: str | None, schema: bool) -> None:
-    """Put AGENTS.md, PLAN.md and relay.toml into the repository; files that exist are kept as they are.
+    """Put AGENTS.md, PLAN.md, relay.toml and .gitattributes into the repository; what exists is kept as it is.
 
     With --provider or --schema nothing of that. The first prints the variables that lead to that provider, and the
     settings of the model, which it writes to your own config.toml where there is none yet.

@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "run",
     "status": "status",
     "gate": "gate",
+    "ledger": "ledger",
     "rewind": "rewind",
     "sandbox": "sandbox",
     "doctor": "doctor",

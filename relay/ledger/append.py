@@ -1,24 +1,28 @@
-"""One more entry at the end of the file; nothing that is there is touched."""
+"""More entries at the end of the file; nothing that is there is touched."""
+
+from collections.abc import Iterable
 
 from relay.errors import LedgerError
-from relay.ledger.model import Claim, Conflict, Entry, Ledger, StatusChange
-from relay.ledger.parse import extend, parse_ledger
+from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp, get_sources
+from relay.ledger.parse import parse_ledger, read_lines
+
+_ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
-def append_entry(ledger: Ledger, entry: Entry) -> Ledger:
-    """Return the ledger with one more entry: every character that was there stays, and the result was read back.
+def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
+    """Return the ledger with more entries, a line each: every character that was there stays, and it was read back.
 
     A lone surrogate, which YAML cannot hold, becomes ``?``.
 
     Raises:
-        LedgerError: The file is not a list that can be appended to, or the entry does not fit it (an id that is taken
-            or unknown, a reason that is missing).
+        LedgerError: The file is not a list that can be appended to, or an entry does not fit it (an id that is taken,
+            a reason that is missing).
     """
     text = ledger.text
     newline = "\r\n" if "\r\n" in text else "\n"
-    block = "".join(line + newline for line in _render_entry(entry))
+    block = "".join(_render_entry(entry) + newline for entry in entries)
     after = text + ("" if not text or text.endswith("\n") else newline) + block
-    longer = extend(ledger, block).finish(after)
+    longer = Ledger(text=after, entries=read_lines(ledger.entries, block))
     # A file whose list has another form (flow style, indented, ended) reads on after the block, or not at all.
     try:
         same = parse_ledger(after) == longer
@@ -32,32 +36,59 @@ def append_entry(ledger: Ledger, entry: Entry) -> Ledger:
     return longer
 
 
-def _render_entry(entry: Entry) -> list[str]:
-    """Write one entry, every text quoted."""
+def merge_entries(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
+    """Return the ledger with those of some entries that it does not have; where an id is known, its own entry stays.
+
+    Raises:
+        LedgerError: The file is not a list that can be appended to.
+    """
+    known = {_identify(entry) for entry in ledger.entries}
+    missing = [entry for entry in entries if _identify(entry) not in known]
+    return append_entry(ledger, *missing) if missing else ledger
+
+
+def _identify(entry: Entry) -> str | Entry:
+    return entry.id if isinstance(entry, Claim | Nogood) else entry
+
+
+def _render_entry(entry: Entry) -> str:
+    """Write one entry as one line, every text quoted."""
+    texts, lists = _list_fields(entry)
+    pairs = [_pair(key, value) for key, value in (*texts.items(), ("because", entry.because))]
+    pairs += [f"{key}: [{', '.join(map(_quote, names))}]" for key, names in lists.items() if names or key == "claims"]
+    return f"- {{{', '.join([*pairs, *_list_sources(get_sources(entry)), *_list_stamp(entry.stamp)])}}}"
+
+
+def _list_fields(entry: Entry) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Return the texts that stand before the reason, and the lists of ids behind it."""
     match entry:
         case Claim():
-            return _render_pairs(
-                {"event": "claim", "id": entry.id, "claim": entry.claim, "because": entry.because},
-                rests_on=[_quote(name) for name in entry.rests_on],
-                sources=[
-                    f"{{path: {_quote(s.path)}, blob: {_quote(s.blob)}, lines: {_quote(s.lines)}}}"
-                    for s in entry.sources
-                ],
-            )
-        case Conflict():
-            return _render_pairs(
-                {"event": "conflict", "id": entry.id, "because": entry.because},
-                claims=[_quote(name) for name in entry.claims],
-            )
-        case StatusChange():
-            return _render_pairs({"event": "status", "id": entry.id, "status": entry.status, "because": entry.because})
+            texts = {"event": "claim", "id": entry.id, "kind": str(entry.kind), "claim": entry.claim}
+            return texts, {"rests_on": entry.rests_on, "replaces": entry.replaces}
+        case Retraction():
+            return {"event": "retract", "of": entry.of}, {}
+        case Confirmation():
+            return {"event": "confirm", "of": entry.of}, {}
+        case Nogood():
+            return {"event": "nogood", "id": entry.id}, {"claims": entry.claims}
 
 
-def _render_pairs(pairs: dict[str, str], **lists: list[str]) -> list[str]:
-    """Write the lines of one entry; an empty list is left out."""
-    lines = [f"{key}: {_quote(value)}" for key, value in pairs.items()]
-    lines += [f"{key}: [{', '.join(values)}]" for key, values in lists.items() if values]
-    return [("- " if number == 0 else "  ") + line for number, line in enumerate(lines)]
+def _pair(key: str, value: str) -> str:
+    return f"{key}: {_quote(value)}"
+
+
+def _list_sources(sources: tuple[Source, ...]) -> list[str]:
+    return [f"sources: [{', '.join(map(_render_source, sources))}]"] if sources else []
+
+
+def _render_source(source: Source) -> str:
+    fields = (("path", source.path), ("lines", source.lines), ("blob", source.blob), ("text", source.text))
+    return f"{{{', '.join(_pair(key, value) for key, value in fields if value)}}}"
+
+
+def _list_stamp(stamp: Stamp) -> list[str]:
+    fields = (("phase", stamp.phase), ("session", stamp.session), ("at", stamp.at))
+    return [_pair(key, value) for key, value in fields if value]
 
 
 def _quote(text: str) -> str:
@@ -68,8 +99,6 @@ def _quote(text: str) -> str:
 
 def _escape(character: str) -> str:
     """Write one character inside double quotes."""
-    if character in '"\\':
-        return "\\" + character
-    if character.isprintable():
+    if character.isprintable() and character not in '"\\':
         return character
-    return f"\\U{ord(character):08x}"
+    return _ESCAPES.get(character) or f"\\U{ord(character):08x}"

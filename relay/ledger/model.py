@@ -1,22 +1,26 @@
-"""Claims, conflicts, later judgements, and the ledger they make up."""
+"""Claims, what was said about them later, and the ledger they make up."""
 
-from collections.abc import Mapping
+import base64
+import hashlib
+from collections.abc import Iterable
 from dataclasses import field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from relay.values import dataclass
 
+_ID_CHARS = 6
+"""30 bits: two branches with a thousand claims each get the same id once in two thousand times, and are told."""
 
-class ClaimStatus(StrEnum):
-    """Where a claim or a conflict stands."""
 
-    IN = "in"
-    OUT = "out"
-    STALE = "stale"
-    """Its source has changed since."""
-    OPEN = "open"
-    """A conflict that is not settled yet: every conflict begins so, and this status is never written."""
-    RESOLVED = "resolved"
+class Kind(StrEnum):
+    """What a claim is; the earlier ones are given up last when claims contradict each other."""
+
+    CONSTRAINT = "constraint"
+    WARNING = "warning"
+    DECISION = "decision"
+    OBSERVATION = "observation"
+    DEAD_END = "dead end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,43 +28,82 @@ class Source:
     """A place that a claim was read from."""
 
     path: str
-    blob: str = ""
-    """Hex id of the file's content then; empty when unknown."""
     lines: str = ""
     """``12`` or ``12-40``; empty for the whole file."""
+    blob: str = ""
+    """Hex id of the file's content then, or its beginning; empty when unknown."""
+    text: str = ""
+    """The same of the cited lines alone; empty when unknown, and for the whole file."""
+
+    def __str__(self) -> str:
+        """Write ``path`` or ``path:12-40``."""
+        return f"{self.path}:{self.lines}" if self.lines else self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Who said something, and when."""
+
+    phase: str = ""
+    """Empty outside of a phase."""
+    session: str = ""
+    """Empty when a person said it, and in the ledgers of older relays."""
+    at: str = ""
+    """UTC, such as ``2026-11-20T10:00:00Z``; empty in the ledgers of older relays."""
+
+    @property
+    def is_persons(self) -> bool:
+        """Whether a person said it, by ``relay ledger``."""
+        return bool(self.at) and not self.session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Something a session found out, with its reason."""
+    """Something that was found out or decided, with its reason."""
 
     id: str
     claim: str
     because: str
+    kind: Kind = Kind.DECISION
     rests_on: tuple[str, ...] = ()
-    """Ids of the earlier claims it was concluded from."""
+    """Ids of the claims it was concluded from."""
+    replaces: tuple[str, ...] = ()
+    """Ids of the claims that it takes the place of, as long as it is not taken back."""
     sources: tuple[Source, ...] = ()
+    stamp: Stamp = field(default_factory=Stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Retraction:
+    """A claim was taken back."""
+
+    of: str
+    because: str
+    stamp: Stamp = field(default_factory=Stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """Somebody looked again and found that a claim holds; that ends an earlier retraction too."""
+
+    of: str
+    because: str
+    sources: tuple[Source, ...] = ()
+    """As they were found then."""
+    stamp: Stamp = field(default_factory=Stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nogood:
     """Claims that cannot all hold."""
 
     id: str
     claims: tuple[str, ...]
     because: str
+    stamp: Stamp = field(default_factory=Stamp)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusChange:
-    """A later judgement on a claim or a conflict."""
-
-    id: str
-    status: ClaimStatus
-    because: str
-
-
-Entry = Claim | Conflict | StatusChange
+Entry = Claim | Retraction | Confirmation | Nogood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +112,54 @@ class Ledger:
 
     text: str = field(default="", compare=False)
     """The file's text; empty when there is no file yet."""
-    claims: tuple[Claim, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-    changes: Mapping[str, StatusChange] = field(default_factory=dict)
-    """The last change of each id."""
+    entries: tuple[Entry, ...] = ()
 
-    def status_of(self, entry: Claim | Conflict) -> ClaimStatus:
-        """Return where an entry stands now."""
-        change = self.changes.get(entry.id)
-        begin = ClaimStatus.IN if isinstance(entry, Claim) else ClaimStatus.OPEN
-        return change.status if change else begin
+    @property
+    def claims(self) -> dict[str, Claim]:
+        """The claims by their ids."""
+        return {entry.id: entry for entry in self.entries if isinstance(entry, Claim)}
 
-    def next_id(self) -> str:
-        """Return a free id for a claim, such as ``c7``."""
-        taken = {claim.id for claim in self.claims} | {conflict.id for conflict in self.conflicts}
-        number = len(self.claims) + 1
-        while f"c{number}" in taken:
-            number += 1
-        return f"c{number}"
+    @property
+    def nogoods(self) -> tuple[Nogood, ...]:
+        """What cannot all hold."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Nogood))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Every place that anything was read from, each once."""
+        return tuple(dict.fromkeys(source for entry in self.entries for source in get_sources(entry)))
+
+    def make_id(self, letter: str, words: Iterable[str]) -> str:
+        """Return an id that the ledger does not have, such as ``c4mzq7a``, made from what the entry says."""
+        taken = {entry.id for entry in self.entries if isinstance(entry, Claim | Nogood)}
+        digest = hashlib.sha256("\0".join(words).encode("utf-8", "replace")).digest()
+        name = base64.b32encode(digest).decode().lower().rstrip("=")
+        lengths = range(_ID_CHARS, len(name) + 1)
+        return next(made for length in lengths if (made := f"{letter}{name[:length]}") not in taken)
+
+    def make_time(self, now: str, of: Iterable[str] = ()) -> str:
+        """Return the time of an entry about claims: behind all that was said of them, whatever the clocks say.
+
+        Args:
+            now: As `Stamp.at` has it.
+            of: Ids of the claims.
+        """
+        about = set(of)
+        last = max((entry.stamp.at for entry in self.entries if _get_subject(entry) in about), default="")
+        if now > last:
+            return now
+        return render_time(datetime.fromisoformat(last) + timedelta(seconds=1))
+
+
+def render_time(moment: datetime) -> str:
+    """Write a moment as `Stamp.at` has it, in whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _get_subject(entry: Entry) -> str:
+    return entry.id if isinstance(entry, Claim | Nogood) else entry.of
+
+
+def get_sources(entry: Entry) -> tuple[Source, ...]:
+    """Return the places that an entry was read from."""
+    return entry.sources if isinstance(entry, Claim | Confirmation) else ()

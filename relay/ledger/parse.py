@@ -1,129 +1,128 @@
 """From the file's text to a ledger, every entry checked."""
 
 import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
-from relay.ledger.model import Claim, ClaimStatus, Conflict, Entry, Ledger, Source, StatusChange
+from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
 from relay.ledger.stream import fail, read_entries
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LINES = re.compile(r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?", re.ASCII)
-_BLOB = re.compile(r"(?:[0-9a-f]{7,64})?")
-
-
-class Reader:
-    """Takes entries in order, refuses those that do not fit, and becomes a ledger."""
-
-    def __init__(self, start: Ledger) -> None:
-        self.claims = {claim.id: claim for claim in start.claims}
-        self.conflicts = {conflict.id: conflict for conflict in start.conflicts}
-        self.changes = dict(start.changes)
-
-    def add(self, entry: Entry, line: int) -> None:
-        """Take the next entry."""
-        match entry:
-            case StatusChange():
-                self._add_change(entry, line)
-            case Claim():
-                self._require_ids(entry.id, entry.rests_on, line)
-                self.claims[entry.id] = entry
-            case Conflict():
-                self._require_ids(entry.id, entry.claims, line)
-                self.conflicts[entry.id] = entry
-
-    def _add_change(self, change: StatusChange, line: int) -> None:
-        if change.id in self.claims:
-            allowed: tuple[ClaimStatus, ...] = (ClaimStatus.IN, ClaimStatus.OUT, ClaimStatus.STALE)
-        elif change.id in self.conflicts:
-            allowed = (ClaimStatus.OPEN, ClaimStatus.RESOLVED)
-        else:
-            raise fail(line, f"found the id {change.id!r}; allowed: the id of an entry above")
-        if change.status not in allowed:
-            raise fail(line, f"found the status {change.status!r} for {change.id}; allowed: {', '.join(allowed)}")
-        self.changes[change.id] = change
-
-    def _require_ids(self, own: str, others: tuple[str, ...], line: int) -> None:
-        if own in self.claims or own in self.conflicts:
-            raise fail(line, f"the id {own!r} is taken; allowed: a new one")
-        if missing := [name for name in others if name not in self.claims]:
-            raise fail(line, f"found the id {missing[0]!r}; allowed: the id of a claim above")
-
-    def finish(self, text: str) -> Ledger:
-        """Return what was taken so far, as the ledger that stands in `text`."""
-        return Ledger(
-            text=text,
-            claims=tuple(self.claims.values()),
-            conflicts=tuple(self.conflicts.values()),
-            changes=dict(self.changes),
-        )
+_HASH = re.compile(r"(?:[0-9a-f]{7,64})?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_STAMP = ("phase", "session", "at")
+_EVENTS = {
+    "claim": (("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),
+    "retract": (("of", "because"), ()),
+    "confirm": (("of", "because"), ("sources",)),
+    "nogood": (("id", "because", "claims"), ()),
+}
+"""Event to the keys that it must and may have, besides those that say who and when."""
+_IDS = frozenset({"rests_on", "replaces", "claims"})
 
 
 def parse_ledger(text: str) -> Ledger:
-    """Read a ledger; an empty text is an empty ledger.
+    """Read a ledger; an empty text is an empty ledger. What stands there twice, as it may after a merge, counts once.
 
     Raises:
         LedgerError: It is not of the form above. The line is known, the path is not: see `errors.within`.
     """
-    return extend(Ledger(), text).finish(text)
+    return Ledger(text=text, entries=read_lines((), text))
 
 
-def extend(ledger: Ledger, block: str) -> Reader:
-    """Read the entries of a text as those that follow on a ledger's.
+def read_lines(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
+    """Read entries that follow on known ones; all of them are returned, each once.
 
     Raises:
-        RelayError: One cannot be read, or does not fit what stands before it.
+        LedgerError: One cannot be read, or two that differ have the same id.
     """
-    reader = Reader(ledger)
+    found = dict.fromkeys(known)
+    taken = {entry.id for entry in found if isinstance(entry, Claim | Nogood)}
     for line, raw in read_entries(block):
-        reader.add(build_entry(raw, line), line)
-    return reader
+        entry = build_entry(raw, line)
+        if isinstance(entry, Claim | Nogood) and entry not in found:
+            if entry.id in taken:
+                raise fail(line, f"the id {entry.id!r} is that of another entry; allowed: a new one")
+            taken.add(entry.id)
+        found.setdefault(entry)
+    return tuple(found)
 
 
 def build_entry(raw: Any, line: int) -> Entry:
     """Make an entry of what stands in the file."""
-    kind = raw.get("event") if isinstance(raw, dict) else None
-    if kind == "claim":
-        fields = _require_fields(raw, line, texts=("id", "claim", "because"), lists=("rests_on", "sources"))
-        sources = tuple(_build_source(source, line) for source in fields.pop("sources"))
-        return Claim(**fields, sources=sources)
-    if kind == "conflict":
-        return Conflict(**_require_fields(raw, line, texts=("id", "because"), lists=("claims",)))
-    if kind == "status":
-        fields = _require_fields(raw, line, texts=("id", "status", "because"), lists=())
-        if fields["status"] not in set(ClaimStatus):
-            raise fail(line, f"found the status {fields['status']!r}; allowed: {', '.join(ClaimStatus)}")
-        return StatusChange(**{**fields, "status": ClaimStatus(fields["status"])})
-    raise fail(line, "found an entry of no known kind; allowed: a mapping with event: claim, conflict or status")
+    event = raw.get("event") if isinstance(raw, dict) else None
+    if not isinstance(event, str) or event not in _EVENTS:
+        raise fail(line, f"found an entry of no known kind; allowed: a mapping with event: {', '.join(_EVENTS)}")
+    needed, optional = _EVENTS[event]
+    if unknown := sorted(raw.keys() - {"event", *needed, *optional, *_STAMP}):
+        raise fail(line, f"found the key {unknown[0]!r}; allowed: event, {', '.join((*needed, *optional, *_STAMP))}")
+    fields = {key: _read_field(raw, key, line) for key in (*needed, *optional) if key in raw or key in needed}
+    stamp = _read_stamp(raw, line)
+    match event:
+        case "claim":
+            return Claim(**fields, stamp=stamp)
+        case "retract":
+            return Retraction(**fields, stamp=stamp)
+        case "confirm":
+            return Confirmation(**fields, stamp=stamp)
+        case _:
+            return Nogood(**fields, stamp=stamp)
 
 
-def _require_fields(
-    raw: dict[str, Any], line: int, *, texts: tuple[str, ...], lists: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return an entry's fields, each of its type, lists as tuples and empty where they are left out."""
-    if unknown := sorted(raw.keys() - {"event", *texts, *lists}):
-        raise fail(line, f"found the key {unknown[0]!r}; allowed: event, {', '.join((*texts, *lists))}")
-    for key in texts:
-        if not isinstance(raw.get(key), str) or not raw[key].strip():
-            raise fail(line, f"{key} is missing; allowed: a text that is not blank")
-    if not _ID.fullmatch(raw["id"]):
-        raise fail(line, f"found the id {raw['id']!r}; allowed: letters, digits, - and _, at most 64")
-    found: dict[str, Any] = {key: raw[key] for key in texts}
-    for key in lists:
-        value = raw.get(key, [])
-        if not isinstance(value, list) or (key != "sources" and not all(isinstance(item, str) for item in value)):
-            raise fail(line, f"{key}: allowed: a list of {'sources' if key == 'sources' else 'ids'}")
-        found[key] = tuple(value)
-    return found
+def _read_field(raw: Mapping[str, Any], key: str, line: int) -> Any:
+    """Return one field, of its type; lists as tuples."""
+    value = raw.get(key)
+    if key == "sources":
+        if not isinstance(value, list):
+            raise fail(line, "sources: allowed: a list of sources")
+        return tuple(_build_source(source, line) for source in value)
+    if key in _IDS:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise fail(line, f"{key}: allowed: a list of ids")
+        return tuple(value)
+    if not isinstance(value, str) or not value.strip():
+        raise fail(line, f"{key} is missing; allowed: a text that is not blank")
+    return _require_word(key, value, line)
+
+
+def _require_word(key: str, value: str, line: int) -> str:
+    if key in {"id", "of"} and not _ID.fullmatch(value):
+        raise fail(line, f"found the id {value!r}; allowed: letters, digits, - and _, at most 64")
+    if key != "kind":
+        return value
+    if value not in set(Kind):
+        raise fail(line, f"found the kind {value!r}; allowed: {', '.join(Kind)}")
+    return Kind(value)
+
+
+def _read_stamp(raw: Mapping[str, Any], line: int) -> Stamp:
+    found = {key: raw[key] for key in _STAMP if key in raw}
+    if bad := [key for key, value in found.items() if not isinstance(value, str)]:
+        raise fail(line, f"{bad[0]}: allowed: a text")
+    if not _is_time(found.get("at", "")):
+        raise fail(line, f"found the time {found['at']!r}; allowed: UTC such as 2026-11-20T10:00:00Z")
+    return Stamp(**found)
+
+
+def _is_time(text: str) -> bool:
+    if not text:
+        return True
+    try:
+        return _TIME.fullmatch(text) is not None and datetime.fromisoformat(text) is not None
+    except ValueError:
+        return False
 
 
 def _build_source(raw: Any, line: int) -> Source:
     """Make a source of what stands in the file."""
-    form = "allowed: {path: text, blob: hex id, lines: 12-40}, the last two optional"
-    if not isinstance(raw, dict) or not raw.keys() <= {"path", "blob", "lines"}:
+    form = "allowed: {path: text, lines: 12-40, blob: hex id, text: hex id}, all but the path optional"
+    if not isinstance(raw, dict) or not raw.keys() <= {"path", "lines", "blob", "text"}:
         raise fail(line, f"found another form of source; {form}")
-    path, blob, lines = (raw.get(key, "") for key in ("path", "blob", "lines"))
-    if not all(isinstance(value, str) for value in (path, blob, lines)) or not path.strip():
+    path, lines, blob, text = (raw.get(key, "") for key in ("path", "lines", "blob", "text"))
+    if not all(isinstance(value, str) for value in (path, lines, blob, text)) or "\0" in path or not path:
         raise fail(line, f"found another form of source; {form}")
-    if not _BLOB.fullmatch(blob) or not _LINES.fullmatch(lines):
-        raise fail(line, f"found blob {blob!r} and lines {lines!r}; {form}")
-    return Source(path=path, blob=blob, lines=lines)
+    if not _LINES.fullmatch(lines) or not _HASH.fullmatch(blob) or not _HASH.fullmatch(text):
+        raise fail(line, f"found lines {lines!r}, blob {blob!r} and text {text!r}; {form}")
+    return Source(path=path, lines=lines, blob=blob, text=text)

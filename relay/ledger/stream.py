@@ -1,5 +1,6 @@
 """A YAML file as a stream of parser events, read no deeper than a ledger goes and with every scalar as text."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,12 @@ _LIMITS = YamlLimits(
     chars=2 * 1024 * 1024,
     depth=4,  # list, entry, list of sources, source
     refused=frozenset({YamlFault.ALIAS, YamlFault.ANCHOR, YamlFault.TAG}),
+)
+_HINT = "relay only appends to it; git log shows who changed it"
+_MERGE_MARK = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+_MERGE_HINT = (
+    "keep the lines of both sides, for each is an entry; with the line '*.ledger.yaml merge=union' in .gitattributes "
+    "git does so by itself"
 )
 _WORDS = {
     YamlFault.LENGTH: "{}",
@@ -22,6 +29,8 @@ def read_entries(text: str) -> Iterator[tuple[int, Any]]:
     """Yield the entries of a file with their lines, as dicts, lists and texts."""
     if not text:
         return  # most plans have none, and need no reader loaded
+    if mark := _MERGE_MARK.search(text):
+        raise fail(text.count("\n", 0, mark.start()) + 1, "a merge left its marks here", hint=_MERGE_HINT)
     try:
         yield from _read_list(read_events(text, _LIMITS))
     except YamlTextError as error:
@@ -61,6 +70,6 @@ def _read_node(event: Any, events: Iterator[Any]) -> Any:
     return dict(zip(keys, items[1::2], strict=True))
 
 
-def fail(line: int, message: str) -> LedgerError:
+def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
     """Make the error of a ledger that cannot be used; line 0 is the whole file."""
-    return LedgerError(message, line=line, hint="relay only appends to it; git log shows who changed it")
+    return LedgerError(message, line=line, hint=hint)

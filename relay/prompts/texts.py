@@ -172,6 +172,7 @@ def render_baton(baton: Baton) -> str:
         ("Still open", baton.open),
         ("Next step", (baton.next_step,) if baton.next_step else ()),
         ("Decisions and findings", baton.learned),
+        ("Recorded in the ledger", (", ".join(baton.recorded),) if baton.recorded else ()),
         ("Dead ends", baton.dead_ends),
         ("Files touched", baton.files),
         ("Last gate", (baton.gate,) if baton.gate else ()),

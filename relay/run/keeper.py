@@ -6,12 +6,16 @@ tool was doing. The session is driven elsewhere (`relay.run.leg`).
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from relay.files.tree import Look, read_file, replace_file, take_look
 from relay.git.modes import FILE
 from relay.git.names import list_paths
-from relay.git.objects import diff_trees, find_blob_id
+from relay.git.objects import diff_trees
+from relay.ledger import Stamp
+from relay.ledger.model import render_time
 from relay.prompts.texts import render_baton
+from relay.run.claim_watch import ClaimWatch
 from relay.run.pending_plan import PendingPlan
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
@@ -48,7 +52,8 @@ class Keeper:
         self._notes = notes
         self._is_busy = is_busy
         self._begun = handover.pending
-        self._recorded = 0
+        stamp = Stamp(phase=handover.phase_id, session=handover.leg.session_id)
+        self._claims = ClaimWatch(ctx.files, notes, stamp, read_time=lambda: render_time(datetime.now(UTC)))
         self._was_busy = self._has_looked = False
         self._foreign: dict[str, Look] = {}
         """Files that somebody else changed, as they looked then; those that a tool has written since are not there."""
@@ -58,7 +63,7 @@ class Keeper:
     @property
     def pending(self) -> PendingPlan:
         """What the session started from with what it has noted; amendments are in the notes' plan already."""
-        return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims))
+        return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims), ledger=self._notes.ledger)
 
     def keep_found(self, path: str | None) -> bool:
         """Store what somebody else saved since the last snapshot; a `relay.tools.notes.Keep`."""
@@ -94,10 +99,16 @@ class Keeper:
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
         self._drop_written(result.changed_paths or ())
-        self._take_records()
+        recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
         # Last: the snapshot holds the ledger with the new records, and the plan as it was put back.
         self._store(call, result)
-        return result
+        text = "\n\n".join(filter(None, (recorded or result.text, doubted)))
+        return replace(result, text=text) if recorded or doubted else result
+
+    def _find_doubts(self, call: ToolCall, result: ToolResult) -> str:
+        """Say which claims a call put in doubt; before a tick also what commands in the background did."""
+        paths = result.changed_paths
+        return self._claims.find_doubts(None if self._is_shared() or call.name == "tick" else paths)
 
     def _drop_written(self, written: tuple[str, ...]) -> None:
         root = self._ctx.repo.root
@@ -169,14 +180,16 @@ class Keeper:
         now = write_snapshot_tree(self._ctx.repo)
         notes = self._notes
         asked = notes.hand_off
-        records = tuple(f"{record.claim} (because {record.because})" for record in notes.records)
+        session = self.leg.session_id
+        recorded = tuple(name for name, claim in notes.ledger.claims.items() if claim.stamp.session == session)
         last_errors = tuple(f"{name}: {' '.join(text.split())[:200]}" for name, text in notes.last_errors.items())
         text = render_baton(
             Baton(
                 done=tuple(f"{item}: {notes.claims.get(item, 'ticked earlier')}" for item in self.pending.claimed_ids),
                 open=notes.open_ids(),
                 next_step=asked.next_step if asked else "",
-                learned=(*asked.learned, *records) if asked else records,
+                learned=asked.learned if asked else (),
+                recorded=recorded,
                 dead_ends=asked.dead_ends if asked else last_errors,
                 files=find_owned_paths(self._ctx.repo, self._ctx.plan_path, self.leg, now)[:50],
                 gate=gate_words,
@@ -193,15 +206,6 @@ class Keeper:
             self.show_plan()
         if noted or paths is None or paths:
             self.save(paths=None if self._is_busy() else paths)
-
-    def _take_records(self) -> None:
-        """Put new findings into the ledger, with the content that each was read from: later it may be another."""
-        root = self._ctx.repo.root
-        for record in self._notes.records[self._recorded :]:
-            found = {s.path: read_file(root, s.path) for s in record.sources if (root / s.path).is_file()}
-            blobs = {path: find_blob_id(self._ctx.repo, data) for path, data in found.items() if data is not None}
-            self._begun = self._begun.record(record, blobs)
-            self._recorded += 1
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Undo what an unconfined command did to the plan; inside a sandbox it can only have been the user."""

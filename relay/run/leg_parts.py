@@ -17,7 +17,7 @@ from relay.tools.toolbox import build_runner_tools
 
 def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
     """Return what the leg works with that starts from `handover`."""
-    notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase)
+    notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase, ledger=handover.pending.ledger)
 
     def keep(path: str | None) -> bool:
         return keeper.keep_found(path)  # made below: it asks what the tools run in the background

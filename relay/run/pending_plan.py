@@ -5,12 +5,10 @@ plan, which every snapshot carries. The commit makes it the file.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from relay.ledger import Claim, Ledger, append_entry
+from relay.ledger import Ledger
 from relay.plan.encoding import encode_text
 from relay.plan.model import Item, Plan
-from relay.tools.notes import Record
 from relay.values import dataclass
 
 
@@ -34,20 +32,6 @@ class PendingPlan:
     def claimed_ids(self) -> tuple[str, ...]:
         """Their ids."""
         return tuple(item.id for item in self.claims)
-
-    def record(self, record: Record, blobs: Mapping[str, str]) -> "PendingPlan":
-        """Return the same with a finding at the end of the ledger.
-
-        Args:
-            record: The finding.
-            blobs: Path → id of the content that it was read from; a path that is missing stays without one.
-
-        Raises:
-            RelayError: The ledger is not a list that can be appended to.
-        """
-        sources = tuple(replace(source, blob=blobs.get(source.path, "")) for source in record.sources)
-        claim = Claim(id=self.ledger.next_id(), claim=record.claim, because=record.because, sources=sources)
-        return replace(self, ledger=append_entry(self.ledger, claim))
 
     def render_files(self, plan_path: str, ledger_path: str) -> Mapping[str, bytes]:
         """Return the bytes to put at the two paths; no ledger file is made before there is a claim."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from relay.git.modes import ABSENT
 from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
+from relay.ledger import Ledger, merge_entries
 from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
@@ -115,7 +116,7 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     entries = read_entries(ctx.repo, head, reset)
     base = write_paths_tree(ctx.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
     kept = find_claims(ctx.repo, leg, ctx.plan_path, plan)
-    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=read_ledger(ctx.files, last.commit))
+    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(ctx.files, leg, head, last.commit))
     files = pending.render_files(ctx.plan_path, ctx.ledger_path)
     marks = tuple(pair for pair in leg.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
     if _meets(ctx, leg, head, reset):
@@ -123,6 +124,13 @@ def carry_over(ctx: RunContext, plan: Plan, leg: OpenLeg, *, discarded: tuple[st
     record = WipRecord(spend=leg.spend, items=kept, replace=files, baton=leg.baton, trailers=marks)
     carried = replace(leg, base_head=head, base_tree=base, phase_id=find_leg_phase(ctx.repo, leg, plan))
     return save_wip(ctx.repo, carried, record)
+
+
+def _take_along(files: PlanFiles, leg: OpenLeg, head: str, last: str) -> Ledger:
+    """Return HEAD's ledger with what the leg's sessions recorded: others may have written there meanwhile."""
+    before = read_ledger(files, leg.base_head).entries
+    drafted = read_ledger(files, last).entries
+    return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
 
 
 def _meets(ctx: RunContext, leg: OpenLeg, head: str, paths: Collection[str]) -> bool:

@@ -12,6 +12,7 @@ from relay.git.objects import diff_trees
 from relay.hints import RUN, Command
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
+from relay.run.ledger_commit import commit_ledger_edit
 from relay.run.plan_commit import ensure_plan_committed, read_plan, refuse, tick_edited_plan
 from relay.run.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
@@ -46,6 +47,8 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
         return settle(ctx)
     if ensure_plan_committed(ctx).text != situation.plan.text:
         return settle(ctx)  # the user edited it since the question was asked
+    if commit_ledger_edit(ctx):
+        return settle(ctx)
     if kept.leg is None or situation.facts is None:
         return situation, point
     if point.case is ResumeCase.MOVED_ON and not situation.goes_on:

@@ -15,7 +15,7 @@ from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
-from relay.ledger import Ledger, parse_ledger, render_snapshot
+from relay.ledger import ClaimStatus, Ledger, Topic, judge, parse_ledger, render_snapshot
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
@@ -30,7 +30,7 @@ from relay.setup.context import PlanFiles, RunContext
 from relay.setup.rules import load_folder_rules
 from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
-from relay.state.staleness import find_stale
+from relay.state.staleness import find_stale, find_stale_claims
 from relay.store.environment import read_environment, save_environment
 from relay.store.history import read_plan_commits
 from relay.store.legs import (
@@ -48,6 +48,7 @@ from relay.store.surplus import Intent
 from relay.store.texts import find_text
 from relay.store.trailers import BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
 from relay.values import dataclass
+from relay.words import list_some
 
 MAX_LEFTOVERS = 200
 MAX_STALE_SHOWN = 20
@@ -216,11 +217,29 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             baton=baton,
             interruption=interruption,
             baseline=_describe_red(baseline),
-            ledger="" if "ledger" in ctx.settings.ablate else render_snapshot(pending.ledger, LEDGER_TOKENS),
+            ledger=_render_ledger(ctx, pending.ledger, phase),
             rules=_read_folder_rules(ctx, phase),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
         ),
     )
+
+
+def _render_ledger(ctx: RunContext, ledger: Ledger, phase: Phase) -> str:
+    """Return what a session is told of the ledger, what is about its phase first; the user is told what is stale."""
+    if "ledger" in ctx.settings.ablate or not ledger.entries:
+        return ""
+    changed = find_stale_claims(ctx.repo, ledger)
+    judgement = judge(ledger, changed)
+    doubtful = [
+        name for name, belief in judgement.beliefs.items() if belief.status in {ClaimStatus.STALE, ClaimStatus.DOUBTED}
+    ]
+    if doubtful or judgement.contradictions:
+        words = [f"{name} {judgement[name].status} ({judgement[name].because})" for name in doubtful]
+        words += [f"{nogood.id} contradiction of {', '.join(nogood.claims)}" for nogood in judgement.contradictions]
+        hint = "`relay ledger check` shows all"
+        ctx.observe(Noticed(text=f"claims to look at again: {list_some(words, 5, joint='; ')}; {hint}", warning=True))
+    topic = Topic(paths=frozenset(path.rstrip("/") for path in phase.open_paths), phase=phase.id)
+    return render_snapshot(ledger, judgement, LEDGER_TOKENS, topic=topic)
 
 
 def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:

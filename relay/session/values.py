@@ -109,6 +109,8 @@ class Baton:
     next_step: str = ""
     learned: tuple[str, ...] = ()
     """Decisions and findings, each with its reason."""
+    recorded: tuple[str, ...] = ()
+    """Ids of the claims that it put into the ledger, which says the rest."""
     dead_ends: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Paths touched so far."""

@@ -1,11 +1,19 @@
-"""Files that a phase names and that others changed since the plan was made: what a plan may be wrong about."""
+"""What has changed since it was written about: files that a phase names, and what claims of the ledger cite."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import partial
 
+from relay.errors import RepoError
+from relay.files.tree import find_stat, read_file
+from relay.git.command import GitError
 from relay.git.message import CommitText, read_texts
-from relay.git.objects import diff_trees, read_entries
+from relay.git.objects import diff_trees, find_blob_id, load_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
+from relay.ledger import Ledger, Source
+from relay.ledger.citation import cite, find_change
 from relay.plan.model import Phase
 from relay.store import trailers
 from relay.store.trailers import AMENDED
@@ -13,6 +21,9 @@ from relay.values import dataclass
 
 MAX_COMMITS = 500
 """Commits looked at; a plan that is older than that has other troubles."""
+
+MAX_SOURCE_BYTES = 16 * 1024 * 1024
+"""Larger files are not compared with what a claim says of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +74,66 @@ def _find_touched(repo: Repo, commits: Iterable[CommitText], named: tuple[str, .
 def _describe(path: str, touched: _Touched, *, is_there: bool) -> str:
     what = "is gone" if not is_there else "is new" if touched.kind is ChangeKind.ADDED else "has changed"
     return f"{path} {what}: {touched.commit.commit[:8]} {touched.commit.message.subject[:72]}"
+
+
+def find_changed_sources(repo: Repo, sources: Iterable[Source]) -> dict[Source, str]:
+    """Say of what claims cite what has become of it in the work tree.
+
+    What still says the same is left out, and what cannot be compared: its content then was not written down, or it is
+    hidden now, or too large.
+    """
+    found: dict[str, bytes | None] = {}
+    changed = {}
+    for source in sources:
+        path = source.path
+        if not source.blob or repo.hidden.covers(path) or not _is_comparable(repo, path):
+            continue
+        if path not in found:
+            found[path] = read_file(repo.root, path)
+        make_id = partial(find_blob_id, repo)
+        if words := find_change(_complete(repo, source), found[path], make_id):
+            changed[source] = words
+    return changed
+
+
+def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
+    """Return the same for a whole ledger, each with the last commit that changed the file."""
+    changed = find_changed_sources(repo, ledger.sources)
+    last = {path: _find_last(repo, path) for path in {source.path for source in changed}}
+    return {source: f"{words}{last[source.path]}" for source, words in changed.items()}
+
+
+def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) -> tuple[Source, ...]:
+    """Return sources with what stands there now; one that is no file stays as it is, and so do relay's `own`.
+
+    A plan changes with every tick: that says nothing about what was read in it.
+    """
+    make_id = partial(find_blob_id, repo)
+    found = ((s, None if s.path in own else read_file(repo.root, s.path)) for s in sources)
+    return tuple(source if data is None else cite(source.path, source.lines, data, make_id) for source, data in found)
+
+
+def _is_comparable(repo: Repo, path: str) -> bool:
+    try:
+        os.fsencode(path)
+        found = find_stat(repo.root, path)
+    except (ValueError, RepoError):
+        return False
+    return found is None or found.st_size <= MAX_SOURCE_BYTES
+
+
+def _complete(repo: Repo, source: Source) -> Source:
+    """Return a source with the id of its lines, which older relays did not write down, where git has the file."""
+    if source.text or not source.lines:
+        return source
+    try:
+        data = load_blob(repo, source.blob)
+    except GitError:
+        return source
+    cited = cite(source.path, source.lines, data, partial(find_blob_id, repo))
+    return replace(source, lines=cited.lines, text=cited.text)
+
+
+def _find_last(repo: Repo, path: str) -> str:
+    texts = read_texts(repo.git, "--max-count=1", "HEAD", "--", path) if repo.head() else ()
+    return "".join(f" (last by {text.commit[:8]} {text.message.subject[:72]})" for text in texts)

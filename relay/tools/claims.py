@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.errors import PlanError
-from relay.ledger import Source
+from relay.ledger import Kind, Source
+from relay.ledger.citation import PLACE
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Item, Phase, Plan
 from relay.sandbox.text import render_output
@@ -22,7 +23,6 @@ _AROUND_ID = "#()[]*_:. "
 """What a model or a plan may put around an item's id."""
 _SHOWN_CHARS = 120
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
-_SOURCE = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?")
 
 
 def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
@@ -64,6 +64,8 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     record = Record(
         claim=_get_text(given, "claim"),
         because=_get_text(given, "because"),
+        kind=_require_kind(given.get("kind", Kind.DECISION)),
+        replaces=tuple(_require_claim(notes, name.strip(_AROUND_ID)) for name in given.get("replaces", ())),
         sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
     if record in notes.records:
@@ -72,8 +74,20 @@ def run_record(workspace: Workspace, notes: LegNotes, given: Mapping[str, Any]) 
     return ToolAnswer(text="Recorded.")
 
 
+def _require_kind(name: str) -> Kind:
+    if name not in set(Kind):
+        raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
+    return Kind(name)
+
+
+def _require_claim(notes: LegNotes, name: str) -> str:
+    if name not in notes.ledger.claims:
+        raise RefusedError(f"replaces: there is no claim {name!r} in the ledger.")
+    return name
+
+
 def _require_source(workspace: Workspace, source: str) -> Source:
-    match = _SOURCE.fullmatch(source)
+    match = PLACE.fullmatch(source)
     if match is None:
         raise RefusedError("A source is path, path:line or path:first-last; leave sources empty if there is none.")
     if match["last"] and int(match["last"]) < int(match["first"]):
@@ -82,7 +96,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
         if place.status is None:
             raise RefusedError(f"{source}: no such file. A source is path, path:line or path:first-last.")
         require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
-        return Source(path=place.path, lines=source[match.end("path") + 1 :])
+        return Source(path=place.path, lines=match["lines"] or "")
 
 
 def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from relay.files.tree import Look
-from relay.ledger import Source
+from relay.ledger import Kind, Ledger, Source
 from relay.plan.model import Phase, Plan
 from relay.values import dataclass
 
@@ -20,6 +20,9 @@ class Record:
 
     claim: str
     because: str
+    kind: Kind = Kind.DECISION
+    replaces: tuple[str, ...] = ()
+    """Ids of claims; each was in the ledger."""
     sources: tuple[Source, ...]
     """Relative to the root; each existed when it was recorded. Which content it had then is not known here."""
 
@@ -53,6 +56,8 @@ class LegNotes:
     """As the session's amendments leave it, without its own ticks; new items can be ticked at once."""
     phase: Phase
     """The phase of this leg in `plan`; only its items can be ticked."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """With what the session recorded."""
     claims: dict[str, str] = field(default_factory=dict)
     """Item id to evidence, in the order they came. The caller puts claims of earlier legs in first."""
     records: list[Record] = field(default_factory=list)

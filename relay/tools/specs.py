@@ -7,6 +7,7 @@ Every byte here is paid for on every request (and breaks the prompt cache when i
 from dataclasses import replace
 from typing import Any
 
+from relay.ledger.model import Kind
 from relay.session.values import ToolSpec
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -84,6 +85,10 @@ RECORD = _spec(
     "record",
     "Keep a finding or decision that later sessions need.",
     {"claim": _TEXT, "because": _TEXT, "sources": {**_LIST, "description": "path or path:10-20; may be empty"}},
+    {
+        "kind": {**_TEXT, "enum": [str(kind) for kind in Kind]},
+        "replaces": {**_LIST, "description": "ids of claims that hold no longer"},
+    },
 )
 AMEND = _spec(
     "amend",

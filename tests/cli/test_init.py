@@ -11,13 +11,14 @@ from relay.config.keys import KEYS
 TEMPLATES = Path(__file__).parents[2] / "templates"
 
 
-def test_three_files_are_written_and_the_next_steps_named(relay, project):
+def test_the_files_are_written_and_the_next_steps_named(relay, project):
     ran = relay("init")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
         "wrote AGENTS.md\n"
         "wrote PLAN.md\n"
         "wrote relay.toml\n"
+        "wrote .gitattributes\n"
         "\n"
         "Next:\n"
         "  edit AGENTS.md      say how your project is built and tested\n"

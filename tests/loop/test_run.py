@@ -130,7 +130,7 @@ sessions:
     ledger = stage.git("show", "HEAD:PLAN.ledger.yaml")
     assert "enough seen" in ended.reason
     assert "one greeting per file" in ledger
-    assert stage.git("rev-parse", "HEAD:hello.txt").strip() in ledger
+    assert stage.git("rev-parse", "--short=12", "HEAD:hello.txt").strip() in ledger
     assert stage.server.errors == []
 
 

@@ -1,0 +1,381 @@
+"""`relay ledger`: what sessions and people have claimed about the project, whether it still holds, and why."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.boundary import note_caller
+from relay.cli.screen import say, say_json
+from relay.errors import ConfigError, ExitCode, LedgerError, RepoError, within
+from relay.plan.files import find_ledger_path
+from relay.setup.place import get_place
+from relay.values import dataclass
+from relay.words import count
+
+if TYPE_CHECKING:
+    from relay.git.repository import Repo
+    from relay.ledger import Belief, Claim, Entry, Judgement, Ledger, Source
+
+KINDS = ("decision", "constraint", "observation", "dead end", "warning")
+BUDGET_TOKENS = 1_500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A ledger as the work tree has it."""
+
+    repo: "Repo"
+    path: str
+    """Relative to the root."""
+    plan_path: str
+    ledger: "Ledger"
+    changed: "dict[Source, str]"
+    """What has become of sources that are not as they were."""
+    judgement: "Judgement"
+
+    def require(self, name: str) -> "Claim":
+        """Return a claim.
+
+        Raises:
+            LedgerError: There is none of this id.
+        """
+        claim = self.ledger.claims.get(name)
+        if claim is None:
+            raise LedgerError(f"there is no claim {name!r}", path=self.path, hint="relay ledger list")
+        return claim
+
+
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    plan = click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+    return plan(as_json(function))
+
+
+_because = click.option("--because", required=True, metavar="TEXT", help="The reason.")
+
+
+@click.group("ledger", short_help="What sessions have claimed, whether it still holds, and why.")
+def command() -> None:
+    """Show and change the ledger beside the plan: claims with reasons and sources, and whether they still hold.
+
+    What is written goes to the file; the next run commits it.
+    """
+
+
+@command.command("list", short_help="All claims and where they stand.")
+@_options
+def list_claims(plan: str | None, *, as_json: bool) -> None:
+    """Show every claim: what it is, where it stands, and what took it out or into doubt."""
+    from relay.ledger.snapshot import describe, describe_nogood
+
+    found = _open(plan)
+    claims = found.ledger.claims.values()
+    if as_json:
+        say_json(json.dumps({"claims": [_render(found, claim) for claim in claims], **_render_open(found)}))
+        return
+    for nogood in found.judgement.contradictions:
+        say(describe_nogood(nogood).removeprefix("- "), style="red")
+    for claim in claims:
+        belief = found.judgement[claim.id]
+        say(describe(claim, belief).removeprefix("- "), style=_style(belief))
+    if not claims:
+        say(f"{found.path}: no claims")
+
+
+@command.command("show", short_help="One claim in full.")
+@click.argument("claim_id", metavar="ID")
+@_options
+def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
+    """Show one claim with its whole text, its reason and its sources."""
+    found = _open(plan)
+    claim = found.require(claim_id)
+    known = _render(found, claim)
+    if as_json:
+        say_json(json.dumps(known))
+        return
+    for key, value in known.items():
+        words = "; ".join(map(_say_item, value)) if isinstance(value, list) else value
+        if words:
+            say(f"{key:<10} {words}")
+
+
+@command.command("why", short_help="Why a claim holds or not, down to its sources.")
+@click.argument("claim_id", metavar="ID")
+@_options
+def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
+    """Show why a claim holds or not: what it rests on, what replaced it, who said it, and what its sources say now."""
+    from relay.ledger.why import render_why
+
+    found = _open(plan)
+    found.require(claim_id)
+    text = render_why(found.ledger, found.judgement, found.changed, claim_id)
+    if as_json:
+        say_json(json.dumps({**_render(found, found.require(claim_id)), "explanation": text.split("\n")}))
+    else:
+        say(text)
+
+
+@command.command("check", short_help="What of the ledger has to be looked at again.")
+@_options
+def check_ledger(plan: str | None, *, as_json: bool) -> int:
+    """Say which claims are stale, in doubt or contradict each other, and which ids are of no entry.
+
+    The exit status is 1 when there is any.
+    """
+    found = _open(plan)
+    remarks = list(_iter_remarks(found))
+    if as_json:
+        say_json(json.dumps({"remarks": remarks, **_render_open(found)}))
+    else:
+        for words in remarks:
+            say(words, style="yellow")
+        say(f"{found.path}: {count(len(found.ledger.claims), 'claim')}, {len(remarks)} to look at")
+    return ExitCode.USER if remarks else ExitCode.DONE
+
+
+def _iter_remarks(found: Open) -> Iterable[str]:
+    for name, belief in found.judgement.beliefs.items():
+        if belief.status in {"stale", "in doubt"}:
+            yield f"{name} is {belief.status}: {belief.because}"
+    for nogood in found.judgement.contradictions:
+        yield f"{nogood.id}: {', '.join(nogood.claims)} cannot all hold: {nogood.because}"
+    known = found.ledger.claims
+    for entry in found.ledger.entries:
+        names = (getattr(entry, key, ()) for key in ("rests_on", "replaces", "claims"))
+        for name in (getattr(entry, "of", ""), *(name for listed in names for name in listed)):
+            if name and name not in known:
+                yield f"{getattr(entry, 'id', 'an entry')} names {name}, which is not in the ledger"
+
+
+@command.command("compact", short_help="What matters most, within a budget of tokens.")
+@click.option("--budget", type=click.IntRange(min=0), default=BUDGET_TOKENS, metavar="TOKENS", show_default=True)
+@_options
+def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
+    """Show what sessions are shown of the ledger, in at most that many tokens as the gauge estimates them."""
+    from relay.ledger import render_snapshot
+    from relay.session.tokens import estimate_tokens
+
+    found = _open(plan)
+    text = render_snapshot(found.ledger, found.judgement, budget)
+    if as_json:
+        say_json(json.dumps({"text": text, "tokens": estimate_tokens(text)}))
+    elif text:
+        say(text.rstrip("\n"))
+
+
+@command.command("graph", short_help="What rests on what, as a Mermaid flowchart.")
+@_options
+def draw_ledger(plan: str | None, *, as_json: bool) -> None:
+    """Write what rests on what, what replaces what and what contradicts as a Mermaid flowchart."""
+    from relay.ledger.why import render_graph
+
+    found = _open(plan)
+    text = render_graph(found.ledger, found.judgement)
+    if as_json:
+        say_json(json.dumps({"mermaid": text}))
+    else:
+        say(text)
+
+
+@command.command("add", short_help="Add a claim.")
+@click.argument("text")
+@_because
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
+@click.option("--source", "places", multiple=True, metavar="PATH[:10-20]", help="Where it was read; may be repeated.")
+@click.option("--rests-on", multiple=True, metavar="ID", help="A claim it was concluded from; may be repeated.")
+@click.option("--replaces", multiple=True, metavar="ID", help="A claim it takes the place of; may be repeated.")
+@_options
+def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **given: Any) -> None:
+    """Add a claim of your own; sessions are shown it before their own of the same kind."""
+    from relay.ledger import Claim, Kind, Stamp
+
+    def make(found: Open) -> "Claim":
+        for name in (*given["rests_on"], *given["replaces"]):
+            found.require(name)
+        at = found.ledger.make_time(_now(), given["replaces"])
+        return Claim(
+            id=found.ledger.make_id("c", (at, text, because)),
+            claim=text,
+            because=because,
+            kind=Kind(given["kind"]),
+            rests_on=given["rests_on"],
+            replaces=given["replaces"],
+            sources=_cite(found, given["places"]),
+            stamp=Stamp(at=at),
+        )
+
+    _write(plan, make, as_json=as_json)
+
+
+@command.command("retract", short_help="Take a claim back, and with it what rests on it.")
+@click.argument("claim_id", metavar="ID")
+@_because
+@_options
+def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
+    """Take a claim back. What rests on it alone is out then too; `confirm` brings all of it back."""
+    from relay.ledger import Retraction, Stamp
+
+    def make(found: Open) -> "Entry":
+        found.require(claim_id)
+        stamp = Stamp(at=found.ledger.make_time(_now(), [claim_id]))
+        return Retraction(of=claim_id, because=because, stamp=stamp)
+
+    _write(plan, make, as_json=as_json)
+
+
+@command.command("confirm", short_help="Say that a claim holds, with its sources as they are now.")
+@click.argument("claim_id", metavar="ID")
+@_because
+@_options
+def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
+    """Say that you looked again and a claim holds: it is no longer stale, nor taken back."""
+    from relay.ledger import Confirmation, Stamp
+
+    def make(found: Open) -> "Entry":
+        places = tuple(map(str, found.require(claim_id).sources))
+        there = [place for place in places if _exists(found.repo, place)]
+        stamp = Stamp(at=found.ledger.make_time(_now(), [claim_id]))
+        return Confirmation(of=claim_id, because=because, sources=_cite(found, there), stamp=stamp)
+
+    _write(plan, make, as_json=as_json)
+
+
+@command.command("nogood", short_help="Say that claims cannot all hold.")
+@click.argument("claim_ids", metavar="ID ID…", nargs=-1, required=True)
+@_because
+@_options
+def note_nogood(plan: str | None, claim_ids: tuple[str, ...], because: str, *, as_json: bool) -> None:
+    """Say that claims cannot all hold: the least entrenched premise counts as out until one of them is retracted."""
+    from relay.ledger import Nogood, Stamp
+
+    def make(found: Open) -> "Entry":
+        for name in claim_ids:
+            found.require(name)
+        stamp = Stamp(at=_now())
+        name = found.ledger.make_id("n", (stamp.at, *claim_ids, because))
+        return Nogood(id=name, claims=claim_ids, because=because, stamp=stamp)
+
+    _write(plan, make, as_json=as_json)
+
+
+def _open(plan: str | None) -> Open:
+    """Read the ledger of a plan from the work tree, and judge it.
+
+    Raises:
+        LedgerError: It cannot be read as one.
+    """
+    place = get_place(plan=plan, environ=os.environ)
+    note_caller(place.caller)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    if Path(place.plan_name).is_absolute():
+        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a ledger is committed with the work")
+    return _read(place.repo, place.plan_name)
+
+
+def _read(repo: "Repo", plan_path: str) -> Open:
+    from relay.files.tree import read_file
+    from relay.ledger import judge, parse_ledger
+    from relay.plan.encoding import decode_text
+    from relay.state.staleness import find_stale_claims
+
+    path = find_ledger_path(plan_path)
+    with within(path):
+        ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
+    changed = find_stale_claims(repo, ledger)
+    return Open(
+        repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judge(ledger, changed)
+    )
+
+
+def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:
+    """Append an entry to the file, which no session may be about to commit meanwhile."""
+    from relay.files.tree import replace_file
+    from relay.git.modes import FILE
+    from relay.ledger import append_entry
+    from relay.plan.encoding import encode_text
+    from relay.store.lock import lock_worktree
+
+    found = _open(plan)
+    with lock_worktree(found.repo), within(found.path):
+        found = _read(found.repo, found.plan_path)  # as whoever held the lock left it
+        entry = make(found)
+        replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, entry).text), FILE)
+    name = getattr(entry, "id", "") or getattr(entry, "of", "")
+    if as_json:
+        say_json(json.dumps({"id": name, "path": found.path}))
+    else:
+        say(f"{name}: written to {found.path}; the next run commits it", style="green")
+
+
+def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
+    """Return sources as they are now.
+
+    Raises:
+        RepoError: One is no file of the repository that may be shown.
+    """
+    from relay.ledger.citation import parse_place
+    from relay.state.staleness import cite_sources
+
+    sources = tuple(map(parse_place, places))
+    for source in sources:
+        if not _exists(found.repo, str(source)):
+            raise RepoError(f"{source}: no such file; a source is path, path:line or path:first-last from the root")
+    return cite_sources(found.repo, sources, (found.path, found.plan_path))
+
+
+def _exists(repo: "Repo", place: str) -> bool:
+    from relay.files.tree import read_file
+    from relay.ledger.citation import parse_place
+
+    path = parse_place(place).path
+    return not repo.hidden.covers(path) and read_file(repo.root, path) is not None
+
+
+def _now() -> str:
+    from relay.ledger.model import render_time
+
+    return render_time(datetime.now(UTC))
+
+
+def _render(found: Open, claim: "Claim") -> dict[str, Any]:
+    """Return a claim as JSON has it, with where it stands."""
+    belief = found.judgement[claim.id]
+    sources = [
+        {"path": s.path, "lines": s.lines, "blob": s.blob, "changed": found.changed.get(s, "")} for s in claim.sources
+    ]
+    return {
+        "id": claim.id,
+        "kind": str(claim.kind),
+        "status": str(belief.status),
+        "why": belief.because,
+        "claim": claim.claim,
+        "because": claim.because,
+        "rests_on": list(claim.rests_on),
+        "replaces": list(claim.replaces),
+        "sources": sources,
+        "phase": claim.stamp.phase,
+        "session": claim.stamp.session,
+        "at": claim.stamp.at,
+    }
+
+
+def _render_open(found: Open) -> dict[str, Any]:
+    nogoods = found.judgement.contradictions
+    return {"contradictions": [{"id": n.id, "claims": list(n.claims), "because": n.because} for n in nogoods]}
+
+
+def _say_item(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    place = f"{item['path']}:{item['lines']}" if item["lines"] else item["path"]
+    return item["changed"] or place
+
+
+def _style(belief: "Belief") -> str:
+    return {"out": "dim", "stale": "yellow", "in doubt": "yellow"}.get(belief.status, "")

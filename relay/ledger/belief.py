@@ -1,0 +1,269 @@
+"""Whether claims hold: truth maintenance after Doyle (1979), as pure functions.
+
+A claim is *in* when it was not taken back, nothing that replaces it is in, and one of its grounds holds: its own when
+all that it rests on is in, that of a confirmation always. What is replaced stays out when that is replaced in turn, and
+comes back when both are taken back. Of claims that cannot all hold, the least entrenched premise is out.
+
+The labels are the well-founded ones, by alternating fixpoints (Van Gelder, "The alternating fixpoint of logic programs
+with negation", 1993): there is exactly one labelling, whatever the order of the entries. A claim that is in only when
+it is out has no label in Doyle's sense: it is left open, and told as in doubt.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+
+from relay.ledger.entrenchment import rank_claims
+from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Source
+from relay.values import dataclass
+
+MAX_ROUNDS = 100
+"""Of labelling. What is not settled by then is left open; a ledger that nobody made to be one needs two or three."""
+MAX_CULPRITS = 100
+"""Claims taken out because they contradict others; contradictions beyond that stay as they are."""
+
+
+class ClaimStatus(StrEnum):
+    """Where a claim stands now; never written down."""
+
+    IN = "in"
+    DOUBTED = "in doubt"
+    """What it rests on is stale, or it depends on its own absence."""
+    STALE = "stale"
+    """What it was read from has changed, and nobody has looked since."""
+    OUT = "out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """Where a claim stands, and why."""
+
+    status: ClaimStatus
+    because: str = ""
+    """What took it out or into doubt; empty for one that is simply in."""
+    by: tuple[str, ...] = ()
+    """Ids of the claims and the nogood that did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Where all claims of a ledger stand."""
+
+    beliefs: Mapping[str, Belief]
+    """By the claims' ids."""
+    contradictions: tuple[Nogood, ...]
+    """Those that nobody has settled: relay takes a claim of each for out, or all of them are in."""
+
+    def __getitem__(self, name: str) -> Belief:
+        """Return where a claim stands."""
+        return self.beliefs[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """One justification of a claim."""
+
+    rests_on: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Network:
+    """A ledger as what depends on what."""
+
+    claims: Mapping[str, Claim]
+    grounds: Mapping[str, tuple[_Ground, ...]]
+    retracted: Mapping[str, Retraction]
+    """The last retraction of each claim that was not confirmed since."""
+    newer: Mapping[str, tuple[str, ...]]
+    """What replaces each claim, whether that is in or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Labels:
+    """What holds."""
+
+    inside: frozenset[str]
+    possible: frozenset[str]
+    """What is in, and what is neither in nor out."""
+    culprits: Mapping[str, Nogood]
+    """What is out because it contradicts others."""
+
+
+def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
+    """Say of each claim where it stands.
+
+    Args:
+        ledger: All entries.
+        changed: Of the sources that are not as they were then, what has become of them.
+    """
+    network = _connect(ledger)
+    labels = _label_consistently(network, ledger.nogoods)
+    sound = _find_supported(network, labels.inside, changed)
+    replaced = _find_replaced(network, labels.possible)
+    beliefs = {
+        name: _explain_inside(network, labels, name, sound, changed)
+        if name in labels.inside
+        else _explain_outside(network, labels, name, replaced)
+        for name in network.claims
+    }
+    blamed = set(labels.culprits.values())
+    kept = tuple(n for n in ledger.nogoods if n in blamed or _is_broken(n, labels.inside))
+    return Judgement(beliefs=beliefs, contradictions=kept)
+
+
+def _connect(ledger: Ledger) -> _Network:
+    claims = ledger.claims
+    looks: dict[str, list[Confirmation]] = {name: [] for name in claims}
+    retracted: dict[str, list[Retraction]] = {name: [] for name in claims}
+    for entry in ledger.entries:
+        if isinstance(entry, Confirmation) and entry.of in claims:
+            looks[entry.of].append(entry)
+        elif isinstance(entry, Retraction) and entry.of in claims:
+            retracted[entry.of].append(entry)
+    seen = {name: max((look.stamp.at for look in found), default="") for name, found in looks.items()}
+    last = {name: max(found, key=_get_moment) for name, found in retracted.items() if found}
+    grounds = {
+        name: (
+            _Ground(rests_on=claim.rests_on, sources=claim.sources),
+            *(_Ground(rests_on=(), sources=look.sources) for look in looks[name]),
+        )
+        for name, claim in claims.items()
+    }
+    kept = {name: end for name, end in last.items() if not looks[name] or end.stamp.at >= seen[name]}
+    newer: dict[str, tuple[str, ...]] = {}
+    for claim in claims.values():
+        newer |= {name: (*newer.get(name, ()), claim.id) for name in claim.replaces}
+    return _Network(claims=claims, grounds=grounds, retracted=kept, newer=newer)
+
+
+def _get_moment(end: Retraction) -> tuple[str, str]:
+    return end.stamp.at, end.because
+
+
+def _label_consistently(network: _Network, nogoods: Iterable[Nogood]) -> _Labels:
+    """Label all claims, with one of each contradiction out."""
+    ranks = rank_claims(network.claims)
+    ordered = sorted(nogoods, key=lambda nogood: nogood.id)
+    culprits: dict[str, Nogood] = {}
+    while True:
+        inside, possible = _label(network, culprits)
+        broken = next((nogood for nogood in ordered if _is_broken(nogood, inside)), None)
+        if broken is None or len(culprits) == MAX_CULPRITS:
+            return _Labels(inside=inside, possible=possible, culprits=culprits)
+        premises = _find_premises(network, inside, broken.claims)
+        culprits[min(premises, key=lambda name: ranks[name].key)] = broken
+
+
+def _is_broken(nogood: Nogood, inside: Collection[str]) -> bool:
+    return bool(nogood.claims) and all(name in inside for name in nogood.claims)
+
+
+def _find_premises(network: _Network, inside: frozenset[str], names: Iterable[str]) -> set[str]:
+    """Return what some claims that are in go back to: claims that are in without resting on others."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    pending = list(names)
+    while pending:
+        if (name := pending.pop()) in seen:
+            continue
+        seen.add(name)
+        holding = [ground.rests_on for ground in network.grounds[name] if inside.issuperset(ground.rests_on)]
+        if () in holding:
+            found.add(name)
+        else:
+            pending += [below for rests_on in holding for below in rests_on]
+    return found
+
+
+def _label(network: _Network, culprits: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what is in, and that with what is neither in nor out.
+
+    Both come nearer to each other with each round, so that stopping early leaves open what is not settled.
+    """
+    inside: frozenset[str] = frozenset()
+    possible = _derive(network, culprits, inside)
+    for _ in range(MAX_ROUNDS):
+        certain = _derive(network, culprits, possible)
+        if certain == inside:
+            break
+        inside, possible = certain, _derive(network, culprits, certain)
+    return inside, possible
+
+
+def _derive(network: _Network, culprits: Collection[str], against: Collection[str]) -> frozenset[str]:
+    """Return what can be concluded when just the claims `against` replace others."""
+    out = {*culprits, *network.retracted, *_find_replaced(network, against)}
+    return _find_supported(network, frozenset(network.claims.keys() - out), {})
+
+
+def _find_replaced(network: _Network, against: Iterable[str]) -> frozenset[str]:
+    """Return what some claims replace, directly or in turn."""
+    replaced: set[str] = set()
+    pending = [below for name in against for below in network.claims[name].replaces]
+    while pending:
+        name = pending.pop()
+        if name in network.claims and name not in replaced:
+            replaced.add(name)
+            pending += network.claims[name].replaces
+    return frozenset(replaced)
+
+
+def _find_supported(network: _Network, allowed: frozenset[str], changed: Mapping[Source, str]) -> frozenset[str]:
+    """Return those of the allowed claims that have a ground, from the bottom up: none stands on itself.
+
+    A ground counts when nothing it was read from has changed and all that it rests on is supported.
+    """
+    grounds = [
+        (name, set(ground.rests_on))
+        for name in allowed
+        for ground in network.grounds[name]
+        if changed.keys().isdisjoint(ground.sources)
+    ]
+    waiting: dict[str, list[tuple[str, set[str]]]] = {}
+    """Claim to the grounds that wait for it: whose they are, and all that they wait for."""
+    for owner, needed in grounds:
+        for below in needed:
+            waiting.setdefault(below, []).append((owner, needed))
+    pending = [owner for owner, needed in grounds if not needed]
+    supported: set[str] = set()
+    while pending:
+        if (name := pending.pop()) in supported:
+            continue
+        supported.add(name)
+        for owner, needed in waiting.get(name, ()):
+            needed.discard(name)
+            if not needed:
+                pending.append(owner)
+    return frozenset(supported)
+
+
+def _explain_inside(
+    network: _Network, labels: _Labels, name: str, sound: Collection[str], changed: Mapping[Source, str]
+) -> Belief:
+    if name in sound:
+        return Belief(status=ClaimStatus.IN)
+    holding = [ground for ground in network.grounds[name] if labels.inside.issuperset(ground.rests_on)]
+    words = dict.fromkeys(changed[s] for ground in holding for s in ground.sources if s in changed)
+    if words:
+        return Belief(status=ClaimStatus.STALE, because="; ".join(words))
+    weak = dict.fromkeys(below for ground in holding for below in ground.rests_on if below not in sound)
+    return Belief(status=ClaimStatus.DOUBTED, because=f"rests on {', '.join(weak)}", by=tuple(weak))
+
+
+def _explain_outside(network: _Network, labels: _Labels, name: str, replaced: Collection[str]) -> Belief:
+    newer = network.newer.get(name, ()) if name in replaced else ()
+    missing = tuple(below for below in network.claims[name].rests_on if below not in labels.inside)
+    if name in labels.possible:
+        by = tuple(dict.fromkeys((*newer, *missing)))
+        return Belief(
+            status=ClaimStatus.DOUBTED, because=f"whether it holds depends on itself, by {', '.join(by)}", by=by
+        )
+    if end := network.retracted.get(name):
+        return Belief(status=ClaimStatus.OUT, because=f"taken back: {end.because}")
+    if nogood := labels.culprits.get(name):
+        others = tuple(other for other in nogood.claims if other != name)
+        words = f"cannot hold together with {', '.join(others)}: {nogood.because}"
+        return Belief(status=ClaimStatus.OUT, because=words, by=(nogood.id, *others))
+    if newer:
+        return Belief(status=ClaimStatus.OUT, because=f"replaced by {', '.join(newer)}", by=newer)
+    return Belief(status=ClaimStatus.OUT, because=f"rests on {', '.join(missing)}", by=missing)

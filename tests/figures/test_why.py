@@ -1,0 +1,77 @@
+"""Why claims hold or not, as text and as a graph."""
+
+from hypothesis import given
+
+from relay.ledger import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp, judge
+from relay.ledger.why import MAX_LINES, render_graph, render_why
+from tests.figures.ledgers import entries
+
+CITED = Source(path="a.py", lines="3-9", blob="0123abc")
+MADE = (
+    Claim(
+        id="c1",
+        claim="ids are random",
+        because="two services write",
+        sources=(CITED, Source(path="b.py")),
+        stamp=Stamp(phase="1", session="ab12", at="2026-11-20T10:00:00Z"),
+    ),
+    Claim(id="c2", claim='so "keys" [too]', because="ids", rests_on=("c1", "gone")),
+    Claim(id="c3", claim="new", because="measured", replaces=("c2",), rests_on=("c1",)),
+    Retraction(of="c2", because="wrong", stamp=Stamp(at="2026-11-20T10:00:00Z")),
+    Confirmation(of="c2", because="not wrong", sources=(CITED,), stamp=Stamp(session="cd", at="2026-11-20T10:00:01Z")),
+    Nogood(id="n1", claims=("c1", "gone"), because="both"),
+)
+CHANGED = {CITED: "a.py:3-9 has changed"}
+
+
+def test_an_explanation_goes_down_to_the_sources() -> None:
+    ledger = Ledger(entries=MADE)
+    assert render_why(ledger, judge(ledger, CHANGED), CHANGED, "c2").split("\n") == [
+        'c2 decision, OUT (replaced by c3): so "keys" [too]',
+        "  taken back by a person 2026-11-20T10:00:00Z: wrong",
+        "  confirmed by session cd 2026-11-20T10:00:01Z: not wrong",
+        "    source a.py:3-9 has changed, as git has it in 0123abc",
+        "  rests on c1 decision, STALE (a.py:3-9 has changed): ids are random — two services write",
+        "    said by session ab12 in phase 1 2026-11-20T10:00:00Z",
+        "    source a.py:3-9 has changed, as git has it in 0123abc",
+        "    source b.py",
+        "    n1: cannot hold together with gone: both",
+        "  rests on gone, which is not in the ledger",
+        "  replaced by c3 decision, in doubt (rests on c1): new — measured",
+        "    rests on c1 decision, STALE (a.py:3-9 has changed): ids are random — two services write (see above)",
+        '    replaces c2 decision, OUT (replaced by c3): so "keys" [too] (see above)',
+    ]
+
+
+def test_the_graph_shows_each_claim_and_what_ties_them() -> None:
+    ledger = Ledger(entries=(*MADE, Nogood(id="n2", claims=("c1", "c3"), because="both")))
+    assert render_graph(ledger, judge(Ledger(entries=MADE), CHANGED)).split("\n") == [
+        "flowchart BT",
+        '  n0["c1 decision, stale: ids are random"]:::doubt',
+        '  n1["c2 decision, out: so #34;keys#34; #91;too#93;"]:::out',
+        '  n2["c3 decision, in doubt: new"]:::doubt',
+        "  n1 --> n0",
+        "  n2 --> n0",
+        "  n2 -. replaces .-> n1",
+        "  n0 x--x n2",
+        "  classDef sound stroke:#2a2",
+        "  classDef doubt stroke:#c80",
+        "  classDef out stroke:#aaa,stroke-dasharray:4",
+    ]
+
+
+@given(entries())
+def test_every_claim_of_every_ledger_is_explained(made: tuple[Entry, ...]) -> None:
+    ledger = Ledger(entries=made)
+    judgement = judge(ledger, {})
+    for name in ledger.claims:
+        lines = render_why(ledger, judgement, {}, name).split("\n")
+        assert lines[0].startswith(f"{name} ")
+    graph = render_graph(ledger, judgement).split("\n")
+    assert sum('["' in line for line in graph) == len(ledger.claims)
+
+
+def test_a_long_story_ends() -> None:
+    made = [Claim(id=f"c{n}", claim="x", because="y", rests_on=(f"c{n + 1}",)) for n in range(MAX_LINES + 10)]
+    ledger = Ledger(entries=tuple(made))
+    assert len(render_why(ledger, judge(ledger, {}), {}, "c0").split("\n")) == MAX_LINES

@@ -1,0 +1,166 @@
+"""The whole arc: a decision is recorded, its ground changes, a later session is told, decides anew, a person asks."""
+
+import json
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.session.events import Noticed
+
+PLAN = """\
+# Keys
+
+## Phase 1 — Schema
+Verify: `test -f db.py`
+- [ ] Make the table — db.py
+
+## Phase 2 — Faster
+Verify: `grep -q sha256 db.py`
+- [ ] Use another digest — db.py
+
+## Phase 3 — Docs
+Verify: `test -f doc.md`
+- [ ] Say how keys are kept — doc.md, db.py
+"""
+MAKE = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: db.py, content: "# keys\\n\\ndigest = md5\\nlength = 32\\n"}}]
+      - tools:
+        - name: record
+          input:
+            claim: Keys are kept as 32 hex digits
+            because: md5 makes as many
+            sources: ["db.py:3-4"]
+        - {name: tick, input: {item: "1.1", evidence: "there"}}
+      - expect: {last_result_contains: "Recorded as c"}
+        text: "Commit: Make the table"
+"""
+CHANGE = """
+sessions:
+  - turns:
+      - tools: [{name: edit, input: {path: db.py, old: "# keys\\n", new: "# keys of organisations\\n"}}]
+      - expect: {last_result_lacks: "rest"}
+        tools: [{name: bash, input: {command: "sed -i s/md5/sha256/ db.py"}}]
+      - expect:
+          last_result_contains:
+            - "relay: this changed what claims rest on"
+            - "ID decision, STALE (db.py:3-4 has changed): Keys are kept as 32 hex digits"
+        tools: [{name: edit, input: {path: db.py, old: "length = 32", new: "length = 64"}}]
+      - expect: {last_result_lacks: "what claims rest on"}
+        tools: [{name: tick, input: {item: "2.1", evidence: "grep finds it"}}]
+      - text: "Commit: Use sha256"
+"""
+REVISE = """
+sessions:
+  - turns:
+      - expect:
+          first_message_contains:
+            - "ID decision, STALE (db.py:3-4 has changed (last by "
+            - "Use sha256"
+            - "md5 makes as many"
+        tools:
+          - name: record
+            input: {claim: x, because: y, sources: [], replaces: [c1]}
+          - name: record
+            input:
+              claim: Keys are kept as 64 hex digits
+              because: sha256 makes as many
+              sources: ["db.py:3-4"]
+              kind: constraint
+              replaces: [ID]
+          - {name: write, input: {path: doc.md, content: "64 digits\\n"}}
+          - {name: tick, input: {item: "3.1", evidence: "written"}}
+      - expect: {last_result_contains: ["there is no claim 'c1' in the ledger", "Recorded as c"]}
+        text: "Commit: Say how keys are kept"
+"""
+
+
+@pytest.fixture
+def arc(stage):
+    """A repository in which all three phases were run; with the two claims' ids."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    ids: list[str] = []
+    for script in (MAKE, CHANGE, REVISE):
+        ended = stage.run(script.replace("ID", ids[0] if ids else ""), all_=False)
+        assert stage.server.errors == [], [
+            r.body["messages"][0]["content"] for r in stage.server.requests if r.path.endswith("messages")
+        ]
+        assert ended.exit_code == ExitCode.DONE, ended
+        ids = [claim["id"] for claim in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]]
+    return stage, ids
+
+
+def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
+    stage, (old, new) = arc
+    told = [event.text for event in stage.seen(Noticed) if "look at again" in event.text]
+    assert len(told) == 1
+    assert f"{old} stale (db.py:3-4 has changed (last by " in told[0]
+
+    added = [line for line in stage.git("show", "HEAD", "--", "PLAN.ledger.yaml").splitlines() if line.startswith("+-")]
+    assert len(added) == 1
+    assert f'id: "{new}"' in added[0]
+    assert f'replaces: ["{old}"]' in added[0]
+
+    shown = stage.relay("ledger", "list").stdout
+    assert f"{old} decision, OUT (replaced by {new}): Keys are kept as 32 hex digits" in shown
+    assert f"{new} constraint: Keys are kept as 64 hex digits" in shown
+    why = stage.relay("ledger", "why", old).stdout.splitlines()
+    assert why[0] == f"{old} decision, OUT (replaced by {new}): Keys are kept as 32 hex digits"
+    assert any(line.startswith("  source db.py:3-4 has changed (last by ") for line in why)
+    assert any(
+        line.startswith(f"  replaced by {new} constraint: Keys are kept as 64 hex digits — sha256 makes")
+        for line in why
+    )
+    assert stage.relay("ledger", "check").returncode == ExitCode.DONE
+
+
+def test_what_a_person_writes_is_committed_by_the_next_run(arc):
+    """Whatever is written between two runs, also where a phase is open with claims of its own."""
+    stage, (old, new) = arc
+    done = stage.relay("ledger", "retract", new, "--because", "the digest is secret")
+    assert (done.returncode, done.stdout) == (0, f"{new}: written to PLAN.ledger.yaml; the next run commits it\n")
+    added = stage.relay(
+        "ledger", "add", "Never log keys", "--because", "audit", "--kind", "constraint", "--source", "db.py"
+    )
+    assert added.returncode == 0, added
+    check = stage.relay("ledger", "check")  # what was replaced is in again, and as stale as it was
+    assert (check.returncode, check.stdout.startswith(f"{old} is stale: db.py:3-4 has changed")) == (
+        ExitCode.USER,
+        True,
+    )
+    back = stage.relay("ledger", "confirm", new, "--because", "it is not", "--json")
+    assert json.loads(back.stdout) == {"id": new, "path": "PLAN.ledger.yaml"}
+    stage.write(
+        "PLAN.md",
+        (stage.root / "PLAN.md").read_text()
+        + "\n## Phase 4 — More\nVerify: `test -f more.md`\n- [ ] Go on — more.md\n",
+    )
+    script = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: ["constraint: Never log keys"]}
+        tools:
+        - {name: record, input: {claim: more is needed, because: of it, sources: []}}
+        - {name: hand_off, input: {next_step: "more", learned: [], dead_ends: []}}
+"""
+    stage.run(script, max_legs=1)
+    assert stage.git("log", "--format=%s", "-1", "--", "PLAN.ledger.yaml") == "relay: ledger\n"
+    person = stage.relay("ledger", "nogood", new, new, "--because", "it contradicts itself")
+    assert person.returncode == 0, person
+    script = """
+sessions:
+  - turns:
+      - expect: {first_message_contains: ["more is needed", "CONTRADICTION"]}
+        tools:
+        - {name: write, input: {path: more.md, content: "more"}}
+        - {name: tick, input: {item: "4.1", evidence: "written"}}
+      - text: "Commit: Go on"
+"""
+    ended = stage.run(script)
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.server.errors == []
+    ledger = stage.git("show", "HEAD:PLAN.ledger.yaml")
+    assert all(words in ledger for words in ("Never log keys", "it is not", "more is needed", "contradicts itself"))
+    assert stage.git("status", "--porcelain") == ""
