@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from relay.files.tree import read_start
 from relay.git.config_listing import find_tree_files
@@ -34,8 +35,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
-    text = (read_start(root / request.plan_path, MAX_PLAN_BYTES) or b"").decode(errors="replace")
-    policy = make_policy(request.repo, settings, protected, request.environ, text)
+    policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     off = settings.sandbox == "off"
     level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
     closed = off or settings.network.whole  # then nothing has to lead out
@@ -54,3 +54,11 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
             hidden=request.repo.hidden,
             spills="spill" not in settings.ablate,
         )
+
+
+def _read_plan(path: Path) -> str:
+    """Return the plan's text, whatever it is worth; empty where there is none yet."""
+    try:
+        return (read_start(path, MAX_PLAN_BYTES) or b"").decode(errors="replace")
+    except OSError:
+        return ""

@@ -98,3 +98,10 @@ def test_a_hidden_file_is_named_where_a_command_misses_it_and_shown_to_a_gate_on
     told = [".env: hidden from commands" in result.text for result in runner.results]
     assert told == [True, True, False, False]
     assert "dsn" not in runner.results[0].text
+
+
+def test_without_a_plan_there_is_a_sandbox_all_the_same(stage):
+    """A first plan is written in one."""
+    stage.git("rm", "-q", "PLAN.md")
+    with stage.enter("plan", runner=ScriptedRunner(sessions=[])) as ctx:
+        assert ctx.workspace.sandbox.policy.root == stage.root
