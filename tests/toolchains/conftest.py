@@ -24,14 +24,17 @@ class Project:
     root: Path
     home: Path
     tools: Path
-    """A virtual environment that is on the user's PATH."""
+    """Holds an environment for each program of the user's."""
     env: dict[str, str] = field(default_factory=dict)
 
     def install(self, *packages: str) -> None:
-        """Install programs from PyPI for the user, kept from project to project of one test run."""
-        if not (self.tools / "bin/pip").exists():
-            self.sh(f"{shlex.quote(sys.executable)} -m venv {shlex.quote(str(self.tools))}")
-        self.sh(shlex.join([f"{self.tools}/bin/pip", "install", "-q", "--disable-pip-version-check", *packages]))
+        """Install programs from PyPI for the user, each in an environment of its own, kept for the test run."""
+        for package in packages:
+            place = self.tools / package
+            if not (place / "bin/pip").exists():
+                self.sh(shlex.join([sys.executable, "-m", "venv", str(place)]))
+                self.sh(shlex.join([f"{place}/bin/pip", "install", "-q", "--disable-pip-version-check", package]))
+            self.env["PATH"] = f"{place}/bin:{self.env['PATH']}"
 
     def sh(self, command: str) -> str:
         """Run a command as the user, with the network, and return what it prints."""
@@ -92,10 +95,13 @@ class Phase:
     files: Mapping[str, str]
     commands: tuple[str, ...] = ()
     subject: str = "feat: do the step"
+    reads: tuple[str, ...] = ()
+    """Files that are there already: a session does not replace what it has not seen."""
 
     def render(self, number: int) -> Mapping[str, object]:
         """Return a session of a script."""
-        calls = [{"name": "write", "input": {"path": path, "content": text}} for path, text in self.files.items()]
+        calls: list[dict[str, object]] = [{"name": "read", "input": {"path": path}} for path in self.reads]
+        calls += [{"name": "write", "input": {"path": path, "content": text}} for path, text in self.files.items()]
         calls += [{"name": "bash", "input": {"command": command}} for command in self.commands]
         turns: list[object] = [{"tools": [call]} for call in calls]
         turns.append({"tools": [{"name": "tick", "input": {"item": f"{number}.1", "evidence": "done"}}]})
@@ -116,7 +122,7 @@ def project(tmp_path: Path, tools: Path) -> Project:
     root.mkdir()
     home.mkdir()
     env = {name: value for name, value in os.environ.items() if not name.startswith(_WITHOUT)}
-    env |= {"HOME": str(home), "PATH": f"{tools}/bin:{home}/.local/bin:{env['PATH']}", "NO_COLOR": "1"}
+    env |= {"HOME": str(home), "PATH": f"{home}/.local/bin:{env['PATH']}", "NO_COLOR": "1"}
     made = Project(root=root.resolve(), home=home.resolve(), tools=tools, env=env)
     (home / ".gitconfig").write_text("[user]\nname = T\nemail = t@example.invalid\n[init]\ndefaultBranch = main\n")
     made.sh("git init -q")
