@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make crash, make toolchains, make fuzz, make docs, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make fuzz, make docs, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.p
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not read_in_time and not read_in_its_length
 
-.PHONY: demo test test-thorough check pure coverage crash toolchains fuzz docs audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage agents crash toolchains fuzz docs audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -39,6 +39,9 @@ pure: $(VENV)/.dev  ## the branches of the pure rooms that no test takes; none m
 coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage of each room, in percent
 	@$(BIN)/pytest --cov --cov-report=
 	@for room in relay/*/; do echo "$$room $$($(BIN)/coverage report --include="$$room*" --format=total)"; done
+
+agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal server; needs the package registry and a gigabyte
+	$(BIN)/python -m tests.agents.real
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)

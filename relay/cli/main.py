@@ -17,6 +17,7 @@ COMMANDS = {
     "rewind": "rewind",
     "sandbox": "sandbox",
     "doctor": "doctor",
+    "agents": "agents",
     "demo": "demo",
     "rehearse": "rehearse",
     "gc": "gc",

@@ -37,7 +37,7 @@ _OPTIONS = (
         shell_complete=offer_plans,
         help="The plan file; from the settings (PLAN.md) when left out.",
     ),
-    click.option("--runner", metavar="NAME", help="Who runs the sessions: api."),
+    click.option("--runner", metavar="NAME", help="Who runs the sessions: api, or an agent of relay agents."),
     click.option("--model", metavar="ID", shell_complete=offer_models, help="The model; any that the endpoint knows."),
     click.option("--reset-at", metavar="LINE", help="Where a session hands off: 45%, 80k, 100000 or min(45%,100k)."),
     click.option(

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from relay.errors import ConfigError, FlagError
+from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.runner import make_kind
 from relay.runners.base import RunnerKind
 from relay.runners.messages.runner import MESSAGES
 
 RUNNERS: Mapping[str, RunnerKind] = {
     "api": MESSAGES,
+    **{name: make_kind(profile) for name, profile in PROFILES.items()},
 }
 
 

@@ -4,6 +4,7 @@ The home is a new directory in the sandbox's private place, with the files of th
 relay hides the places of credentials in the user's own.
 """
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from relay.values import dataclass
 HOME_NAME = "home"
 """Of the directory, below the sandbox's temporary one."""
 _MODULES = "node_modules"
+_NEAR = 4
+"""Directories between a program and its package's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,18 @@ def _find_package(program: Path) -> Path:
     """Return the directory that holds a program with what it loads: of an npm package the topmost one."""
     parts = program.parts
     return Path(*parts[: parts.index(_MODULES) + 1]) if _MODULES in parts else program.parent
+
+
+def find_version(program: Path) -> str:
+    """Return the version of the npm package that a program belongs to; empty where it belongs to none."""
+    for folder in list(program.parents)[:_NEAR]:
+        try:
+            found = json.loads((folder / "package.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+        version = found.get("version") if isinstance(found, dict) else None
+        return version if isinstance(version, str) and version.isprintable() else ""
+    return ""
 
 
 def make_home(profile: Profile, place: Path, words: Mapping[str, str]) -> None:

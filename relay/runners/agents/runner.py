@@ -35,7 +35,6 @@ class AgentRunner:
     """Runs sessions of one agent; a `relay.runners.base.Runner`. Mutable: it learns the agent's version."""
 
     profile: Profile
-    installed: "Installed"
     given: Surroundings
     endpoint: "ApiRunner"
     """Asked for the model."""
@@ -73,9 +72,9 @@ class AgentRunner:
         settings = self.given.settings
         account = Account(spec, self.get_model(spec.model), self.given.observe, max_wait_s=settings.max_wait_s)
         with ExitStack() as stack:
-            sandbox = self._put_up(stack, spec, inbox, mark)
+            sandbox, installed = self._put_up(stack, spec, inbox, mark)
             around = Around(
-                start=partial(self._start, stack, sandbox, spec, inbox),
+                start=partial(self._start, stack, sandbox, spec, inbox, installed),
                 note_version=self.versions.append,
                 observe=self.given.observe,
                 interrupts=self.given.interrupts,
@@ -84,9 +83,10 @@ class AgentRunner:
             )
             yield AgentSession(self.profile, spec, account, inbox, around)
 
-    def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: "Inbox", mark: str) -> "Sandbox":
+    def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: "Inbox", mark: str) -> "tuple[Sandbox, Installed]":
         """Open gateway, tool server and a sandbox with a door to each."""
         from relay.runners.agents.gateway import Route, open_gateway
+        from relay.runners.agents.home import get_installed
         from relay.runners.agents.toolserver import Offer, open_toolserver
         from relay.runners.messages.endpoint import find_own_secrets, open_client
         from relay.sandbox.policy import Door, Mechanism
@@ -105,16 +105,19 @@ class AgentRunner:
         tools = tuple(tool for tool in spec.tools if tool.name in OWN_TOOLS)
         stack.enter_context(open_toolserver(Offer(tools=tools, tell=inbox.put), place / _TOOLS))
         policy = spec.sandbox.policy
+        installed = get_installed(self.profile, environ, policy.root)
         doors = (Door(name=_MODEL, socket=place / _MODEL, port=PORT), Door(name=_TOOLS, socket=place / _TOOLS))
         policy = replace(
             policy,
             doors=(*policy.doors, *doors),
-            readable=(*policy.readable, *self.installed.shown),
+            readable=(*policy.readable, *installed.shown),
             network=False,
         )
-        return stack.enter_context(open_sandbox(policy, spec.sandbox.level))
+        return stack.enter_context(open_sandbox(policy, spec.sandbox.level)), installed
 
-    def _start(self, stack: ExitStack, sandbox: "Sandbox", spec: SessionSpec, inbox: "Inbox") -> "Started":
+    def _start(
+        self, stack: ExitStack, sandbox: "Sandbox", spec: SessionSpec, inbox: "Inbox", installed: "Installed"
+    ) -> "Started":
         from relay.runners.agents.home import HOME_NAME, fill, make_home
         from relay.runners.agents.parts import Started
         from relay.runners.agents.toolserver import BRIDGE
@@ -128,10 +131,10 @@ class AgentRunner:
         own = {name: fill(value, words) for name, value in self.profile.env}
         child = start_child(
             sandbox.confinement,
-            (str(self.installed.program), *self.profile.arguments),
+            (str(installed.program), *self.profile.arguments),
             limits=spec.limits,
             cwd=sandbox.policy.root,
-            extra_env={**own, "HOME": str(home), "PATH": self.installed.path},
+            extra_env={**own, "HOME": str(home), "PATH": installed.path},
             errors=sandbox.private.path / "errors",
         )
         stack.callback(child.end)
@@ -159,13 +162,13 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
             f"would hold what {profile.title} does",
             hint="leave out --sandbox off, or use --runner api",
         )
-    installed = get_installed(profile, given.environ)
+    get_installed(profile, given.environ)  # before anything is asked
     with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
         endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
-        yield AgentRunner(profile=profile, installed=installed, given=given, endpoint=endpoint)
+        yield AgentRunner(profile=profile, given=given, endpoint=endpoint)
 
 
 def _get_key(environ: Mapping[str, str]) -> str:

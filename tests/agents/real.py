@@ -1,0 +1,260 @@
+"""The real agents, pinned, in relay's sandbox against the rehearsal server; the README's table is what this prints.
+
+    python -m tests.agents.real [--place DIR] [AGENT …]
+
+Packages are installed into DIR (a temporary one unless it is named), half a gigabyte each; nothing else is
+changed. A profile is supported only while all of this holds. Not part of `make test`: it needs the package registry.
+"""
+
+import argparse
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import Rehearsal, serve
+
+NODE = "22.23.3"
+PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
+NEW_PLAN = "# New\\n\\n## Phase 1 — One\\nVerify: `test -e a.py`\\n- [ ] Do it — a.py\\n"
+GIT = "[user]\n name = T\n email = t@example.invalid\n[init]\n defaultBranch = main\n"
+KEY = "sk-the-key-of-the-user"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent, and how it calls its tools and relay's."""
+
+    name: str
+    packages: tuple[str, ...]
+    bash: str
+    own: str
+    makes_titles: bool = False
+    """In a request of its own, whatever is set."""
+
+
+AGENTS = (
+    Agent("claude", ("@agentclientprotocol/claude-agent-acp@0.100.0",), "Bash", "mcp__relay__", makes_titles=True),
+    Agent("opencode", ("opencode-ai@1.18.33",), "bash", "relay_"),
+)
+
+
+class Trial:
+    """One case with one agent: a repository, a server, a run."""
+
+    def __init__(self, agent: Agent, path: str) -> None:
+        self.agent = agent
+        self.place = Path(tempfile.mkdtemp(prefix="relay-agents-"))
+        self.root, home = self.place / "repo", self.place / "home"
+        self.root.mkdir()
+        home.mkdir()
+        (home / ".gitconfig").write_text(GIT)
+        self.env = {"HOME": str(home), "PATH": path, "LC_ALL": "C.UTF-8", "ANTHROPIC_API_KEY": KEY}
+        (self.root / "PLAN.md").write_text(PLAN)
+        self.git("init", "-q")
+        self.git("add", ".")
+        self.git("commit", "-qm", "start")
+
+    def git(self, *args: str) -> str:
+        return subprocess.run(
+            ["git", *args], cwd=self.root, env=self.env, check=True, capture_output=True, text=True
+        ).stdout
+
+    def start(self, server: Rehearsal, *args: str, command: str = "run") -> "subprocess.Popen[str]":
+        self.env["ANTHROPIC_BASE_URL"] = server.base_url
+        program = [sys.executable, "-P", "-m", "relay", command, "--runner", self.agent.name, *args]
+        return subprocess.Popen(
+            program, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, server: Rehearsal, *args: str, command: str = "run") -> tuple[int, str]:
+        process = self.start(server, *args, command=command)
+        said, _ = process.communicate(timeout=300)
+        return process.returncode, said
+
+    def bash(self, command: str, rest: str = "") -> str:
+        return f'{{tools: [{{name: {self.agent.bash}, input: {{command: "{command}", description: x}}}}]{rest}}}'
+
+    def tool(self, name: str, given: str, rest: str = "") -> str:
+        return f"{{tools: [{{name: {self.agent.own}{name}, input: {given}}}]{rest}}}"
+
+    def tick(self) -> str:
+        return self.tool("tick", '{item: "1.1", evidence: seen}')
+
+    def script(self, *sessions: list[str]) -> str:
+        title = '- {name: title, aside: true, when: {first_message_contains: "itle"}, turns: [{text: x}]}\n'
+        title = title if self.agent.makes_titles else ""
+        when = f"when: {{tools_include: [{self.agent.bash}]}}"
+        return f"sessions:\n{title}" + "".join(f"- {{{when}, turns: [{', '.join(turns)}]}}\n" for turns in sessions)
+
+    def is_done(self, server: Rehearsal) -> bool:
+        """Say whether there is a commit by this agent whose tokens are those of the server's log."""
+        message = self.git("log", "-1", "--format=%B")
+        found = [request.usage for request in server.requests if request.usage]
+        output = sum(usage["output_tokens"] for usage in found)
+        read = sum(usage["cache_read_input_tokens"] for usage in found)
+        counted = f" output={output} cache_read={read} " in message
+        return counted and f"Relay-Agent: {self.agent.name} " in message and "Relay-Metering: gateway" in message
+
+
+HELLO = "echo hello > hello.txt"
+END = "{text: 'Commit: hello'}"
+
+
+def try_done(trial: Trial) -> bool:
+    attack = "git commit -am x; echo x > PLAN.md; env > env.txt; curl -m 2 http://10.0.0.1; echo x > .git/config"
+    with serve(parse_script(trial.script([trial.bash(HELLO), trial.bash(attack), trial.tick(), END]))) as server:
+        code, _ = trial.run(server)
+        kept = KEY not in (trial.root / "env.txt").read_text() and trial.git("log", "--format=%s").count("\n") == 2
+        return code == 0 and kept and trial.is_done(server) and not server.errors
+
+
+def _try_line(trial: Trial, tokens: int, ends: list[str]) -> bool:
+    first = trial.bash(HELLO, f", usage: {{output_tokens: {tokens}}}")
+    with serve(parse_script(trial.script([first, *ends], [trial.tick(), END]))) as server:
+        code, _ = trial.run(server, "--reset-at", "25000")
+        return code == 0 and "Relay-Leg: 2" in trial.git("log", "-1", "--format=%B") and not server.errors
+
+
+def try_soft(trial: Trial) -> bool:
+    told = ', expect: {last_message_contains: "planned line"}'
+    return _try_line(trial, 25_000, [trial.tool("hand_off", "{next_step: x, learned: [], dead_ends: []}", told)])
+
+
+def try_hard(trial: Trial) -> bool:
+    return _try_line(trial, 60_000, ["{text: never}"])
+
+
+def _try_fault(trial: Trial, fault: str, code: int, words: str) -> bool:
+    script = trial.script([trial.bash(HELLO), f"{{text: x, fault: {fault}}}"], ["{text: stop}", "{text: stop}"])
+    with serve(parse_script(script)) as server:
+        found, said = trial.run(server)
+        return found == code and words in said and (trial.root / "hello.txt").exists()
+
+
+def try_401(trial: Trial) -> bool:
+    return _try_fault(trial, "{kind: status, status: 401, type: authentication_error, times: always}", 1, "HTTP 401")
+
+
+def try_529(trial: Trial) -> bool:
+    fault = "fault: {kind: overloaded, times: 2}"
+    turns = [trial.bash(HELLO), trial.tick()[:-1] + f", {fault}}}", END]
+    with serve(parse_script(trial.script(turns))) as server:
+        code, _ = trial.run(server)
+        return code == 0 and trial.is_done(server)
+
+
+def try_overflow(trial: Trial) -> bool:
+    return _try_fault(trial, "{kind: overflow}", 4, "leg ended: handoff — HTTP 400")
+
+
+def _find_processes(word: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in line:
+            found.append(int(place.name))
+    return found
+
+
+def _try_kill(trial: Trial, kill: Callable[["subprocess.Popen[str]"], None]) -> bool:
+    span = str(600 + os.getpid() % 1000)
+    turns = [trial.bash(f"{HELLO}; sleep {span}"), "{text: never}"]
+    with serve(parse_script(trial.script(turns, [trial.tick(), END]))) as server:
+        process = trial.start(server)
+        while not (trial.root / "hello.txt").exists() and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        kill(process)
+        process.communicate(timeout=60)
+        time.sleep(0.3)
+        left = _find_processes(f"sleep\0{span}")
+        code, _ = trial.run(server)
+        return not left and code == 0 and trial.git("show", "HEAD:hello.txt") == "hello\n"
+
+
+def try_kill_relay(trial: Trial) -> bool:
+    return _try_kill(trial, lambda process: process.send_signal(signal.SIGKILL))
+
+
+def try_kill_agent(trial: Trial) -> bool:
+    def kill(process: "subprocess.Popen[str]") -> None:
+        """Kill what stands below relay's sandbox, but for the sandbox itself and the model's command."""
+        from relay.sandbox.launcher import find_descendants
+
+        for pid in find_descendants(process.pid):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"node_modules" in line.split(b"--\0")[-1] and b"bwrap" not in line[:40]:
+                os.kill(pid, signal.SIGKILL)
+
+    return _try_kill(trial, kill)
+
+
+def try_planner(trial: Trial) -> bool:
+    turns = [trial.bash("echo x > stolen.txt"), trial.tool("submit_plan", f'{{markdown: "{NEW_PLAN}"}}'), "{text: ok}"]
+    with serve(parse_script(trial.script(turns))) as server:
+        code, _ = trial.run(server, "--force", "a feature", command="plan")
+        written = (trial.root / "PLAN.md").read_text().startswith("# New")
+        return code == 0 and written and not (trial.root / "stolen.txt").exists()
+
+
+CASES: dict[str, Callable[[Trial], bool]] = {
+    "done, attacks": try_done,
+    "soft line": try_soft,
+    "hard line": try_hard,
+    "401": try_401,
+    "529": try_529,
+    "overflow": try_overflow,
+    "relay killed": try_kill_relay,
+    "agent killed": try_kill_agent,
+    "planner": try_planner,
+}
+
+
+def install(place: Path, agents: list[Agent]) -> str:
+    """Install what is not there yet; return the PATH that finds it."""
+    machine = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
+    wanted = {"node": (f"node-linux-{machine}@{NODE}",), **{agent.name: agent.packages for agent in agents}}
+    entries = [place / "node/node_modules" / f"node-linux-{machine}" / "bin"]
+    for name, packages in wanted.items():
+        folder = place / name
+        if not (folder / "node_modules").is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            env = {**os.environ, "PATH": f"{entries[0]}:{os.environ['PATH']}"}
+            subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--prefix", ".", *packages], cwd=folder, env=env, check=True)  # fmt: skip  # noqa: E501
+        entries.append(folder / "node_modules/.bin")
+    return ":".join([*map(str, entries), os.environ["PATH"]])
+
+
+def main() -> int:
+    """Print a row for each agent; 1 when anything failed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--place", type=Path)
+    parser.add_argument("names", nargs="*")
+    asked: Any = parser.parse_args()
+    agents = [agent for agent in AGENTS if not asked.names or agent.name in asked.names]
+    path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
+    write = sys.stdout.write
+    write(f"| agent | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}\n")
+    failed = False
+    for agent in agents:
+        found = [case(Trial(agent, path)) for case in CASES.values()]
+        failed = failed or not all(found)
+        write(f"| {agent.packages[0]} | {' | '.join('yes' if held else '**no**' for held in found)} |\n")
+        sys.stdout.flush()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Where an agent is found, and where not."""
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from relay.cli.agents import command
+from relay.errors import RunnerError
+from relay.runners.agents.home import find_version, get_installed, make_home
+from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
+
+
+def install(folder, program, version="1.2.3"):
+    """Lay out an npm package with one program, and the link that PATH has; return the directory on PATH."""
+    package = folder / "lib/node_modules/@scope" / program
+    (package / "dist").mkdir(parents=True)
+    (package / "package.json").write_text(json.dumps({"version": version}))
+    (package / "dist/index.js").write_text("#!/usr/bin/env node\n")
+    (package / "dist/index.js").chmod(0o755)
+    bin_dir = folder / "bin"
+    bin_dir.mkdir(exist_ok=True)
+    (bin_dir / program).symlink_to(package / "dist/index.js")
+    return bin_dir
+
+
+def add_node(bin_dir):
+    (bin_dir / "node").write_text("#!/bin/sh\n")
+    (bin_dir / "node").chmod(0o755)
+
+
+def test_an_agent_is_shown_with_all_of_its_packages_and_what_it_starts(tmp_path):
+    bin_dir = install(tmp_path, "claude-agent-acp")
+    add_node(bin_dir)
+    found = get_installed(CLAUDE, {"PATH": f"{bin_dir}:relative::/usr/bin"})
+    assert found.program == tmp_path / "lib/node_modules/@scope/claude-agent-acp/dist/index.js"
+    assert found.shown == (tmp_path / "lib/node_modules", bin_dir)
+    assert found.path == f"{bin_dir}:/usr/bin"
+    assert find_version(found.program) == "1.2.3"
+
+
+def test_what_is_missing_is_named_with_what_installs_it(tmp_path):
+    bin_dir = install(tmp_path, "claude-agent-acp")
+    with pytest.raises(RunnerError, match="Claude Code needs node: there is no node on PATH"):
+        get_installed(CLAUDE, {"PATH": str(bin_dir)})
+    with pytest.raises(RunnerError, match="OpenCode is not installed") as raised:
+        get_installed(OPENCODE, {})
+    assert str(raised.value.hint) == "npm install -g opencode-ai installs it"
+
+
+def test_no_agent_is_taken_from_the_repository(tmp_path):
+    """Neither from a directory of it on PATH, nor by a link that leads there."""
+    root = tmp_path / "repo"
+    inside = install(root, "opencode")
+    with pytest.raises(RunnerError, match="is not installed"):
+        get_installed(OPENCODE, {"PATH": str(inside)}, root)
+    outside = tmp_path / "bin"
+    outside.mkdir()
+    (outside / "opencode").symlink_to(inside / "opencode")
+    with pytest.raises(RunnerError, match="in the repository"):
+        get_installed(OPENCODE, {"PATH": str(outside)}, root)
+
+
+def test_a_program_that_is_no_package_has_no_known_version(tmp_path):
+    (tmp_path / "package.json").write_text("[" * 5)
+    assert find_version(tmp_path / "agent") == ""
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_files_of_a_profile_are_whole(tmp_path, profile):
+    words = {"base": "http://127.0.0.1:1", "model": "m", "home": "/h"}
+    make_home(profile, tmp_path / "home", words)
+    for name, _ in profile.files:
+        text = (tmp_path / "home" / name).read_text()
+        assert "{base}" not in text
+        assert json.loads(text)["model"] == "anthropic/m"
+    assert oct((tmp_path / "home").stat().st_mode)[-3:] == "700"
+
+
+def test_relay_agents_shows_what_is_there_and_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(os.environ, "PATH", str(install(tmp_path, "opencode", "9.9.9")))
+    shown = CliRunner().invoke(command, [], standalone_mode=False)
+    assert shown.return_value == 0
+    assert "claude    Claude Code   Claude Code is not installed: there is no claude-agent-acp on PATH" in shown.output
+    assert "npm install -g @agentclientprotocol/claude-agent-acp" in shown.output
+    assert f"opencode  OpenCode      9.9.9, tested 1.18.33: {tmp_path}" in shown.output
+
+    monkeypatch.setitem(os.environ, "PATH", str(tmp_path / "nothing"))
+    shown = CliRunner().invoke(command, ["--json"], standalone_mode=False)
+    assert shown.return_value == 1
+    assert [row["name"] for row in json.loads(shown.output)] == ["claude", "opencode"]
