@@ -87,7 +87,8 @@ def _look_for_program(failure: Failure, _text: str, veil: Veil) -> Iterator[str]
 def _look_for_sockets(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
     for place in _find_paths(text):
         if veil.is_socket(place):
-            yield f"{place} is a Unix socket of this machine, and closed to commands; no setting opens it"
+            words = f"{place} is a Unix socket of this machine, and closed to commands"
+            yield f'{words}; sockets = ["{place}"] in {USER_FILE} opens it'
 
 
 def _look_for_paths(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
@@ -135,13 +136,13 @@ def _look_for_services(_failure: Failure, text: str, veil: Veil) -> Iterator[str
     ports = dict.fromkeys(islice((int(found[1]) for found in _PORT.finditer(text)), _MAX_FOUND))
     if there := [str(port) for port in ports if veil.find_listener(port)][:_SHOWN]:
         words = f"a service of this machine listens on port {', '.join(there)}, and commands do not reach it"
-        yield f"{words}; --network lets them, with all of the network"
+        yield f"{words}; localhost = [{', '.join(there)}] in {USER_FILE} lets them"
 
 
 def _look_for_network(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
     if not veil.network and (found := _LOOKUP.search(text)):
-        words = f"commands have no network (`{found[0]}`)"
-        yield f"{words}: install what they download before relay run, or let them reach it with --network"
+        words = f"commands have no network (`{found[0]}`): install what they download before relay run"
+        yield f'{words}, or name its hosts in network = {{ hosts = ["…"] }} ({USER_FILE}); --network opens all of it'
 
 
 def _look_for_writes(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:

@@ -20,7 +20,7 @@ from relay.plan.transitions import check_transition
 from relay.run.autorun import describe_autoruns
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
-from relay.run.gates import GateRun, GateTask, Moved, find_moved, open_hooks, run_phase_gate, take_back
+from relay.run.gates import GateRun, GateTask, Moved, find_moved, list_ignored, open_hooks, run_phase_gate, take_back
 from relay.run.hook_refusal import explain_hook
 from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.phase_message import list_subjects, render_phase_message
@@ -131,6 +131,9 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     outcome = _commit(ctx, candidate, work, render_phase_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
+    if not outcome.rewritten:
+        seen = load_environment(ctx.repo, candidate.leg.environment) or read_environment(ctx.repo)
+        ctx.memory.remember(outcome.commit, list_ignored(seen), work.run.result)
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
 

@@ -11,15 +11,16 @@ from typing import Any
 from relay.config import Settings
 from relay.errors import SandboxError
 from relay.files.tree import read_file, replace_file
-from relay.gate.model import GateResult, Outcome, Verdict
+from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
 from relay.git.hooks import HookResult, HookRun, Hooks
-from relay.git.objects import find_blob_id, read_entries
+from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.sandbox.links import GENERATED
 from relay.sandbox.policy import Lent, Mechanism, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
@@ -30,6 +31,7 @@ from relay.store.snapshot import TreeSnapshot
 from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
 from relay.values import dataclass
+from relay.words import list_some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,32 +81,56 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
         return GateRun(result=GateResult(commands=()), verdict=verdict)
     surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
-    ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=tuple(task.commands)))
+    known = _recall(ctx, task) if task.is_baseline else {}
+    commands = tuple(command for command in task.commands if command not in known)
+    ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
     with ctx.workspace.sandbox.renew() as renewed:
         fresh = reveal(ctx.repo, ctx.settings, renewed)
         laid, sandbox = _lay_out(ctx, fresh, surplus)
         result = run_gate(
-            task.commands,
+            commands,
             sandbox=sandbox,
             limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
             should_stop=ctx.workspace.should_stop,
             outputs_dir=ctx.workspace.outputs_dir,
         )
         rewritten = find_rewritten(ctx.repo.root, laid, task.intent.paths) if laid else {}
+    ran = {**known, **{check.command: check for check in result.commands}}
+    result = GateResult(commands=tuple(ran[command] for command in task.commands))
     verdict = compare_gate(task.baseline, result, own=task.own)
+    again = f" Not run again, because it has just passed: {list_some([f'`{command}`' for command in known])}."
     ctx.observe(
         GateFinished(
             phase_id=task.phase_id,
             baseline=task.is_baseline,
             passed=verdict.green,
-            summary=verdict.for_user,
-            duration_s=sum(check.duration_s for check in result.commands),
+            summary=verdict.for_user + (again if known else ""),
+            duration_s=sum(check.duration_s for check in result.commands if check.command not in known),
             expected="" if verdict.green else _expect(task, result),
             checks=render_checks(result),
         )
     )
     hidden = laid is not None
     return GateRun(result=result, verdict=verdict, surplus=surplus, is_hidden=hidden, rewritten=rewritten)
+
+
+def _recall(ctx: RunContext, task: GateTask) -> dict[str, CommandCheck]:
+    """Return those of a baseline's commands that passed for the last commit, where nothing else could be seen now.
+
+    The plan and the ledger may differ: the boxes of that commit are ticked since.
+    """
+    memory, head, own = ctx.memory, task.intent.head, set(task.intent.drafts)
+    if not memory.commit or head is None or list_ignored(task.environment) != memory.ignored:
+        return {}
+    changes = (*diff_trees(ctx.repo, memory.commit, head), *diff_trees(ctx.repo, head, task.now.tree))
+    if any(change.path not in own for change in changes):
+        return {}
+    return {command: memory.checks[command] for command in task.commands if command in memory.checks}
+
+
+def list_ignored(environment: Environment) -> frozenset[str]:
+    """Return what git ignores but for dependencies and tools' caches, which a gate always sees as they are."""
+    return frozenset(path for path in environment.roots if GENERATED.isdisjoint(path.split("/")))
 
 
 def _expect(task: GateTask, result: GateResult) -> str:

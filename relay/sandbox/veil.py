@@ -131,7 +131,7 @@ def lift_veil(sandbox: Sandbox) -> Veil | None:
     return Veil(
         root=policy.root,
         home=find_home(policy.env),
-        network=policy.network,
+        network=policy.reaches_hosts,
         dropped=dropped,
         barred=frozenset(name for name in dropped if NEVER.fullmatch(name)),
         is_covered=_find_cover(sandbox),

@@ -4,9 +4,11 @@ Nothing here does anything; it names who does what, so that the loop and the leg
 """
 
 from collections.abc import Callable
+from dataclasses import field
 
 from relay.config import Settings
 from relay.errors import ExitCode
+from relay.gate.memory import GateMemory
 from relay.git.repository import Repo
 from relay.hints import Command, Hint
 from relay.interrupts import Interrupts
@@ -47,6 +49,8 @@ class RunContext:
     """Makes session ids."""
     secret_values: tuple[str, ...]
     """Secrets of the environment; nothing that relay keeps may hold one."""
+    memory: GateMemory = field(default_factory=GateMemory, compare=False)
+    """What has passed in this run."""
 
     @property
     def repo(self) -> Repo:

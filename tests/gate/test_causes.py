@@ -89,9 +89,8 @@ def test_a_socket_of_this_machine(explain, tmp_path, monkeypatch):
         server.bind("docker.sock")
         place = tmp_path / "docker.sock"
         said = f"Cannot connect to the Docker daemon at unix://{place}. Is it running?"
-        assert explain(said) == (
-            f"{place} is a Unix socket of this machine, and closed to commands; no setting opens it",
-        )
+        (words,) = explain(said)
+    assert words.startswith(f"{place} is a Unix socket of this machine, and closed to commands; sockets = [")
 
 
 def test_what_is_only_read(explain, machine):
