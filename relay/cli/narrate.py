@@ -93,6 +93,7 @@ def _tell_run(event: events.RunStarted) -> Iterable[Line]:
 def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
     session = event.session_id[:_SHORT_SESSION_CHARS]
     phase = f"phase {event.phase_id} leg {event.leg}" if event.phase_id else f"leg {event.leg}"
+    phase += f", attempt {event.attempt}" if event.attempt > event.leg else ""
     yield Line(text=f"{phase} — {event.title} (session {session})", tone=Tone.STRONG)
     if event.reason:
         yield Line(text=f"why: {event.reason}", tone=Tone.QUIET)

@@ -125,6 +125,7 @@ class Leg:
             title=handover.briefing.phase.title,
             phase_id=handover.phase_id,
             number=handover.number,
+            attempt=handover.attempt,
             reason=handover.reason,
             system=self._parts.system,
             tools=self._parts.toolbox.specs,

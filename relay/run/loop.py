@@ -13,6 +13,7 @@ from relay.run.candidate import PhaseCommit
 from relay.run.ends import end_done, find_done_plan, finish_run
 from relay.run.leg import Leg, LegKind, LegResult
 from relay.run.leg_parts import make_parts
+from relay.run.plan_commit import put_ticks_aside
 from relay.run.readiness import require_gates
 from relay.run.recommit import commit_proposed
 from relay.run.selection import Selection, choose_phase
@@ -73,6 +74,7 @@ def _work_on(
         return None  # a stop was asked for
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
     result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
+    put_ticks_aside(ctx)
     return _decide(ctx, selection, result, handover)
 
 

@@ -7,6 +7,7 @@ from relay.git.modes import FILE
 from relay.git.names import list_paths, render_path
 from relay.hints import Command, TypedPath
 from relay.plan.encoding import decode_text, encode_text, require_utf8
+from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.run.gates import open_hooks
@@ -18,9 +19,11 @@ from relay.setup.context import PlanFiles, RunContext
 from relay.state.plan_edit import EditKind, describe_refusal, find_edit, put_ticks
 from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
-from relay.store.legs import get_branch
+from relay.store.legs import get_branch, keep_snapshot
 from relay.store.planning_cost import PlanningRecord, drop_plan_usage, read_plan_usage
+from relay.store.snapshot import write_snapshot_tree
 from relay.store.texts import find_text
+from relay.words import list_some
 
 
 def ensure_plan_committed(ctx: RunContext) -> Plan:
@@ -67,6 +70,35 @@ def tick_edited_plan(ctx: RunContext, commit: str, items: tuple[str, ...]) -> No
     ticked = put_ticks(parse_plan(committed), shown, items)
     if ticked.text != shown.text:
         replace_file(ctx.repo.root, ctx.plan_path, encode_text(ticked.text), FILE)
+
+
+def put_ticks_aside(ctx: RunContext) -> None:
+    """Take ticks out of the plan's file that a person made while a session worked, and say where they are kept.
+
+    Else the next phase would be refused because of them, in the middle of the night. An edit that is not allowed for
+    another reason stays as it is: the next look at the file says it.
+    """
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    committed = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
+    if disk is None or committed is None or decode_text(disk) == committed:
+        return
+    try:
+        shown, before = _parse(ctx.plan_path, disk), parse_plan(committed)
+        if find_edit(ctx.repo, ctx.plan_path, shown).kind is not EditKind.REFUSED:
+            return
+        heirs = find_lineage(before, shown).items
+        by_hand = shown.done_ids - {heirs[item] for item in before.done_ids if item in heirs}
+        kept = shown.untick(by_hand)
+        if not by_hand or find_edit(ctx.repo, ctx.plan_path, kept).kind is EditKind.REFUSED:
+            return
+    except PlanError:
+        return
+    ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as it was ticked by hand")
+    replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
+    words = (
+        f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks, so it is open again"
+    )
+    ctx.observe(Noticed(text=f"{words}. The file as it was: git show {ref}:{ctx.plan_path}", warning=True))
 
 
 def read_plan(ctx: RunContext) -> Plan:

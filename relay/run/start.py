@@ -46,7 +46,7 @@ from relay.store.snapshot import write_snapshot_tree
 from relay.store.steering import find_strange
 from relay.store.surplus import Intent
 from relay.store.texts import find_text
-from relay.store.trailers import BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
+from relay.store.trailers import ATTEMPT, BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
 from relay.values import dataclass
 from relay.words import list_some
 
@@ -65,6 +65,8 @@ class Handover:
     phase_id: str
     number: int
     """1 for the first session of the phase; one that was cut off and the one after it have the same."""
+    attempt: int
+    """The same, with every session counted."""
     no_progress: int
     """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
     reason: str
@@ -116,7 +118,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     left = [path for path in changed if path not in dirty]
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
-    marks = (*_render_marks(number, 0), (BASELINE, render_baseline(baseline)))
+    marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
     start = LegStart(
         session_id=ctx.new_id(),
@@ -152,6 +154,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
     marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
     marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
+    marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
     # In another work tree other files are ignored, and so they are where an older relay opened the leg.
     is_known = leg.environment and leg.place == find_place_id(ctx.repo)
     start = LegStart(
@@ -203,6 +206,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         leg=leg,
         phase_id=leg.phase_id,
         number=parse_count(found.get(LEG, ""), 1),
+        attempt=parse_count(found.get(ATTEMPT, ""), 1),
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,
         pending=pending,

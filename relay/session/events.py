@@ -58,6 +58,8 @@ class LegStarted:
     """1 for the first leg of the phase."""
     reason: str
     """Why this leg starts here, in the words of `relay status --why`."""
+    attempt: int = 1
+    """`leg` with every session counted, also those that were cut off; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,8 @@ class SessionTask:
     """Empty for a session that belongs to no phase."""
     number: int = 1
     """1 for the first session of a phase."""
+    attempt: int = 1
+    """The same, with those counted that were cut off."""
     reason: str = ""
     """Why the session starts, for the user."""
     system: str
@@ -101,6 +103,7 @@ class Sessions:
                 phase_id=task.phase_id,
                 title=task.title,
                 leg=task.number,
+                attempt=task.attempt,
                 reason=task.reason,
             )
         )

@@ -101,7 +101,8 @@ def make_handover() -> Handover:
         baseline="", ledger="",
     )  # fmt: skip
     return Handover(
-        leg=leg, phase_id="1", number=1, no_progress=0, reason="", commands=(), baseline=None, briefing=briefing,
+        leg=leg, phase_id="1", number=1, no_progress=0, attempt=1, reason="", commands=(), baseline=None,
+        briefing=briefing,
         pending=PendingPlan(head=PLAN, plan=PLAN, ledger=Ledger()),
     )  # fmt: skip
 

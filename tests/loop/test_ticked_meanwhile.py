@@ -1,0 +1,31 @@
+"""A box that a person ticks while a session works is put aside, and the night goes on."""
+
+from relay.errors import ExitCode
+from relay.run.loop import run
+from relay.run.selection import Selection
+from relay.session.events import Noticed
+from tests.scripted import ScriptedRunner
+
+
+def test_a_tick_by_hand_ends_no_run(stage):
+    """It is open again, kept as it was, and said; another edit of the file made with it is taken."""
+
+    def tick() -> None:
+        text = (stage.root / "PLAN.md").read_text()
+        stage.write(
+            "PLAN.md", text.replace("- [ ] Say it twice", "- [x] Say it twice").replace("# Greet", "# My greet")
+        )
+
+    hello = ("write", {"path": "hello.txt", "content": "hello\n"}), tick, ("tick", {"item": "1.1", "evidence": "x"})
+    runner = ScriptedRunner(sessions=[[list(hello)], [[("block", {"reason": "seen"})]]])
+    with stage.enter("run", flags={"sandbox": "off"}, runner=runner) as ctx:
+        ended = run(ctx, Selection())
+    assert (ended.exit_code, "blocked: seen" in str(ended.reason)) == (ExitCode.STOPPED, True)
+    (said,) = [event.text for event in stage.seen(Noticed) if "ticked by hand" in event.text]
+    assert said.startswith("2.2 was ticked by hand while a session worked")
+    kept = said.rpartition("git show ")[2]
+    assert "- [x] Say it twice" in stage.git("show", kept)
+    plan = (stage.root / "PLAN.md").read_text()
+    assert "- [ ] Say it twice" in plan
+    assert "- [x] Say hello" in plan
+    assert "# My greetings" in stage.git("show", "HEAD:PLAN.md")
