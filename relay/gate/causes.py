@@ -111,7 +111,7 @@ def _look_for_secrets(_failure: Failure, text: str, veil: Veil) -> Iterator[str]
     named = dict.fromkeys(islice((found[0] for found in _FILE.finditer(text)), _MAX_FOUND))
     if masked := [path for path in named if veil.is_masked(path)]:
         words = f"{list_some(masked, _SHOWN)} may hold secrets and is hidden from commands"
-        yield f"{words}: export what the tests need, and name it in env ({USER_FILE})"
+        yield f'{words}; env_file = "{masked[0]}" in {USER_FILE} shows it to verify commands'
 
 
 def _look_for_variables(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
@@ -127,7 +127,8 @@ def _look_for_variables(_failure: Failure, text: str, veil: Veil) -> Iterator[st
     absent = [name for name in named if name not in veil.dropped]
     if absent and (masked := veil.find_masked_names().intersection(absent)):
         listed = ", ".join(sorted(masked)[:_SHOWN])
-        yield f"{listed}: set in .env, which is hidden from commands; export it, and name it in env ({USER_FILE})"
+        words = f"{listed}: set in .env, which is hidden from commands"
+        yield f'{words}; env_file = ".env" in {USER_FILE} shows it to verify commands'
 
 
 def _look_for_services(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
