@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 
 DEFAULT_PLAN = "PLAN.md"
 """The plan where no setting names another."""
+LEDGER_SUFFIX = ".ledger.yaml"
 STATE_DIR = ".relay"
 """Telemetry and spilled output; never state that matters."""
 
@@ -11,7 +12,7 @@ STATE_DIR = ".relay"
 def find_ledger_path(plan_path: str) -> str:
     """Return the ledger's path, next to the plan: ``PLAN.md`` → ``PLAN.ledger.yaml``."""
     path = PurePosixPath(plan_path)
-    return str(path.with_name(f"{path.stem}.ledger.yaml"))
+    return str(path.with_name(f"{path.stem}{LEDGER_SUFFIX}"))
 
 
 def find_protected(plan_path: str) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """Files that steer relay, git or another agent later: whose they are.
 
-Rules, settings and git directories that stand there when a command starts are read-only for it. What did not exist no
-sandbox can protect: a session, a gate or a hook may have made what appears while one of them could run. Such a file is
-not obeyed, and nothing is committed beside it, until a person has staged or committed it: git's index is out of reach
-of every command. Which files stood there is noted before anything runs and looked at again when all is over; no clock
-decides, and neither does ``.gitignore``, which a session may write.
+Rules, settings, ledgers and git directories that stand there when a command starts are read-only for it. What did not
+exist no sandbox can protect: a session, a gate or a hook may have made what appears while one of them could run. Such a
+file is not obeyed, and nothing is committed beside it, until a person has staged or committed it: git's index is out of
+reach of every command. Which files stood there is noted before anything runs and looked at again when all is over; no
+clock decides, and neither does ``.gitignore``, which a session may write.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from relay.git.nesting import is_armed, is_git_layout
 from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
 from relay.hints import Hint, TypedPath
+from relay.plan.files import LEDGER_SUFFIX
 from relay.sandbox.policy import PROTECTED_NAMES, Policy
 from relay.sandbox.scan import list_folders
 from relay.values import dataclass
@@ -50,7 +51,8 @@ def find_steering(root: Path, names: tuple[str, ...] = PROTECTED_NAMES) -> froze
     for folder, entries in list_folders(Policy(root=root, env={}, protected_names=names)):
         here = os.path.relpath(folder, root)
         below = "" if here == "." else f"{here}/"
-        found |= {f"{below}{entry.name}" for entry in entries if entry.name in names}
+        # What stands in a ledger goes into every session's first message, and the next run commits it as a person's.
+        found |= {f"{below}{e.name}" for e in entries if e.name in names or e.name.endswith(LEDGER_SUFFIX)}
         git_dirs = [f"{below}.git/"] if below and any(entry.name == ".git" for entry in entries) else []
         if below and is_git_layout(frozenset(entry.name for entry in entries)):
             git_dirs.append(below)

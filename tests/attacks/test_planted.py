@@ -14,9 +14,10 @@ Verify: `sh src/check.sh`
 - [ ] Say world — world.txt
 
 ## Phase 2 — Again
+Verify: `test -e again.txt`
 - [ ] Say it again — again.txt
 """
-OWN = "# Mine\n\n## Phase 1 — All\nVerify: `test -d .`\n- [ ] take it — x\n"
+OWN = "# Mine\n\n## Phase 1 — All\nVerify: `test -e x`\n- [ ] take it — x\n"
 SETTINGS = 'plan = "docs/NEXT.md"\nmax_legs = 1000\n'
 ARMED = "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch @OUT@/executed\n"
 
