@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 
 from relay.git import objects
 from relay.git.config_guard import guard
@@ -24,7 +25,7 @@ from relay.values import dataclass
 _Entries = dict[str, tuple[str, str]]
 """``path: (mode, object id)``."""
 _MOST_KEPT = 20_000
-_known: dict[str, _Entries] = {}
+_known: dict[tuple[Path, str], _Entries] = {}
 """Of one commit."""
 
 
@@ -113,19 +114,20 @@ def _list_entries(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Entries:
 
 def _list_commit(repo: Repo, commit: str) -> _Entries:
     """Return what a commit holds; that of the last one is kept, which a phase has for its start and its end."""
-    if commit not in _known or has_replacements(repo.common_dir):
+    key = (repo.common_dir, commit)
+    if key not in _known or has_replacements(repo.common_dir):
         entries = _read_on(repo, commit) or _ask_for_entries(repo, commit)
         _known.clear()
         if len(entries) > _MOST_KEPT:
             return entries
-        _known[commit] = entries
-    return _known[commit]
+        _known[key] = entries
+    return _known[key]
 
 
 def _read_on(repo: Repo, commit: str) -> _Entries | None:
     """Return what a commit holds by how it differs from the last one; None where only git knows."""
-    for known, entries in _known.items():
-        if (differences := find_differences(repo, known, commit)) is not None:
+    for (place, known), entries in _known.items():
+        if place == repo.common_dir and (differences := find_differences(repo, known, commit)) is not None:
             now = {**entries}
             for name, _, after in differences:
                 now.pop(os.fsdecode(name), None)

@@ -31,3 +31,14 @@ def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
     box.write("new", "y\n")
     box.commit()
     assert look() == ()
+
+
+def test_a_commit_is_not_read_on_from_one_of_another_repository(box, new_box):
+    """Its objects may be here under the same names, and have ids of another length."""
+    other = new_box("--object-format=sha256")
+    other.write("a", "1\n")
+    other.commit()
+    for one in (box, other, box):
+        repo = one.open()
+        intent = Intent(head=repo.head(), paths=(), drafts=())
+        assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()).paths == ()
