@@ -27,6 +27,8 @@ from relay.values import dataclass
 
 POLL_S = 0.1
 """`should_stop` and the limits are looked at this often."""
+WALK_S = 0.5
+"""All processes are walked over this often where the machine has more of them than a command may have."""
 DRAIN_S = 0.2
 """How long output is still read after the process has ended."""
 GONE_S = 2.0
@@ -239,7 +241,7 @@ class _Tree:
 
     def watch(self, *, deadline: float, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
-        next_look = 0.0
+        next_look = next_walk = 0.0
         idle_tasks = _count_all_tasks()
         while self._process.poll() is None:
             now = time.monotonic()
@@ -250,10 +252,13 @@ class _Tree:
                 if should_stop():
                     return _Stopped(interrupted=True)
                 # The kernel's limit on processes does not bind uid 0.
-                tasks = limits.processes
-                # The machine's count is one cheap read; the walk over /proc comes only when it could be true.
-                if _count_all_tasks() - idle_tasks > tasks and self._count_tasks() > tasks:
-                    return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
+                tasks, all_tasks = limits.processes, _count_all_tasks()
+                # The machine's count is one cheap read; the walk over /proc comes only when it could be true: at once
+                # where the machine has got so many more, now and then where others may have ended meanwhile.
+                if all_tasks - idle_tasks > tasks or (all_tasks > tasks and now >= next_walk):
+                    next_walk = now + WALK_S
+                    if self._count_tasks() > tasks:
+                        return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
                 most = limits.memory_bytes
                 if most and is_worth_a_look(most) and self._holds_more(most):
                     return _Stopped(notes=(render_limit(most),))

@@ -386,7 +386,7 @@ ATTACKS = (
         name="fork until it is refused",
         stands_for="fork bomb",
         command=python(
-            "import os, time\nn = 0\ntry:\n    while n < 2600:\n"
+            "import os, time\nn = 0\ntry:\n    while n < 4096:\n"
             "        if os.fork() == 0: time.sleep(30); os._exit(0)\n"
             "        n += 1; time.sleep(0.0005)\n    print('THRO' + 'UGH')\nexcept OSError as e: print(n, e)"
         ),
