@@ -27,6 +27,11 @@ sessions:
       - tools: [{{name: tick, input: {{item: "1.1", evidence: "cat shows it"}}}}]
       - text: "Done.\\n\\nCommit: say hello"
 """
+ON_AND_ON = HELLO.replace(
+    "      - tools: [{name: tick",
+    "      - {tools: [{name: bash, input: {command: 'true'}}], repeat: 40}\n      - tools: [{name: tick",
+)
+"""An agent tells of a tool that has ended when it likes, also after its next request: a stop has many to come at."""
 BASH = '[{name: bash, input: {command: "echo hello > hello.txt"}}]'
 
 
@@ -227,7 +232,7 @@ def test_a_red_gate_goes_back_to_the_same_session(stage, agent):
 
 def test_a_stop_takes_place_at_the_next_boundary_with_the_work_kept(stage, agent):
     stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
-    with agent("run", HELLO) as ctx:
+    with agent("run", ON_AND_ON) as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.INTERRUPTED
@@ -239,7 +244,7 @@ def test_a_stop_takes_place_at_the_next_boundary_with_the_work_kept(stage, agent
 
 def test_a_phase_that_was_stopped_under_an_agent_is_finished_by_the_own_loop(stage, agent):
     stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
-    with agent("run", HELLO) as ctx:
+    with agent("run", ON_AND_ON) as ctx:
         play(ctx)
     stage.calm()
 
