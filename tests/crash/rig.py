@@ -116,6 +116,8 @@ class Rig:
             self.saved[hash_blob(text)] = "saved while the model thought"
             with contextlib.suppress(FileExistsError), file.open("xb") as stream:
                 stream.write(text)
+            if self.on_disk:  # as an editor does: what its own writer never synced a power cut takes from anybody
+                subprocess.run(["sync", str(file), str(self.root)], check=True)
         return time.monotonic()
 
     def run(self, root: Path, fault: Fault | None = None, *, log: Path | None = None, python: bool = False) -> Ended:
