@@ -129,6 +129,17 @@ def test_what_is_all_claimed_and_passes_is_done(world):
     assert world.kept == []
 
 
+def test_what_tools_of_an_agents_own_changed_is_kept_at_its_boundaries(world):
+    """Between two of its requests, under the agent's name: relay does not see its calls."""
+
+    def act():
+        world.specs[0].note_boundary()
+
+    world.play([act, ONE, TWO, SAID])
+
+    assert world.happened == ["show", "agent", "tick", "tick", "stop", "commit"]
+
+
 def test_a_session_that_forgot_an_item_is_reminded_of_it(world):
     ended = world.play([ONE], [TWO])
 
