@@ -165,9 +165,15 @@ def open_ignored(root: Path, names: Sequence[str]) -> Iterator[int]:
         OSError: It cannot be made or written to, or something else stands there.
     """
     with open_folder(root, names, create=True, permissions=0o700) as here:
-        with os.fdopen(open_regular(".gitignore", here, os.O_RDWR | os.O_CREAT), "wb") as ignore:
-            if os.fstat(ignore.fileno()).st_size == 0:
-                ignore.write(b"*\n")
+        fd = open_regular(".gitignore", here, os.O_RDWR | os.O_CREAT)
+        try:
+            if os.fstat(fd).st_size == 0:
+                os.write(fd, b"*\n")
+        except OSError:
+            os.unlink(".gitignore", dir_fd=here)  # an empty one is all that `git status` would show of the directory
+            raise
+        finally:
+            os.close(fd)
         yield here
 
 
