@@ -1,25 +1,19 @@
 """Committing the plan alone: a new one before the first phase, and the user's own edits between legs."""
 
-from relay.errors import PlanError, RepoError, within
+from relay.errors import PlanError, within
 from relay.files.tree import read_file, replace_file
-from relay.git.message import Message
 from relay.git.modes import FILE
-from relay.git.names import list_paths, render_path
 from relay.hints import Command, TypedPath
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
-from relay.run.gates import open_hooks
-from relay.run.hook_refusal import explain_hook
-from relay.run.subjects import list_other_subjects, render_subject
-from relay.session.events import Committed, Noticed
+from relay.run.file_commit import FileCommit, commit_file
+from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.plan_edit import EditKind, describe_refusal, find_edit, put_ticks
-from relay.store import trailers
-from relay.store.commit import CommitRequest, commit_paths
-from relay.store.legs import get_branch, keep_snapshot
+from relay.store.legs import keep_snapshot
 from relay.store.planning_cost import PlanningRecord, drop_plan_usage, read_plan_usage
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.texts import find_text
@@ -138,37 +132,14 @@ def _find_planning(files: PlanFiles) -> PlanningRecord | None:
 
 def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str) -> None:
     planning = _find_planning(ctx.files)
-    spent = planning.spend if planning else Spent()
-    message = Message(
-        subject=render_subject(words, ctx.settings),
-        trailers=(
-            (trailers.PLAN, render_path(ctx.plan_path)),
-            (trailers.STATUS, status),
-            *(((trailers.SESSION, planning.session_id),) if planning else ()),
-            (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
-            *trailers.render_hooks(ctx.settings.hooks),
-            *trailers.render_spent(spent),
-        ),
+    file = FileCommit(
+        title="plan",
+        path=ctx.plan_path,
+        disk=disk,
+        data=encode_text(plan.text),
+        status=status,
+        words=words,
+        session_id=planning.session_id if planning else "",
+        spent=planning.spend if planning else Spent(),
     )
-    request = CommitRequest(
-        branch=get_branch(ctx.repo),
-        head=ctx.repo.head(),
-        message=message,
-        other_subjects=list_other_subjects(words, ctx.settings),
-        replace={ctx.plan_path: encode_text(plan.text)},
-        based_on={ctx.plan_path: disk},
-        take_in=False,
-    )
-    with open_hooks(ctx) as hooks:
-        outcome = commit_paths(ctx.repo, request, hooks=hooks)
-    if outcome.commit is None:
-        hint = explain_hook(outcome.hook, outcome.output).ways if outcome.hook else ""
-        raise RepoError(f"the plan could not be committed ({outcome.end}): {outcome.output}", hint=hint)
-    if planning is not None:
-        drop_plan_usage(ctx.repo, planning)
-    ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=status, phase_id="", items=()))
-    for sentence in outcome.left:
-        ctx.observe(Noticed(text=sentence, warning=True))
-    if others := [path for path in outcome.not_taken if path != ctx.plan_path]:
-        told = f"a commit hook rewrote files, which are not committed with the plan: {list_paths(others)}"
-        ctx.observe(Noticed(text=told, warning=True))
+    commit_file(ctx, file, on_commit=lambda: drop_plan_usage(ctx.repo, planning) if planning else None)

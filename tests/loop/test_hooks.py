@@ -142,6 +142,19 @@ def test_a_hook_that_wants_a_form_of_subjects_gets_one(stage, form, planned, wor
     assert [event.subject for event in stage.seen(Committed)] == [planned, worked]
 
 
+def test_a_hook_that_wants_a_form_of_subjects_gets_one_for_the_ledger_too(stage):
+    """What a person adds between two runs is committed by itself."""
+    install_hook(stage, CONVENTIONAL, "commit-msg")
+    assert stage.relay("ledger", "add", "Keep it small", "--because", "rules").returncode == 0
+    done = SessionOutcome(end=SessionEnd.FINISHED, text="Commit: Say hello")
+    acts: list[Act | SessionOutcome] = [*WORK[0][0], done]
+
+    ended = stage.play(ScriptedRunner(sessions=[[acts]]), phase="1", all_=False, sandbox="auto")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.git("log", "-1", "--format=%s", "--", "PLAN.ledger.yaml") == "chore: ledger\n"
+
+
 @pytest.mark.parametrize(
     ("script", "cause", "way"),
     [

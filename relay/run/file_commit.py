@@ -1,0 +1,83 @@
+"""A commit of one file that only relay commits, by itself: the plan's or the ledger's."""
+
+from collections.abc import Callable
+
+from relay.errors import RepoError
+from relay.git.message import Message
+from relay.git.names import list_paths, render_path
+from relay.run.gates import open_hooks
+from relay.run.hook_refusal import explain_hook
+from relay.run.subjects import list_other_subjects, render_subject
+from relay.session.events import Committed, Noticed
+from relay.session.usage import Spent
+from relay.setup.context import RunContext
+from relay.store import trailers
+from relay.store.commit import CommitRequest, commit_paths
+from relay.store.legs import get_branch
+from relay.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCommit:
+    """The file as it is committed."""
+
+    title: str
+    """What a person calls it: plan, ledger."""
+    path: str
+    disk: bytes
+    """What the work tree has; when it has something else by then, nothing is committed."""
+    data: bytes
+    """What is committed, and put into the work tree."""
+    status: str
+    """Of the trailer."""
+    words: str
+    """The subject, before the settings give it a form."""
+    session_id: str = ""
+    """Of who wrote it; empty for a person."""
+    spent: Spent = Spent()
+    """What writing it has cost."""
+
+
+def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], None] = lambda: None) -> None:
+    """Commit a file with the user's hooks.
+
+    Args:
+        ctx: The collaborators.
+        file: What is committed.
+        on_commit: Called as soon as the commit is there.
+
+    Raises:
+        RepoError: The commit could not be made.
+    """
+    message = Message(
+        subject=render_subject(file.words, ctx.settings),
+        trailers=(
+            (trailers.PLAN, render_path(ctx.plan_path)),
+            (trailers.STATUS, file.status),
+            *(((trailers.SESSION, file.session_id),) if file.session_id else ()),
+            (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
+            *trailers.render_hooks(ctx.settings.hooks),
+            *trailers.render_spent(file.spent),
+        ),
+    )
+    request = CommitRequest(
+        branch=get_branch(ctx.repo),
+        head=ctx.repo.head(),
+        message=message,
+        other_subjects=list_other_subjects(file.words, ctx.settings),
+        replace={file.path: file.data},
+        based_on={file.path: file.disk},
+        take_in=False,
+    )
+    with open_hooks(ctx) as hooks:
+        outcome = commit_paths(ctx.repo, request, hooks=hooks)
+    if outcome.commit is None:
+        hint = explain_hook(outcome.hook, outcome.output).ways if outcome.hook else ""
+        raise RepoError(f"the {file.title} could not be committed ({outcome.end}): {outcome.output}", hint=hint)
+    on_commit()
+    ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=file.status, phase_id="", items=()))
+    for sentence in outcome.left:
+        ctx.observe(Noticed(text=sentence, warning=True))
+    if others := [path for path in outcome.not_taken if path != file.path]:
+        told = f"a commit hook rewrote files, which are not committed with the {file.title}: {list_paths(others)}"
+        ctx.observe(Noticed(text=told, warning=True))
