@@ -9,20 +9,20 @@ The standard library's server: an ASGI server would bring its event loop into ev
 
 import contextlib
 import json
-import socketserver
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from relay.runners.agents.dialects import ModelRequest, Tally, may_pass, read_request
 from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.endpoint import StatusError
 from relay.runners.messages.faults import Fault, FaultKind
+from relay.sandbox.openings.sockets import listen
 from relay.secrets.patterns import redact
 from relay.values import dataclass
 
@@ -86,35 +86,18 @@ class Route:
     """Told of every request that a model answers, twice, on a thread of the request's own."""
 
 
-@contextmanager
-def open_gateway(route: Route, place: Path) -> Iterator[None]:
+def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
     """Listen on a new Unix socket until the block ends."""
-
-    class Handler(_Handler):
-        way = route
-
-    with _Server(str(place), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="relay-gateway", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that is killed in the middle of an answer is no error."""
+    return listen(place, lambda peer: _Handler(peer, route))
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    way: ClassVar[Route]
+
+    def __init__(self, peer: socket.socket, route: Route) -> None:
+        self.way = route
+        no_server: Any = None
+        super().__init__(peer, "", no_server)
 
     def do_GET(self) -> None:  # named so by the base
         """Answer a question that costs nothing."""

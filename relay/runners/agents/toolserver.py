@@ -5,16 +5,16 @@ pydantic, anyio and an ASGI server, speaks no Unix sockets, and relay would use 
 """
 
 import json
-import socketserver
-from collections.abc import Callable, Iterator, Mapping
+import socket
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar
+from typing import Any
 
 from relay.runners.agents.wire import render_unknown
+from relay.sandbox.openings.sockets import listen
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
 
@@ -54,41 +54,18 @@ class Offer:
     """Told of each call, on a thread of the connection's own."""
 
 
-@contextmanager
-def open_toolserver(offer: Offer, place: Path) -> Iterator[None]:
+def open_toolserver(offer: Offer, place: Path) -> AbstractContextManager[None]:
     """Listen on a new Unix socket until the block ends."""
-
-    class Handler(_Handler):
-        given = offer
-
-    with _Server(str(place), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="relay-tools", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
+    return listen(place, lambda peer: _serve(peer, offer))
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: an agent that is killed is no error."""
-
-
-class _Handler(socketserver.StreamRequestHandler):
-    given: ClassVar[Offer]
-
-    def handle(self) -> None:
-        """Answer until the agent closes its end, or says what is no line."""
-        while (line := self.rfile.readline(MAX_LINE_BYTES)).endswith(b"\n"):
-            answer = answer_line(line, self.given)
+def _serve(peer: socket.socket, offer: Offer) -> None:
+    """Answer until the agent closes its end, or says what is no line."""
+    with peer.makefile("rb") as lines:
+        while (line := lines.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+            answer = answer_line(line, offer)
             if answer is not None:
-                with suppress(OSError):
-                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+                peer.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def answer_line(line: bytes, offer: Offer) -> dict[str, Any] | None:

@@ -1,14 +1,13 @@
 """Holds open what leads out of a sandbox, as long as the sandbox is: relay's sockets and the threads behind them."""
 
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field
 from pathlib import Path
 
 from relay.config.network import EVERY
-from relay.sandbox.openings.carry import Serve, dial_loopback, start_serving
 from relay.sandbox.openings.inquiries import Inquiries
+from relay.sandbox.openings.sockets import dial_loopback, listen
 from relay.sandbox.policy import Door
 from relay.sandbox.private import PrivateDir
 from relay.values import dataclass
@@ -16,7 +15,6 @@ from relay.values import dataclass
 PROXY_PORT = 30128
 """Of the sandbox's own loopback, below the ports that the kernel hands out by itself."""
 _AROUND = "localhost,127.0.0.1,::1"
-_WAITING = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +43,14 @@ def hold_doors(hosts: Sequence[str], ports: Sequence[int]) -> Iterator[Held]:
             for port in ports
         ]
         for door, port in zip(doors, ports, strict=True):
-            stack.enter_context(_listen(door, dial_loopback(port)))
+            stack.enter_context(listen(door.socket, dial_loopback(port)))
         if hosts:
             from relay.sandbox.openings.proxy import Proxy  # what reads HTTP and TLS is paid for where it is used
 
             proxy = Proxy(hosts=frozenset(hosts), note=held.inquiries.note)
             doors.append(_make_proxy_door(private.path / "proxy", hosts))
-            stack.enter_context(_listen(doors[-1], proxy.serve))
+            stack.enter_context(listen(doors[-1].socket, proxy.serve))
         yield Held(doors=tuple(doors), inquiries=held.inquiries)
-
-
-@contextmanager
-def _listen(door: Door, serve: Serve) -> Iterator[None]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(door.socket))
-        listener.listen(_WAITING)
-        start_serving(listener, serve)
-        try:
-            yield
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)  # else whoever waits at it would never know
 
 
 def _make_proxy_door(place: Path, hosts: Sequence[str]) -> Door:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Sequence
 import h11
 
 from relay.config.network import is_name
-from relay.sandbox.openings.carry import carry
 from relay.sandbox.openings.hosts import is_named, is_public
 from relay.sandbox.openings.inquiries import Inquiry
+from relay.sandbox.openings.sockets import carry
 from relay.values import dataclass
 
 PORT = 443

@@ -1,28 +1,42 @@
-"""Connections to a Unix socket of relay's, each served by a thread and carried to where it leads."""
+"""Unix sockets of relay's own, which doors of a sandbox lead to: each connection is served by a thread."""
 
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 MOST = 128
 """Connections at once; further ones wait."""
 IDLE_S = 3600.0
 """A connection that says nothing in one direction for so long is closed."""
 _CHUNK_BYTES = 64 * 1024
+_WAITING = 64
 
-Serve = Callable[[socket.socket], None]
+Serve = Callable[[socket.socket], object]
 """Serves one connection to its end, on a thread of its own; whoever calls closes it."""
 
 
-def start_serving(listener: socket.socket, serve: Serve) -> None:
-    """Serve every connection, until the listener is closed. Nothing of it keeps relay from ending."""
+@contextmanager
+def listen(place: Path, serve: Serve) -> Iterator[None]:
+    """Serve every connection to a new socket until the block ends. Nothing of it keeps relay from ending."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(place))
+        listener.listen(_WAITING)
+        _start_serving(listener, serve)
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # else whoever waits at it would never know
+
+
+def _start_serving(listener: socket.socket, serve: Serve) -> None:
     free = threading.BoundedSemaphore(MOST)
 
     def attend(peer: socket.socket) -> None:
         try:
             with peer, contextlib.suppress(OSError):  # the other side has gone
-                peer.settimeout(IDLE_S)
                 serve(peer)
         finally:
             free.release()
