@@ -94,7 +94,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     Raises:
         PlanError: There is no such file.
     """
-    from relay.gate.proof import check_gates
+    from relay.gate.lint import check_gates
     from relay.plan.check import check_plan
     from relay.prompts.example import EXAMPLE, INSTEAD, is_example
 

@@ -49,8 +49,8 @@ def command(*, model: str | None, as_json: bool) -> int:
 def _try_model(model: str, *, as_json: bool) -> int:
     from relay.config.model_table import show_user_file
     from relay.runners.registry import get_kind
+    from relay.setup.model_trial import estimate_trial, try_model
     from relay.setup.place import find_settings, get_place
-    from relay.setup.trial import estimate_trial, try_model
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings({"model": model}, os.environ, place.root, plan_settings={})

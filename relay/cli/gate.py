@@ -50,7 +50,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     Raises:
         PlanError: None has run in this work tree.
     """
-    from relay.cli.aftermath import find_style, tell_gate
+    from relay.cli.last_run import find_style, tell_gate
     from relay.store.last_run import read_last_gate
     from relay.words import render_moment
 
@@ -72,14 +72,14 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
     """Run the gate, and the hooks where asked for."""
     from relay.cli.view import make_view
-    from relay.run.trial import find_uncommitted, try_gate, try_hooks
+    from relay.run.gate_trial import find_uncommitted, try_gate, try_hooks
     from relay.sandbox.harden import prepare_process
-    from relay.setup.alone import open_alone
+    from relay.setup.workspace import open_own_workspace
     from relay.store.lock import lock_worktree
 
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
     prepare_process()
-    with lock_worktree(request.repo), open_alone(request) as workspace:
+    with lock_worktree(request.repo), open_own_workspace(request) as workspace:
         seen = find_uncommitted(request)
         view = make_view(json=True, stream=sys.stdout) if as_json else None
         observe = view.observe if view else lambda _: None
@@ -98,16 +98,16 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
 def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     """Try a command as a gate; None where that cannot be, which a run says in full."""
     from relay.errors import RelayError
-    from relay.run.trial import try_gate
+    from relay.run.gate_trial import try_gate
     from relay.sandbox.harden import prepare_process
-    from relay.setup.alone import open_alone
-    from relay.setup.chronicle import make_last_gate
+    from relay.setup.run_notes import make_last_gate
+    from relay.setup.workspace import open_own_workspace
 
     try:
         request, _ = make_request("run", {"plan": None}, needs_plan=False)
         settings = replace(request.settings, gate_timeout_s=min(timeout_s, request.settings.gate_timeout_s))
         prepare_process()
-        with open_alone(request) as workspace:
+        with open_own_workspace(request) as workspace:
             event = try_gate(replace(request, settings=settings), workspace, "", (proposed,), lambda _: None)
     except RelayError as error:
         say(f"not tried: {error}", style="yellow")
@@ -148,9 +148,9 @@ def choose_commands(
 
 
 def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
-    from relay.cli.aftermath import find_style, tell_gate
+    from relay.cli.last_run import find_style, tell_gate
     from relay.secrets.patterns import find_secret_values
-    from relay.setup.chronicle import make_last_gate
+    from relay.setup.run_notes import make_last_gate
     from relay.store.last_run import save_last_gate
 
     gate: LastGate = make_last_gate(event, at=time.time())

@@ -45,13 +45,13 @@ def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: boo
     command's.
     """
     from relay.sandbox.harden import prepare_process
-    from relay.setup.alone import open_alone
+    from relay.setup.workspace import open_own_workspace
 
     if words and (show or as_json):
         raise click.UsageError("--show runs nothing: leave out the command")
     request, _ = make_request("plan" if read_only else "run", options, needs_plan=False)
     prepare_process()
-    with open_alone(request) as workspace:
+    with open_own_workspace(request) as workspace:
         if show or as_json:
             return show_inventory(workspace, as_json=as_json)
         return run_words(workspace, words)

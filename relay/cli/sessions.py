@@ -121,8 +121,8 @@ def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunConte
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
     from relay.sandbox.harden import prepare_process
-    from relay.setup.chronicle import note_refusal
     from relay.setup.open import open_run
+    from relay.setup.run_notes import note_refusal
 
     request, began = ask_for_rules(request, as_json=as_json), time.time()
     prepare_process()

@@ -98,7 +98,7 @@ def show_standing(standing: Standing, caller: Caller, *, why: bool, last: "LastR
 
 
 def _show_last(last: "LastRun", *, why: bool) -> None:
-    from relay.cli.aftermath import find_style, tell_last_run
+    from relay.cli.last_run import find_style, tell_last_run
 
     for line in tell_last_run(last, now=time.time(), why=why):
         say(line.text, style=find_style(line))
@@ -182,7 +182,7 @@ def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = Non
     """Write where the plan stands as one JSON document."""
     import json
 
-    from relay.cli.aftermath import render_last_run
+    from relay.cli.last_run import render_last_run
 
     body = {
         "plan": standing.plan_name,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from relay.errors import RepoError
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
+from relay.run.commit_subject import list_other_subjects, render_subject
 from relay.run.gates import open_hooks
 from relay.run.hook_refusal import explain_hook
-from relay.run.subjects import list_other_subjects, render_subject
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
 from relay.setup.context import RunContext

@@ -5,9 +5,9 @@ from relay.git.message import Message, disarm
 from relay.git.names import render_path
 from relay.plan.model import Item
 from relay.run.candidate import Candidate
+from relay.run.commit_subject import SUBJECT_CHARS, list_other_subjects, render_subject
 from relay.run.gates import GateRun
 from relay.run.pending_plan import PendingPlan
-from relay.run.subjects import SUBJECT_CHARS, list_other_subjects, render_subject
 from relay.secrets.patterns import redact
 from relay.setup.context import RunContext
 from relay.store import trailers

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from relay.config import Settings
 from relay.config.network import CLOSED
 from relay.errors import PlanError
-from relay.gate.missing import find_missing_program, may_be_made
+from relay.gate.lint import find_lines
+from relay.gate.missing_program import find_missing_program, may_be_made
 from relay.gate.model import CommandCheck, GateResult
-from relay.gate.proof import find_lines
 from relay.gate.shell_line import check_command, proves_nothing
 from relay.hints import Command, Hint
 from relay.plan.check import find_obscurity

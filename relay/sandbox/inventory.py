@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relay.sandbox.bwrap import Bwrap
 from relay.sandbox.environment import NEVER
-from relay.sandbox.openings.words import describe_opened
+from relay.sandbox.openings.description import describe_opened
 from relay.sandbox.places import is_below, is_socket
 from relay.sandbox.run import Sandbox
 from relay.sandbox.view import DEV_NULL, Mount, Op

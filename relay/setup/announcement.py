@@ -9,7 +9,7 @@ from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
 from relay.meters.gauge import open_gauge
-from relay.sandbox.openings.words import describe_opened
+from relay.sandbox.openings.description import describe_opened
 from relay.session.events import Noticed, RunStarted
 from relay.setup.context import RunContext
 from relay.store.legs import get_branch

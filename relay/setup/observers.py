@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Event, HostAsked, Observe
-from relay.setup.chronicle import Chronicle
 from relay.setup.request import RunRequest
+from relay.setup.run_notes import RunNotes
 from relay.telemetry.log import EventLog, open_log
 
 
@@ -42,7 +42,7 @@ class Observers:
         values = find_secret_values(request.environ)
         with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
             self.log = log
-            self.counters.append(Chronicle(request.repo, values).observe)
+            self.counters.append(RunNotes(request.repo, values).observe)
             try:
                 yield
             finally:

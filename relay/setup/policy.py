@@ -11,10 +11,10 @@ from relay.git.config_guard import read_config
 from relay.git.config_listing import find_tree_files
 from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
-from relay.sandbox.environments import find_environments
 from relay.sandbox.memory import find_most_bytes
 from relay.sandbox.places import find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Limits, Policy
+from relay.sandbox.virtualenvs import find_environments
 
 
 def make_policy(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.files.tree import read_start
+from relay.files.walk import open_ignored
 from relay.git.config_listing import find_tree_files
 from relay.interrupts import Interrupts
 from relay.plan.encoding import MAX_PLAN_BYTES
@@ -13,9 +14,11 @@ from relay.plan.files import STATE_DIR, find_protected
 from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
-from relay.setup.policy import make_limits, make_policy
+from relay.setup import preconditions
+from relay.setup.policy import get_hidden, get_unreadable, make_limits, make_policy
+from relay.setup.preconditions import require
 from relay.setup.request import RunRequest
-from relay.setup.rules import Rules
+from relay.setup.rules import Rules, load_repository_rules
 from relay.tools.workspace import Workspace
 
 
@@ -54,6 +57,28 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
             hidden=request.repo.hidden,
             spills="spill" not in settings.ablate,
         )
+
+
+@contextmanager
+def open_own_workspace(request: RunRequest) -> Iterator[Workspace]:
+    """Open what a session of this request would have for the user's own command: without a session, a key or a lock.
+
+    Raises:
+        RelayError: What a run would stop with for the sandbox's sake.
+    """
+    root, settings, environ = request.repo.root, request.settings, request.environ
+    require(preconditions.check_program(root, settings, environ))
+    hidden = get_hidden(root, settings, environ)
+    unreadable = get_unreadable(root, settings, environ)
+    rules = Rules() if "rules" in settings.ablate else load_repository_rules(root, settings, unreadable)
+    with open_ignored(root, (STATE_DIR,)):
+        pass  # relay makes it before a command could, as a run does
+    interrupts = Interrupts()
+    try:
+        with open_workspace(replace(request, repo=replace(request.repo, hidden=hidden)), rules, interrupts) as opened:
+            yield opened
+    finally:
+        interrupts.close()
 
 
 def _read_plan(path: Path) -> str:

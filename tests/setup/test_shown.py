@@ -7,7 +7,7 @@ import pytest
 from relay.config import load_settings
 from relay.errors import ConfigError, ExitCode
 from relay.git.repository import open_repo
-from relay.sandbox.environments import find_environments
+from relay.sandbox.virtualenvs import find_environments
 from relay.session.values import SessionOutcome
 from relay.setup.policy import make_policy
 from tests.scripted import Act, ScriptedRunner

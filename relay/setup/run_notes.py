@@ -12,7 +12,7 @@ from relay.setup.request import RunRequest
 from relay.store.last_run import LastGate, LastRun, read_last_run, save_last_gate, save_last_run
 
 
-class Chronicle:
+class RunNotes:
     """Writes the notes of `relay.store.last_run`. Mutable: holds what it has written of this run.
 
     Args:
