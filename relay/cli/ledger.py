@@ -186,7 +186,9 @@ def draw_ledger(plan: str | None, *, as_json: bool) -> None:
 @click.argument("text")
 @_because
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
-@click.option("--source", "places", multiple=True, metavar="PATH[:10-20]", help="Where it was read; may be repeated.")
+@click.option(
+    "--source", "places", multiple=True, metavar="PATH[:10-20|::NAME]", help="Where it was read; may be repeated."
+)
 @click.option("--rests-on", multiple=True, metavar="ID", help="A claim it was concluded from; may be repeated.")
 @click.option("--replaces", multiple=True, metavar="ID", help="A claim it takes the place of; may be repeated.")
 @_options
@@ -237,8 +239,7 @@ def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
     from relay.ledger import Confirmation, Stamp
 
     def make(found: Open) -> "Entry":
-        places = tuple(map(str, found.require(claim_id).sources))
-        there = [place for place in places if _exists(found.repo, place)]
+        there = [str(source) for source in found.require(claim_id).sources if not _find_fault(found.repo, source)]
         stamp = Stamp(at=found.ledger.make_time(_now(), [claim_id]))
         return Confirmation(of=claim_id, because=because, sources=_cite(found, there), stamp=stamp)
 
@@ -324,17 +325,21 @@ def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
 
     sources = tuple(map(parse_place, places))
     for source in sources:
-        if not _exists(found.repo, str(source)):
-            raise RepoError(f"{source}: no such file; a source is path, path:line or path:first-last from the root")
+        if words := _find_fault(found.repo, source):
+            raise RepoError(words)
     return cite_sources(found.repo, sources, (found.path, found.plan_path))
 
 
-def _exists(repo: "Repo", place: str) -> bool:
+def _find_fault(repo: "Repo", source: "Source") -> str:
+    """Say why a source cannot be cited; empty when it can."""
     from relay.files.tree import read_file
-    from relay.ledger.citation import parse_place
+    from relay.ledger.citation import explain_missing
 
-    path = parse_place(place).path
-    return not repo.hidden.covers(path) and read_file(repo.root, path) is not None
+    data = None if repo.hidden.covers(source.path) else read_file(repo.root, source.path)
+    if data is None:
+        forms = "path, path:line, path:first-last or path.py::Class.method"
+        return f"{source}: no such file; a source is {forms}, from the root"
+    return explain_missing(source, data)
 
 
 def _now() -> str:
@@ -347,7 +352,15 @@ def _render(found: Open, claim: "Claim") -> dict[str, Any]:
     """Return a claim as JSON has it, with where it stands."""
     belief = found.judgement[claim.id]
     sources = [
-        {"path": s.path, "lines": s.lines, "blob": s.blob, "changed": found.changed.get(s, "")} for s in claim.sources
+        {
+            "path": s.path,
+            "lines": s.lines,
+            "symbol": s.symbol,
+            "blob": s.blob,
+            "changed": found.changed.get(s, ""),
+            "place": str(s),
+        }
+        for s in claim.sources
     ]
     return {
         "id": claim.id,
@@ -373,8 +386,7 @@ def _render_open(found: Open) -> dict[str, Any]:
 def _say_item(item: Any) -> str:
     if isinstance(item, str):
         return item
-    place = f"{item['path']}:{item['lines']}" if item["lines"] else item["path"]
-    return item["changed"] or place
+    return str(item["changed"] or item["place"])
 
 
 def _style(belief: "Belief") -> str:

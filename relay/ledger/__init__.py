@@ -16,6 +16,9 @@ git 2.47), and a file for each claim would fill the work tree. As YAML and not J
 older relays and people wrote in several lines. Ids come from what is claimed, when and in which session, so branches do
 not give out the same one; no entry has to stand behind what it names.
 
+A source may name what it cites, in a Python file: ``{path: "db/keys.py", symbol: "Keys.make", lines: "10-24", blob: …,
+text: …}``. The name is looked up again then, wherever it stands by now; the lines are where it stood.
+
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.
 A claim is in when some justification of it holds (what it rests on is in; a later look needs nothing else) and nothing
 that replaces it is in. The answer is the well-founded one: there is exactly one, in whatever order the entries stand,

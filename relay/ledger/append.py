@@ -82,7 +82,8 @@ def _list_sources(sources: tuple[Source, ...]) -> list[str]:
 
 
 def _render_source(source: Source) -> str:
-    fields = (("path", source.path), ("lines", source.lines), ("blob", source.blob), ("text", source.text))
+    place = (("path", source.path), ("symbol", source.symbol), ("lines", source.lines))
+    fields = (*place, ("blob", source.blob), ("text", source.text))
     return f"{{{', '.join(_pair(key, value) for key, value in fields if value)}}}"
 
 

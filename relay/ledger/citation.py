@@ -2,45 +2,76 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from relay.ledger.model import Source
+from relay.ledger.names import read_names
 
 HASH_CHARS = 12
 """Kept of an id: 48 bits tell two contents of one file apart."""
 MAX_COMPARED_LINES = 500_000
 """Looked at for lines that have moved; beyond that they count as changed."""
+MAX_NAMES = 500
+MAX_NAME_CHARS = 100
+"""Of a file's names, among which one that resembles a missing one is looked for."""
 
-PLACE = re.compile(r"(?P<path>.+?)(?::(?P<lines>(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?))?")
-"""``path``, ``path:12`` or ``path:12-40``."""
+_NAME = r"[^\W\d]\w{0,99}"
+SYMBOL = rf"{_NAME}(?:(?:\.|::){_NAME}){{0,9}}"
+PLACE = re.compile(
+    rf"(?P<path>.+?)(?::(?P<lines>(?P<first>\d{{1,9}})(?:-(?P<last>\d{{1,9}}))?)"
+    rf"|::(?P<symbol>{SYMBOL}))?"
+)
+"""``path``, ``path:12``, ``path:12-40`` or ``path.py::Class.method``."""
 Hash = Callable[[bytes], str]
 """Makes git's id of a blob."""
 
 
-def cite(path: str, lines: str, data: bytes, make_id: Hash) -> Source:
-    """Return a source with what it says now; lines behind the file's end are left out.
+def cite(source: Source, data: bytes, make_id: Hash) -> Source:
+    """Return a source with what it says now; lines behind the file's end are left out, and a name that is not there.
 
     Args:
-        path: Of the file.
-        lines: ``12`` or ``12-40``; empty for the whole file.
+        source: Its path, and its lines or symbol.
         data: The file.
         make_id: Makes ids.
     """
-    source = Source(path=path, blob=make_id(data)[:HASH_CHARS])
-    if not lines:
-        return source
-    rows = _split(data)
-    first, last = parse_lines(lines)
-    last = min(last, len(rows))
+    whole = Source(path=source.path, blob=make_id(data)[:HASH_CHARS])
+    rows = _split(data if not source.symbol else _unify(data))
+    if source.symbol:
+        span = read_names(source.path, data).spans.get(source.symbol)
+    else:
+        span = parse_lines(source.lines) if source.lines else None
+    if span is None:
+        return whole
+    first, last = span[0], min(span[1], len(rows))
     if first > last:
-        return source
+        return whole
     shown = str(first) if first == last else f"{first}-{last}"
-    return Source(path=path, lines=shown, blob=source.blob, text=_hash_rows(rows[first - 1 : last], make_id))
+    return replace(whole, symbol=source.symbol, lines=shown, text=_hash_rows(rows[first - 1 : last], make_id))
+
+
+def explain_missing(source: Source, data: bytes) -> str:
+    """Say why a source's symbol cannot be cited; empty when it can, and without one."""
+    table = read_names(source.path, data) if source.symbol else None
+    if table is None or source.symbol in table.spans:
+        return ""
+    near = _find_near(source.symbol, [name for name in table.spans if len(name) <= MAX_NAME_CHARS][:MAX_NAMES])
+    why = table.fault or "there is no such name" + (f"; near it: {', '.join(near)}" if near else "")
+    return f"{source}: {why}. Else cite lines: {source.path}:10-20"
+
+
+def _find_near(symbol: str, names: list[str]) -> list[str]:
+    import difflib  # costs start-up time and is needed only here
+
+    last = symbol.rpartition(".")[2]
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    return same[:3] or difflib.get_close_matches(symbol, names, n=3)
 
 
 def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     """Say what has become of a source; empty when it still says the same, or what it said is not known.
 
-    Lines that stand elsewhere in the file by now, just as they were, still say the same.
+    Lines that stand elsewhere in the file by now, just as they were, still say the same, and so does a symbol. Of a
+    file that cannot be parsed any more, a symbol's lines are looked for.
 
     Args:
         source: As it was.
@@ -54,17 +85,25 @@ def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     plain = data.replace(b"\r\n", b"\n")
     if any(make_id(found).startswith(source.blob) for found in (data, plain)):
         return ""
-    if source.text and _stands_in(source, _split(plain), make_id):
-        return ""
-    return f"{source} has changed"
+    rows = _split(plain if not source.symbol else _unify(data))
+    table = read_names(source.path, data) if source.symbol else None
+    if table is not None and not table.fault:
+        span = table.spans.get(source.symbol)
+        if span is None:
+            return f"{source} is gone"
+        same = _hash_rows(rows[span[0] - 1 : span[1]], make_id) == source.text
+    else:
+        same = bool(source.text and source.lines) and _stands_in(source, rows, make_id)
+    return "" if same else f"{source} has changed"
 
 
 def parse_place(text: str) -> Source:
-    """Read ``path``, ``path:12`` or ``path:12-40`` as a source whose content is not known; anything is a path."""
+    """Read a place as `PLACE` has it as a source whose content is not known; anything else is a path."""
     match = PLACE.fullmatch(text)
-    if match is None or not match["lines"]:
+    if match is None:
         return Source(path=text)
-    return Source(path=match["path"], lines=match["lines"])
+    symbol = (match["symbol"] or "").replace("::", ".")
+    return Source(path=match["path"], lines=match["lines"] or "", symbol=symbol)
 
 
 def parse_lines(lines: str) -> tuple[int, int]:
@@ -84,9 +123,14 @@ def _stands_in(source: Source, rows: list[bytes], make_id: Hash) -> bool:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """Return a file's lines, whatever their endings; the last one may have none."""
+    """Return a file's lines, whatever their endings, the last one may have none."""
     rows = data.replace(b"\r\n", b"\n").split(b"\n")
     return rows if rows[-1] else rows[:-1]
+
+
+def _unify(data: bytes) -> bytes:
+    """Return a file with the line ends that Python counts."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _hash_rows(rows: list[bytes], make_id: Hash) -> str:

@@ -29,14 +29,18 @@ class Source:
 
     path: str
     lines: str = ""
-    """``12`` or ``12-40``; empty for the whole file."""
+    """``12`` or ``12-40``; empty for the whole file. Where a symbol stood then."""
+    symbol: str = ""
+    """A name in the file, such as ``Client.send``; empty without one."""
     blob: str = ""
     """Hex id of the file's content then, or its beginning; empty when unknown."""
     text: str = ""
-    """The same of the cited lines alone; empty when unknown, and for the whole file."""
+    """The same of the cited lines, or of the symbol's; empty when unknown, and for the whole file."""
 
     def __str__(self) -> str:
-        """Write ``path`` or ``path:12-40``."""
+        """Write ``path``, ``path:12-40`` or ``path::Client.send``."""
+        if self.symbol:
+            return f"{self.path}::{self.symbol}"
         return f"{self.path}:{self.lines}" if self.lines else self.path
 
 

@@ -5,12 +5,20 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from relay.ledger.citation import SYMBOL
 from relay.ledger.model import Claim, Confirmation, Entry, Kind, Ledger, Nogood, Retraction, Source, Stamp
 from relay.ledger.stream import fail, read_entries
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LINES = re.compile(r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?", re.ASCII)
 _HASH = re.compile(r"(?:[0-9a-f]{7,64})?")
+_SOURCE = {
+    "path": re.compile(".*", re.DOTALL),
+    "symbol": re.compile(rf"(?:{SYMBOL})?"),
+    "lines": _LINES,
+    "blob": _HASH,
+    "text": _HASH,
+}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _STAMP = ("phase", "session", "at")
 _EVENTS = {
@@ -117,12 +125,14 @@ def _is_time(text: str) -> bool:
 
 def _build_source(raw: Any, line: int) -> Source:
     """Make a source of what stands in the file."""
-    form = "allowed: {path: text, lines: 12-40, blob: hex id, text: hex id}, all but the path optional"
-    if not isinstance(raw, dict) or not raw.keys() <= {"path", "lines", "blob", "text"}:
+    form = (
+        "allowed: {path: text, symbol: Name.name, lines: 12-40, blob: hex id, text: hex id}, all but the path optional"
+    )
+    if not isinstance(raw, dict) or not raw.keys() <= set(_SOURCE):
         raise fail(line, f"found another form of source; {form}")
-    path, lines, blob, text = (raw.get(key, "") for key in ("path", "lines", "blob", "text"))
-    if not all(isinstance(value, str) for value in (path, lines, blob, text)) or "\0" in path or not path:
+    found = {key: raw.get(key, "") for key in _SOURCE}
+    if not all(isinstance(value, str) for value in found.values()) or "\0" in found["path"] or not found["path"]:
         raise fail(line, f"found another form of source; {form}")
-    if not _LINES.fullmatch(lines) or not _HASH.fullmatch(blob) or not _HASH.fullmatch(text):
-        raise fail(line, f"found lines {lines!r}, blob {blob!r} and text {text!r}; {form}")
-    return Source(path=path, lines=lines, blob=blob, text=text)
+    if bad := [key for key, allowed in _SOURCE.items() if not allowed.fullmatch(found[key])]:
+        raise fail(line, f"found the {bad[0]} {found[bad[0]]!r} of a source; {form}")
+    return Source(**found)

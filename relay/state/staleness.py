@@ -110,7 +110,7 @@ def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) ->
     """
     make_id = partial(find_blob_id, repo)
     found = ((s, None if s.path in own else read_file(repo.root, s.path)) for s in sources)
-    return tuple(source if data is None else cite(source.path, source.lines, data, make_id) for source, data in found)
+    return tuple(source if data is None else cite(source, data, make_id) for source, data in found)
 
 
 def _is_comparable(repo: Repo, path: str) -> bool:
@@ -124,13 +124,13 @@ def _is_comparable(repo: Repo, path: str) -> bool:
 
 def _complete(repo: Repo, source: Source) -> Source:
     """Return a source with the id of its lines, which older relays did not write down, where git has the file."""
-    if source.text or not source.lines:
+    if source.text or not (source.lines or source.symbol):
         return source
     try:
         data = load_blob(repo, source.blob)
     except GitError:
         return source
-    cited = cite(source.path, source.lines, data, partial(find_blob_id, repo))
+    cited = cite(source, data, partial(find_blob_id, repo))
     return replace(source, lines=cited.lines, text=cited.text)
 
 

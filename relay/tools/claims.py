@@ -1,16 +1,19 @@
 """What the model says about its work: `tick`, `record`, `amend`, `hand_off`, `block`. Noted, never believed."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relay.errors import PlanError
 from relay.ledger import Kind, Source
-from relay.ledger.citation import PLACE
+from relay.ledger.citation import PLACE, explain_missing, parse_lines, parse_place
+from relay.ledger.names import MAX_PARSED_BYTES
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Item, Phase, Plan
 from relay.sandbox.text import render_output
-from relay.tools.confine import locate, require_readable
+from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
@@ -21,6 +24,7 @@ MAX_CLAIM_CHARS = 4_000
 
 _AROUND_ID = "#()[]*_:. "
 """What a model or a plan may put around an item's id."""
+_FORMS = "path, path:line, path:first-last or path.py::Class.method"
 _SHOWN_CHARS = 120
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
@@ -87,16 +91,26 @@ def _require_claim(notes: LegNotes, name: str) -> str:
 
 
 def _require_source(workspace: Workspace, source: str) -> Source:
-    match = PLACE.fullmatch(source)
-    if match is None:
-        raise RefusedError("A source is path, path:line or path:first-last; leave sources empty if there is none.")
-    if match["last"] and int(match["last"]) < int(match["first"]):
+    if PLACE.fullmatch(source) is None:
+        raise RefusedError(f"A source is {_FORMS}; leave sources empty if there is none.")
+    asked = parse_place(source)
+    first, last = parse_lines(asked.lines or "1")
+    if last < first:
         raise RefusedError(f"{source}: the last line is before the first.")
-    with locate(workspace.root, match["path"], follow=True) as place:
+    with locate(workspace.root, asked.path, follow=True) as place:
         if place.status is None:
-            raise RefusedError(f"{source}: no such file. A source is path, path:line or path:first-last.")
+            raise RefusedError(f"{source}: no such file. A source is {_FORMS}.")
         require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
-        return Source(path=place.path, lines=match["lines"] or "")
+        found = replace(asked, path=place.path)
+        if found.symbol:
+            with os.fdopen(open_regular(place), "rb") as stream:
+                _require_symbol(found, stream.read(MAX_PARSED_BYTES + 1))
+        return found
+
+
+def _require_symbol(source: Source, data: bytes) -> None:
+    if words := explain_missing(source, data):
+        raise RefusedError(words)
 
 
 def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:

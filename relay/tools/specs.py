@@ -84,7 +84,11 @@ TICK = _spec(
 RECORD = _spec(
     "record",
     "Keep a finding or decision that later sessions need.",
-    {"claim": _TEXT, "because": _TEXT, "sources": {**_LIST, "description": "path or path:10-20; may be empty"}},
+    {
+        "claim": _TEXT,
+        "because": _TEXT,
+        "sources": {**_LIST, "description": "path, path:10-20 or path.py::Class.method; may be empty"},
+    },
     {
         "kind": {**_TEXT, "enum": [str(kind) for kind in Kind]},
         "replaces": {**_LIST, "description": "ids of claims that hold no longer"},

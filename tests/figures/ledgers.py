@@ -7,7 +7,9 @@ from relay.ledger import Claim, Confirmation, Entry, Kind, Nogood, Retraction, S
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(str.strip)
 PATHS = TEXTS.filter(lambda text: "\0" not in text)
 HASHES = st.sampled_from(("", "0123abc", "f" * 64))
-SOURCES = st.builds(Source, path=PATHS, blob=HASHES, text=HASHES, lines=st.sampled_from(("", "3", "10-24")))
+LINES = st.sampled_from(("", "3", "10-24"))
+SYMBOLS = st.sampled_from(("", "send", "Client.größe"))
+SOURCES = st.builds(Source, path=PATHS, symbol=SYMBOLS, blob=HASHES, text=HASHES, lines=LINES)
 STAMPS = st.builds(
     Stamp,
     phase=st.sampled_from(("", "2")),

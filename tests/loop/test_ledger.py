@@ -63,15 +63,21 @@ sessions:
           - name: record
             input: {claim: x, because: y, sources: [], replaces: [c1]}
           - name: record
+            input: {claim: x, because: y, sources: ["db.py::lenght"]}
+          - name: record
             input:
               claim: Keys are kept as 64 hex digits
               because: sha256 makes as many
-              sources: ["db.py:3-4"]
+              sources: ["db.py::length"]
               kind: constraint
               replaces: [ID]
           - {name: write, input: {path: doc.md, content: "64 digits\\n"}}
           - {name: tick, input: {item: "3.1", evidence: "written"}}
-      - expect: {last_result_contains: ["there is no claim 'c1' in the ledger", "Recorded as c"]}
+      - expect:
+          last_result_contains:
+            - "there is no claim 'c1' in the ledger"
+            - "db.py::lenght: there is no such name; near it: length. Else cite lines: db.py:10-20"
+            - "Recorded as c"
         text: "Commit: Say how keys are kept"
 """
 
@@ -114,6 +120,25 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
         for line in why
     )
     assert stage.relay("ledger", "check").returncode == ExitCode.DONE
+
+
+def test_a_symbol_is_found_again_where_it_moved_to(arc):
+    stage, (_old, new) = arc
+    refused = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py::Keys")
+    assert (refused.returncode, "db.py::Keys: there is no such name" in refused.stderr) == (ExitCode.USER, True)
+    added = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py::digest", "--json")
+    mine = json.loads(added.stdout)["id"]
+    text = (stage.root / "db.py").read_text()
+    stage.write("db.py", "import hashlib\n\n" + text.replace("digest = sha256", "digest = sha512"))
+
+    shown = {claim["id"]: claim for claim in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]}
+    assert (shown[new]["status"], shown[mine]["status"]) == ("in", "stale")
+    assert shown[mine]["sources"][0]["symbol"] == "digest"
+    assert "source db.py::digest has changed (last by " in stage.relay("ledger", "why", mine).stdout
+    back = stage.relay("ledger", "confirm", mine, "--because", "read it again")
+    assert (back.returncode, stage.relay("ledger", "check").returncode) == (ExitCode.DONE, ExitCode.DONE)
+    stage.write("db.py", "import hashlib\n")
+    assert f"{new} is stale: db.py::length is gone" in stage.relay("ledger", "check").stdout
 
 
 def test_what_a_person_writes_is_committed_by_the_next_run(arc):

@@ -58,6 +58,24 @@ def test_sources_that_are_not_there_are_refused(bench, source):
     assert bench.notes.records == []
 
 
+def test_a_source_may_be_a_name_in_a_file(bench):
+    (bench.root / "src/client.py").write_text("class Client:\n    def send(self): pass\n")
+    (bench.root / "src/lib.rs").write_text("struct Client;\n")
+    (bench.root / "src/deep.py").write_text("x = " + "(" * 100_000)
+    sources = ["src/client.py::Client.send", "./src/client.py::Client::send"]
+    bench.ok("record", claim="c", because="b", sources=sources)
+    (record,) = bench.notes.records
+    assert record.sources == (Source(path="src/client.py", symbol="Client.send"),) * 2
+
+    def refuse(source):
+        return bench.refused("record", claim="c", because="b", sources=[source])
+
+    assert "near it: Client.send. Else cite lines: src/client.py:10-20" in refuse("src/client.py::send")
+    assert "names are found in Python files (.py, .pyi) only. Else cite lines" in refuse("src/lib.rs::Client")
+    assert "cannot parse it: too many nested parentheses, line 1. Else" in refuse("src/deep.py::x")
+    assert "src is a directory" in refuse("src::x")
+
+
 def test_an_amendment_with_boxes_is_new_items(bench):
     change = "- [ ] first  thing — a.py\n* [ ] second\n1. [ ] third"
     assert "3 new items for phase 3" in bench.ok("amend", phase="3", change=change, why="missing")
