@@ -26,12 +26,14 @@ from relay.errors import PlanError
 from relay.git.repository import open_repo
 from relay.hints import AT_ROOT
 from relay.interrupts import Interrupts
+from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
 from relay.planning.planner import PlanTask, plan_feature
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.run.loop import run
 from relay.run.selection import Selection
+from relay.runners.base import RunnerKind
 from relay.runners.registry import RUNNERS
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.setup.context import RunContext
@@ -224,12 +226,15 @@ class Stage:
         dirty: bool = False,
         environ: Mapping[str, str] = MappingProxyType({}),
         runner: ScriptedRunner | None = None,
+        more: Mapping[str, RunnerKind] = MappingProxyType({}),
     ) -> Iterator[RunContext]:
-        """Open a run, on relay's own runner unless another one is given."""
+        """Open a run, on relay's own runner unless another one is given; `more` are there besides."""
         self.events.clear()
         plan_settings: Mapping[str, object] = {}
+        phases: tuple[Phase, ...] = ()
         with contextlib.suppress(PlanError, FileNotFoundError):
-            plan_settings = parse_plan((self.root / self.plan_path).read_text()).settings
+            plan = parse_plan((self.root / self.plan_path).read_text())
+            plan_settings, phases = plan.settings, plan.phases
         settings = load_settings(
             flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
         )
@@ -242,9 +247,10 @@ class Stage:
             plan_path=self.plan_path,
             allow_dirty=dirty,
             environ={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": self.cache, **environ},
+            phases=tuple(phase for phase in phases if not phase.done),
         )
         runners = RUNNERS if runner is None else {settings.runner: runner.kind}
-        with open_run(request, self._observe, self.interrupts, runners=runners) as ctx:
+        with open_run(request, self._observe, self.interrupts, runners={**runners, **more}) as ctx:
             yield ctx
 
     def _observe(self, event: Event) -> None:

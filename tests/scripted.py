@@ -92,7 +92,7 @@ def make_sessions(runner: ScriptedRunner, events: list[Event], **settings) -> Se
         events.append(event)
 
     return Sessions(
-        runner=runner,
+        get_runner=lambda _: runner,
         model=runner.get_model(own.model),
         settings=own,
         price=None,

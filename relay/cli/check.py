@@ -61,6 +61,8 @@ class Checked:
     """One for each phase; empty where the settings do not hold."""
     price: "Price | None" = None
     """None when the model's price is unknown."""
+    runners: tuple[str, ...] = ()
+    """One for each phase, in the same way."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -117,6 +119,11 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except ConfigError as error:
         remarks = (*remarks, _from_error(error, place))
         return Checked(place=place, plan=plan, remarks=remarks)
+    if any(phase.runner for phase in plan.phases):  # the default needs no import
+        from relay.setup.runners import check_runners
+
+        found = (_from_violation(violation, place.plan_name) for violation in check_runners(plan.phases, settings))
+        remarks = tuple(sorted((*remarks, *found), key=attrgetter("line")))
     return _size(place, plan, remarks, settings)
 
 
@@ -136,7 +143,8 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
-    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price)
+    runners = tuple(settings.runner_for(phase.runner) for phase in plan.phases)
+    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price, runners=runners)
 
 
 def find_line_tokens(settings: "Settings") -> int:
@@ -187,6 +195,7 @@ def _render_phase(phase: "Phase") -> dict[str, object]:
         "line": phase.line,
         "verify": list(phase.verify),
         "after": list(phase.after),
+        "runner": phase.runner or None,
         "items": items,
     }
 
@@ -221,9 +230,10 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
     line = checked.sizes[0].line_tokens
     width = min(_TITLE_CHARS, max(len(f"{phase.id}  {phase.title}") for phase in plan.phases))
     say(f"{'phase':<{width}}  {'open':>5}  context at its end, of {render_tokens(line)}; rough cost", style="dim")
-    for phase, size in zip(plan.phases, checked.sizes, strict=True):
+    for phase, size, runner in zip(plan.phases, checked.sizes, checked.runners, strict=True):
         title = shorten(f"{phase.id}  {phase.title}", width)
-        say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}")
+        by = "" if phase.done or runner == "api" else f"  by {runner}"
+        say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}{by}")
 
 
 def _render_size(checked: Checked, size: "PhaseSize") -> str:

@@ -94,7 +94,8 @@ def _tell_leg(event: events.LegStarted) -> Iterable[Line]:
     session = event.session_id[:_SHORT_SESSION_CHARS]
     phase = f"phase {event.phase_id} leg {event.leg}" if event.phase_id else f"leg {event.leg}"
     phase += f", attempt {event.attempt}" if event.attempt > event.leg else ""
-    yield Line(text=f"{phase} — {event.title} (session {session})", tone=Tone.STRONG)
+    by = "" if event.runner in {"", "api"} else f", {event.runner}"
+    yield Line(text=f"{phase} — {event.title} (session {session}{by})", tone=Tone.STRONG)
     if event.reason:
         yield Line(text=f"why: {event.reason}", tone=Tone.QUIET)
 

@@ -11,6 +11,8 @@ from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_e
 from relay.errors import ExitCode, within
 
 if TYPE_CHECKING:
+    from relay.config import Settings
+    from relay.plan.model import Phase
     from relay.run.selection import Selection
     from relay.setup.place import Place
     from relay.setup.request import RunRequest
@@ -58,7 +60,8 @@ def command(
         return show_end(end, place.caller, as_json=as_json)
     with within(place.plan_name):
         plan = situation.plan
-        require_gates(plan, request.settings, selection.list_phases(plan), unchecked=unchecked)
+        request = replace(request, phases=selection.list_phases(plan))
+        require_gates(plan, request.settings, request.phases, unchecked=unchecked)
     ask_for_setup(request, approved=approve_setup, as_json=as_json)
     if branch:
         start_branch(place)
@@ -98,7 +101,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
             or not its turn.
     """
     from relay.cli.status import show_standing
-    from relay.run.readiness import get_commands, require_gates
+    from relay.run.readiness import require_gates
     from relay.run.selection import choose_phase
     from relay.run.settlement import require_point
     from relay.setup.approval import require_approval
@@ -111,6 +114,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
         check_repository,
         require,
     )
+    from relay.setup.runners import require_runners
     from relay.state.standing import gather_standing
     from relay.store.completion import find_pending_revert
 
@@ -129,11 +133,21 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
         phase = choose_phase(situation, require_point(situation, path), selection)
     with within(path):
         plan = situation.plan
-        require_gates(plan, request.settings, selection.list_phases(plan), unchecked=selection.unchecked)
+        phases = selection.list_phases(plan)
+        require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
+        require_runners(phases, request.settings)
     show_standing(standing, place.caller, why=True)
+    show_next(phase, request.settings)
+    return ExitCode.DONE
+
+
+def show_next(phase: "Phase | None", settings: "Settings") -> None:
+    """Say what the next session would be; None where there is none, or another relay is at work."""
+    from relay.run.readiness import get_commands
+
     if phase is not None:
         say(f"phase  {phase.id}  {phase.title}")
-        say(f"gate   {'; '.join(get_commands(request.settings, phase)) or 'none: this phase has no Verify: line'}")
-    say(f"model  {request.settings.model}, hands off at {request.settings.reset_at.text}")
+        say(f"gate   {'; '.join(get_commands(settings, phase)) or 'none: this phase has no Verify: line'}")
+        say(f"runner {settings.runner_for(phase.runner)}")
+    say(f"model  {settings.model}, hands off at {settings.reset_at.text}")
     say("dry run: nothing was sent and nothing changed")
-    return ExitCode.DONE

@@ -154,6 +154,7 @@ def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     if known.commits or known.claimed or known.spent != Spent():
         facts.append(_render_usd(known.spent))
     facts.extend(commit[:8] for commit in known.commits[-1:])
+    facts.extend([f"by {phase.runner}"] if phase.runner and state != "done" else [])
     mark = "▸" if is_next else " "
     style = "bold" if is_next else "dim" if state == "done" else ""
     say(f"{mark} {BOXES[state]} {title:<{_TITLE_CHARS}}  {'  '.join(facts)}", style=style)
@@ -213,6 +214,7 @@ def _render_phase(phase: Phase, known: PhaseStanding) -> dict[str, object]:
         "items": items,
         "commits": list(known.commits),
         "doubts": list(known.doubts),
+        "runner": phase.runner or None,
         "spent": _render_spent(known.spent),
     }
 

@@ -10,6 +10,7 @@ from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSe
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
+from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
 
 _DAY_S = 86_400
@@ -303,7 +304,7 @@ KEYS: Mapping[str, Key] = {
     "plan": Key(read=_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")),
     "model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
-    "runner": Key(read=_text("the name of a runner", r"[a-z][a-z0-9_-]{0,40}")),
+    "runner": Key(read=_text("the name of a runner", RUNNER_NAME)),
     "reset_at": Key(read=_RESET_AT),
     "models": Key(
         read=Form(read=_read_models, schema=_table_of(_table(MODEL_KEYS, price=_PRICE, compat=_table(COMPAT_KEYS)))),

@@ -76,7 +76,8 @@ class Settings:
     effort: str | None = None
     """How hard the model thinks; ``none`` sends nothing: the model's default."""
     runner: str = "api"
-    """Who runs the sessions: ``api``, the Messages API."""
+    """Who runs the sessions: ``api`` is relay's own loop on the Messages API, others are agents (`relay agents`). A
+    phase of the plan may name its own: ``Runner: claude``."""
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
     """Where a session hands off to a fresh one: a part of the model's window, a number of tokens, or the lower of
     both."""
@@ -164,6 +165,11 @@ class Settings:
     def find_model(self, model: str) -> ModelSettings:
         """Return what is set for a model, under the id as written or its bare form; all None when nothing is."""
         return self.models.get(model) or self.models.get(normalize_model(model)) or NOTHING_SET
+
+    def runner_for(self, wish: str) -> str:
+        """Return who runs a phase: what was typed for this run, else what the phase says (may be empty), else ours."""
+        typed = self.origins.get("runner", "default").startswith(("--", "RELAY_"))
+        return self.runner if typed or not wish else wish
 
     @property
     def strategy(self) -> str:

@@ -19,6 +19,7 @@ from relay.plan.statements import (
     find_statement,
     is_validation,
     read_after_lines,
+    read_runner_lines,
     read_validation_commands,
     read_verify_lines,
 )
@@ -53,6 +54,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_gates(plan, outline),
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
+        *_check_runners(outline, heads),
         *_check_lines(outline),
         *find_near_boxes(outline),
         *_check_line_ends(plan.text),
@@ -309,6 +311,25 @@ def _check_headings(outline: Outline, heads: set[int]) -> Iterator[Violation]:
             yield _warning(
                 section.line, "this Notes section has boxes, so it is a phase of its own; notes are `- text`"
             )
+
+
+def _check_runners(outline: Outline, heads: set[int]) -> Iterator[Violation]:
+    """Name lines that say who runs a phase and are not acted on."""
+    for at, section in enumerate(outline.sections):
+        lines = read_runner_lines(section)
+        named = [line for line in lines if line.name]
+        for line in lines:
+            if not line.name:
+                shown = shorten(line.prose, _SHOWN_CHARS)
+                yield _warning(line.line, f"`Runner: {shown}` is read as prose, because that is no name of a runner")
+            elif at not in heads:
+                yield _warning(
+                    line.line,
+                    "`Runner:` counts below a phase's own heading only; the front matter says it for all "
+                    f"phases: `relay: {{runner: {line.name}}}`",
+                )
+            elif line is not named[0]:
+                yield _error(line.line, f"this phase names a runner in line {named[0].line} already; keep one of them")
 
 
 def _check_lines(outline: Outline) -> Iterator[Violation]:

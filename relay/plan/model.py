@@ -60,6 +60,10 @@ class Phase:
     """Files and folders that the phase itself lists, below a label such as ``**Files:**``."""
     after: tuple[str, ...]
     """Ids of the phases that must be done first; the phase above by default."""
+    runner: str = ""
+    """Who is to run its sessions; empty where the settings say it."""
+    runner_line: int = 0
+    """Where that is said; 0 where it is not."""
 
     @property
     def done(self) -> bool:

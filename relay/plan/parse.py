@@ -10,7 +10,14 @@ from relay.plan.numbering import fold_number, number_items, number_phases
 from relay.plan.outline import Box, Extent, Outline, Section, find_extents, read_outline
 from relay.plan.paths import find_paths
 from relay.plan.spans import parse_number
-from relay.plan.statements import read_after_lines, read_file_list, read_validation_commands, read_verify_lines
+from relay.plan.statements import (
+    RunnerLine,
+    read_after_lines,
+    read_file_list,
+    read_runner_lines,
+    read_validation_commands,
+    read_verify_lines,
+)
 
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
@@ -37,7 +44,7 @@ def parse_plan(text: str) -> Plan:
     gates = _Gates(outline, extents)
     phases: list[Phase] = []
     for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
-        section = sections[extent.head]
+        section, runner = sections[extent.head], _find_runner(sections[extent.head])
         phases.append(
             Phase(
                 id=phase_id,
@@ -51,6 +58,8 @@ def parse_plan(text: str) -> Plan:
                 own_verify=gates.find_own(extent),
                 files=_read_files(sections[extent.head : extent.stop]),
                 after=_find_after(section, known, phases[-1].id if phases else None),
+                runner=runner.name,
+                runner_line=runner.line,
             )
         )
     first = extents[0].head
@@ -93,6 +102,12 @@ def _find_after(section: Section, known: Mapping[str, str], above: str | None) -
         return () if above is None else (above,)
     named = (known.get(fold_number(number), number) for line in stated for number in line.numbers)
     return tuple(dict.fromkeys(named))
+
+
+def _find_runner(section: Section) -> RunnerLine:
+    """Return what the first line says that names one."""
+    unsaid = RunnerLine(line=0, name="", prose="")
+    return next((line for line in read_runner_lines(section) if line.name), unsaid)
 
 
 class _Gates:

@@ -1,4 +1,4 @@
-"""The lines of a plan that relay acts on: ``Verify:``, ``After:``, and ralphex's ``## Validation Commands``."""
+"""The lines of a plan that relay acts on: ``Verify:``, ``After:``, ``Runner:``, ralphex's `Validation Commands`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from relay.plan.paths import find_paths
 from relay.plan.spans import find_code_spans
 from relay.values import dataclass
 
-_STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
+_STATEMENT = re.compile(r"[*_]{0,3}(verify|verification|after|runner)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE)
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
 _FILES = re.compile(
     r"[*_]{0,3}(?:(?:key|affected|relevant|related|changed|modified|new)\s+)?files?"
@@ -22,6 +22,8 @@ _TARGET = re.compile(
     r"(?:(?:phase|task|step|iteration|milestone|stage|part|sprint|wave)s?\s*)?\#?(\d{1,9}(?:\.\d{1,9})*[a-z]?)",
     re.IGNORECASE,
 )
+RUNNER_NAME = r"[a-z][a-z0-9_-]{0,40}"
+"""What a runner may be called, in a plan and in the settings."""
 _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
 
 
@@ -46,10 +48,21 @@ class AfterLine:
     """The words, when they name no phase by number; such a line is not acted on."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerLine:
+    """What one ``Runner:`` line says."""
+
+    line: int
+    name: str
+    """Who runs the phase; empty when the words are no name, and the line is not acted on."""
+    prose: str
+    """The words then."""
+
+
 def find_statement(text: str) -> str | None:
-    """Return ``verify`` or ``after`` when a line starts with that word and a colon."""
+    """Return ``verify``, ``after`` or ``runner`` when a line starts with that word and a colon."""
     found = _STATEMENT.match(text)
-    return None if found is None else ("after" if found[1].lower() == "after" else "verify")
+    return None if found is None else {"verification": "verify"}.get(word := found[1].lower(), word)
 
 
 def read_verify_lines(section: Section) -> tuple[VerifyLine, ...]:
@@ -86,6 +99,12 @@ def read_after_lines(section: Section) -> tuple[AfterLine, ...]:
     """Return the ``After:`` lines of one section; ``After:`` above an example is not one."""
     found = (entry for entry in section.entries if _is_line(entry) and find_statement(entry.text) == "after")
     return tuple(_read_after(entry) for entry in found if _rest(entry.text))
+
+
+def read_runner_lines(section: Section) -> tuple[RunnerLine, ...]:
+    """Return the ``Runner:`` lines of one section."""
+    found = (entry for entry in section.entries if _is_line(entry) and find_statement(entry.text) == "runner")
+    return tuple(_read_runner(entry) for entry in found if _rest(entry.text))
 
 
 def is_validation(section: Section) -> bool:
@@ -157,3 +176,11 @@ def _read_after(entry: Entry) -> AfterLine:
     if not targets or None in targets:
         return AfterLine(line=entry.line, numbers=(), prose=rest)
     return AfterLine(line=entry.line, numbers=tuple(t[1] for t in targets if t), prose="")
+
+
+def _read_runner(entry: Entry) -> RunnerLine:
+    rest = _rest(entry.text)
+    spans = _spans(rest)
+    name = (spans[0] if spans else rest.rstrip(".")).casefold()
+    known = re.fullmatch(RUNNER_NAME, name) is not None
+    return RunnerLine(line=entry.line, name=name if known else "", prose="" if known else rest)

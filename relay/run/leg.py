@@ -133,6 +133,7 @@ class Leg:
             render_soft_notice=render_soft_notice,
             note_wait=self._parts.keeper.note_wait,
             note_boundary=self._note_boundary,
+            runner=handover.briefing.phase.runner,
         )
         return self._sessions.run(task, self._drive)
 

@@ -69,6 +69,7 @@ def _work_on(
         return _stop(ctx, ExitCode.STOPPED, (f"phase {phase.id}: {made.for_user}", made.ways), RUN)
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
+        ctx.sessions.find_runner(phase.runner)  # an edit may have named another
     handover = _begin(ctx, plan, phase, leg, point)
     if handover is None:
         return None  # a stop was asked for

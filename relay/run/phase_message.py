@@ -52,7 +52,7 @@ def render_phase_message(
             *doubts,
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
-            *trailers.render_agent(ctx.sessions.runner.agent),
+            *trailers.render_agent(ctx.sessions.find_runner(candidate.phase.runner).agent),
             *trailers.render_spent(spent),
         ),
     )

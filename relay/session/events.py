@@ -60,6 +60,8 @@ class LegStarted:
     """Why this leg starts here, in the words of `relay status --why`."""
     attempt: int = 1
     """`leg` with every session counted, also those that were cut off; missing in older logs."""
+    runner: str = ""
+    """Who runs it, as the settings have it; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

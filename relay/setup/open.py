@@ -6,12 +6,13 @@ the sandbox are known to be usable.
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
+from relay.errors import within
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
 from relay.meters.prices import find_price
@@ -30,6 +31,7 @@ from relay.setup.preconditions import require
 from relay.setup.repository import take_repository
 from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
+from relay.setup.runners import OpenRunners, require_runners
 from relay.setup.session import Sessions
 from relay.setup.workspace import open_workspace
 from relay.telemetry.log import sweep_outputs
@@ -46,7 +48,7 @@ def open_run(
         request: What the command knows.
         view: Told of everything that happens.
         interrupts: Whether the user asked to stop.
-        runners: All there are; the settings choose one.
+        runners: All there are; the settings and the plan's phases choose of them.
 
     Raises:
         RelayError: Something that the user or the environment has to change first.
@@ -54,22 +56,21 @@ def open_run(
     settings = request.settings
     hidden = get_hidden(request.repo.root, settings, request.environ)
     request = replace(request, repo=replace(request.repo, hidden=hidden))
-    kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=runners)
-    _require_ready(request, kind)
+    _require_ready(request, runners)
     with ExitStack() as stack:
         run_id = new_id()
         observers = Observers(view=view)
         observe = observers.observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
-        # Opened first, because what it needs loads while git is asked and the sandbox proves itself.
-        runner = stack.enter_context(kind.open(given))
+        # Opened first, because what they need loads while git is asked and the sandbox proves itself.
+        opened = OpenRunners(known=runners, given=given, stack=stack).open(request.runners)
         left = stack.enter_context(take_repository(request))
         rules = _load_rules(request)
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
         observers.inquiries.append(workspace.sandbox.inquiries)
-        sessions, book = _make_sessions(request, runner, observe, workspace)
+        sessions, book = _make_sessions(request, opened.get, observe, workspace)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
@@ -89,11 +90,15 @@ def open_run(
         yield ctx
 
 
-def _require_ready(request: RunRequest, kind: RunnerKind) -> None:
+def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> None:
+    with within(request.plan_path):
+        require_runners(request.phases, request.settings, runners)
     require(preconditions.check_program(request.repo.root, request.settings, request.environ))
     if request.command == "run":
         require_approval(request.repo.root, request.settings, request.environ)
-    require(preconditions.check_key(kind, request.environ))
+    for name in request.runners:
+        kind = get_kind(name, origin=request.settings.origins.get("runner", "default"), known=runners)
+        require(preconditions.check_key(kind, request.environ))
 
 
 def _load_rules(request: RunRequest) -> Rules:
@@ -104,17 +109,17 @@ def _load_rules(request: RunRequest) -> Rules:
 
 
 def _make_sessions(
-    request: RunRequest, runner: Runner, observe: Observe, workspace: Workspace
+    request: RunRequest, get_runner: Callable[[str], Runner], observe: Observe, workspace: Workspace
 ) -> tuple[Sessions, Book]:
-    """Return what runs this run's sessions, on the plan's account, and its book; the runner is asked for the model."""
+    """Return what runs this run's sessions, on the plan's account, and its book; a runner is asked for the model."""
     settings = request.settings
     price_of = partial(find_price, at=datetime.now(UTC).date(), overrides=settings.prices)
     price = price_of(settings.model)
     meter = make_meter(request.repo, request.plan_path, settings, price)
     book = Book(request.repo, meter)
     sessions = Sessions(
-        runner=runner,
-        model=runner.get_model(settings.model),
+        get_runner=get_runner,
+        model=get_runner(request.runners[0]).get_model(settings.model),
         settings=settings,
         price=price,
         find_price=price_of,

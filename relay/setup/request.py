@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from relay.config import Settings
 from relay.git.repository import Repo
 from relay.plan.files import find_ledger_path
+from relay.plan.model import Phase
 from relay.setup.context import PlanFiles
 from relay.values import dataclass
 
@@ -21,6 +22,14 @@ class RunRequest:
     """Relative to the repository's root."""
     allow_dirty: bool
     environ: Mapping[str, str]
+    phases: tuple[Phase, ...] = ()
+    """Those that are going to be worked on, as far as is known; each may name its runner."""
+
+    @property
+    def runners(self) -> tuple[str, ...]:
+        """Who runs them, that of the first one first, each once; without phases who the settings say."""
+        wishes = [phase.runner for phase in self.phases] or [""]
+        return tuple(dict.fromkeys(map(self.settings.runner_for, wishes)))
 
     @property
     def files(self) -> PlanFiles:

@@ -64,15 +64,18 @@ class SessionTask:
     """Told, before a long wait for a limit, until when it lasts (seconds since the epoch)."""
     note_boundary: Callable[[], None] = lambda: None
     """As `relay.runners.base.SessionSpec` has it."""
+    runner: str = ""
+    """Who is wished to run it; empty where the settings say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """Runs the sessions of a run, of every kind, with one runner and one model, on one account."""
+    """Runs the sessions of a run, of every kind, each with the runner that it names, on one account."""
 
-    runner: Runner
+    get_runner: Callable[[str], Runner]
+    """The runner of a name, opened when it is first asked for. Raises RelayError."""
     model: ModelInfo
-    """As `Runner.get_model` says it."""
+    """As the runner of the first session says it."""
     settings: Settings
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
@@ -95,8 +98,13 @@ class Sessions:
         reset_at = self.settings.reset_at_for(self.settings.model)
         return open_gauge(window_tokens=self.model.window_tokens, reset_at=reset_at).soft_tokens
 
+    def find_runner(self, wish: str) -> Runner:
+        """Return who runs a session, given who is wished; empty where nobody is."""
+        return self.get_runner(self.settings.runner_for(wish))
+
     def run(self, task: SessionTask, drive: Callable[[Session], ResultT]) -> ResultT:
         """Open a fresh session, have it driven, and tell everybody how it began, how it ended and what it cost."""
+        runner = self.find_runner(task.runner)
         self.observe(
             LegStarted(
                 session_id=task.session_id,
@@ -105,10 +113,11 @@ class Sessions:
                 leg=task.number,
                 attempt=task.attempt,
                 reason=task.reason,
+                runner=self.settings.runner_for(task.runner),
             )
         )
         self.meter.open_session()
-        with self.runner.open_session(self._make_spec(task)) as session:
+        with runner.open_session(self._make_spec(task)) as session:
             result = drive(session)
         spent = self.meter.session
         self.observe(

@@ -4,6 +4,7 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -21,13 +22,19 @@ class FakeRunner:
     kind: RunnerKind
 
 
-def make_profile(*lies: str) -> Profile:
+def make_profile(*lies: str, name: str = "fake") -> Profile:
     """Return the profile of the agent that lies so."""
     env = (("FAKE_BASE", "{base}"), ("FAKE_MODEL", "{model}"), ("FAKE_LIES", " ".join(lies)))
     return Profile(
-        name="fake", title="Fake", package="nothing", program="fake-agent", tested="9.9", env=env,
+        name=name, title="Fake", package="nothing", program="fake-agent", tested="9.9", env=env,
         files=((".fake/settings.json", '{"model": "{model}"}'),),
     )  # fmt: skip
+
+
+@pytest.fixture
+def kinds():
+    """Makes runners of the fake agent, under these names."""
+    return lambda *names: {name: make_kind(make_profile(name=name)) for name in names}
 
 
 @pytest.fixture
@@ -39,7 +46,7 @@ def agent(stage, tmp_path):
     program.write_text(f"#!{sys.executable} -IS\n{Path(__file__).with_name('fake_agent.py').read_text()}")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
-    def enter(command, script, *lies, **flags):
+    def enter(command, script, *lies, runner=None, more=MappingProxyType({}), **flags):
         from contextlib import contextmanager
 
         @contextmanager
@@ -51,9 +58,9 @@ def agent(stage, tmp_path):
                     "ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user",
                     "ANTHROPIC_BASE_URL": stage.server.base_url,
                 }
-                runner = FakeRunner(kind=make_kind(make_profile(*lies)))
-                settings = {"runner": "fake", **flags}
-                with stage.enter(command, flags=settings, environ=environ, runner=runner) as ctx:
+                fake = None if runner else FakeRunner(kind=make_kind(make_profile(*lies)))
+                settings = flags if runner else {"runner": "fake", **flags}
+                with stage.enter(command, flags=settings, environ=environ, runner=fake, more=more) as ctx:
                     yield ctx
 
         return opened()

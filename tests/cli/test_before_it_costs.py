@@ -59,3 +59,22 @@ def test_the_example_is_no_plan(relay, project, environ):
     assert "example" in relay("status").out
     planned = relay("plan", "something", env=KEY)
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
+
+
+def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are(relay, write):
+    """Shown by the commands that ask nobody, and refused by the one that would."""
+    write("Verify: `test -f hello.txt`\nRunner: magic")
+    refused = "PLAN.md:5: Runner: found 'magic'; allowed: api, claude"
+    for ran in (relay("run", env=KEY), relay("run", "--dry-run"), relay("check")):
+        assert ran.code == ExitCode.USER
+        assert refused in ran.err + ran.out
+    assert "by magic" in relay("status").out
+    assert relay("run", "--dry-run", "--runner", "api").code == ExitCode.DONE
+
+    write("Verify: `test -f hello.txt`\nRunner: claude")
+    assert "  by claude\n" in relay("check").out
+    assert '"runner": "claude"' in relay("check", "--json").out
+    assert "runner claude\n" in relay("run", "--dry-run").out
+    ran = relay("run", env={**KEY, "PATH": "/usr/bin:/bin"})
+    assert ran.code == ExitCode.USER
+    assert "Claude Code is not installed" in ran.err

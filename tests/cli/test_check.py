@@ -47,6 +47,7 @@ def test_the_json_document(relay, project):
         "line": 3,
         "verify": ["python -m unittest tests.test_schema"],
         "after": [],
+        "runner": None,
         "items": [
             {
                 "id": "1.1",

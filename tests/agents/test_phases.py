@@ -1,0 +1,94 @@
+"""One plan whose phases are run by different runners: relay's own loop and two agents."""
+
+import pytest
+
+from relay.cli.sessions import render_end
+from relay.errors import ConfigError, ExitCode, PlanError
+from relay.hints import AT_ROOT
+from relay.run.loop import run
+from relay.run.selection import Selection
+from relay.session.events import LegEnded, LegStarted
+from relay.session.usage import Usage
+from tests.agents.test_session import count_usage, sum_usage
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — One
+Verify: `grep -q one one.txt`
+- [ ] Say one — one.txt
+
+## Phase 2 — Two
+Runner: fake
+Verify: `grep -q two two.txt`
+- [ ] Say two — two.txt
+
+## Phase 3 — Three
+Runner: `other`
+Verify: `grep -q three three.txt`
+- [ ] Say three — three.txt
+"""
+SCRIPT = "sessions:\n" + "".join(
+    f"  - {{when: {{first_message_contains: 'Say {word}'}}, turns: ["
+    f"{{tools: [{{name: bash, input: {{command: 'echo {word} > {word}.txt'}}}}]}}, "
+    f"{{tools: [{{name: tick, input: {{item: '{number}.1', evidence: seen}}}}]}}, {{text: 'Commit: {word}'}}]}}\n"
+    for number, word in enumerate(("one", "two", "three"), start=1)
+)
+
+
+def play(ctx):
+    return render_end(run(ctx, Selection()), AT_ROOT)
+
+
+def put_plan(stage, text=PLAN):
+    stage.write("PLAN.md", text)
+    stage.commit("plan")
+
+
+def test_each_phase_is_run_by_who_it_names(stage, agent, kinds):
+    """Every token is in the trailers, and they name who worked."""
+    put_plan(stage)
+    with agent("run", SCRIPT, runner="api", more=kinds("fake", "other")) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.runner for leg in stage.seen(LegStarted)] == ["api", "fake", "other"]
+    messages = [stage.git("log", "-1", "--format=%B", f"HEAD~{back}") for back in (2, 1, 0)]
+    assert ["Relay-Agent:" in message for message in messages] == [False, True, True]
+    assert "Relay-Agent: other 9.9\n" in messages[2]
+    assert [commit.spent.usage for commit in stage.commits()[::-1]] == [leg.usage for leg in stage.seen(LegEnded)]
+    total = sum((commit.spent.usage for commit in stage.commits()), start=Usage())
+    assert sum_usage(total) == count_usage(stage)
+    assert stage.server.errors == []
+    assert list(stage.server.unplayed) == []
+
+
+def test_what_is_typed_for_a_run_counts_more_than_a_phase(stage, agent, kinds):
+    put_plan(stage)
+    with agent("run", SCRIPT, more=kinds("other")) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [leg.runner for leg in stage.seen(LegStarted)] == ["fake", "fake", "fake"]
+
+
+def test_a_name_that_nobody_has_stops_the_run_before_anything_is_asked(stage, agent, kinds):
+    put_plan(stage)
+    with pytest.raises(PlanError) as raised, agent("run", SCRIPT, runner="api", more=kinds("fake")):
+        pass
+
+    assert raised.value.line == 13
+    assert raised.value.message.startswith("Runner: found 'other'; allowed: api, ")
+    assert stage.server.requests == []
+
+
+def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_begins(stage, agent, kinds):
+    """Here by a person, while the phase before it was being committed."""
+    put_plan(stage, PLAN.replace("Runner: `other`\n", ""))
+    with agent("run", SCRIPT, runner="api", more=kinds("fake")) as ctx:
+        assert render_end(run(ctx, Selection(phase_id="1", all=False)), AT_ROOT).exit_code == ExitCode.DONE
+        plan = (stage.root / "PLAN.md").read_text()
+        stage.write("PLAN.md", plan.replace("Runner: fake", "Runner: nobody"))
+        with pytest.raises(ConfigError, match="Runner: runner: found 'nobody'; allowed: api, "):
+            play(ctx)
+    assert [leg.runner for leg in stage.seen(LegStarted)] == ["api"]
