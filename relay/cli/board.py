@@ -20,7 +20,7 @@ class Activity:
     """What is going on right now."""
 
     name: str
-    """A tool's name, ``gate``, ``model`` or ``retry``."""
+    """A tool's name, ``gate``, ``model``, ``retry`` or ``paused``."""
     summary: str
     since: float
     """On the board's clock, in seconds."""
@@ -110,6 +110,10 @@ def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
     board.activity = Activity(name="retry", summary=words, since=now, until=now + event.wait_s)
 
 
+def _on_pause(board: Board, event: events.RunPaused, now: float) -> None:
+    board.activity = Activity(name="paused", summary=event.reason, since=now)
+
+
 def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
     board.focus = event.phase_id
     kind = "baseline: " if event.baseline else ""
@@ -150,5 +154,8 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.Committed: _on_nothing,
     events.LegEnded: _on_leg_end,
     events.Noticed: _on_nothing,
+    events.WordsHeard: _on_nothing,
+    events.RunPaused: _on_pause,
+    events.RunResumed: _on_idle,
     events.RunEnded: _on_nothing,
 }

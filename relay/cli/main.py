@@ -12,6 +12,10 @@ COMMANDS = {
     "check": "check",
     "run": "run",
     "status": "status",
+    "say": "steer:say_command",
+    "pause": "steer:pause_command",
+    "resume": "steer:resume_command",
+    "stop": "steer:stop_command",
     "gate": "gate",
     "ledger": "ledger",
     "rewind": "rewind",
@@ -24,7 +28,7 @@ COMMANDS = {
     "completion": "completion",
     "help": "help",
 }
-"""Command name to module of `relay.cli`, in the order of a first use."""
+"""Command name to module of `relay.cli`, and to its name there where that is not ``command``; in order of first use."""
 
 
 class LazyGroup(click.Group):
@@ -38,9 +42,10 @@ class LazyGroup(click.Group):
         """Import one command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command = import_module(f"relay.cli.{COMMANDS[cmd_name]}").command
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(f"relay.cli.{module}"), name or "command")
         if not isinstance(command, click.Command):
-            raise TypeError(f"relay.cli.{COMMANDS[cmd_name]}.command is not a command")
+            raise TypeError(f"relay.cli.{COMMANDS[cmd_name]} is not a command")
         return command
 
     def resolve_command(

@@ -239,6 +239,19 @@ def _tell_notice(event: events.Noticed) -> Iterable[Line]:
     yield Line(text=f"{word}: {event.text}", tone=tone)
 
 
+def _tell_words(event: events.WordsHeard) -> Iterable[Line]:
+    for line in event.text.splitlines():
+        yield Line(text=f"you: {line}", tone=Tone.STRONG)
+
+
+def _tell_pause(event: events.RunPaused) -> Iterable[Line]:
+    yield Line(text=f"paused: {event.reason}", tone=Tone.WARNING)
+
+
+def _tell_resumption(event: events.RunResumed) -> Iterable[Line]:
+    yield Line(text=f"goes on after {render_duration(event.waited_s)}")
+
+
 def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
     tone = Tone.GOOD if event.exit_code == 0 else Tone.WARNING
     word = "done" if event.exit_code == 0 else "stopped"
@@ -272,5 +285,8 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.Committed: _tell_commit,
     events.LegEnded: _tell_leg_end,
     events.Noticed: _tell_notice,
+    events.WordsHeard: _tell_words,
+    events.RunPaused: _tell_pause,
+    events.RunResumed: _tell_resumption,
     events.RunEnded: _tell_run_end,
 }

@@ -1,5 +1,6 @@
 """`relay run`: work through the plan."""
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.plan.model import Phase
     from relay.run.selection import Selection
+    from relay.setup.context import RunContext, RunEnd
     from relay.setup.place import Place
     from relay.setup.request import RunRequest
 
@@ -36,9 +38,20 @@ if TYPE_CHECKING:
 @click.option("--branch", is_flag=True, help="Make a branch for the plan, relay/<its title>, and work there.")
 @click.option("--unchecked", is_flag=True, help="Tick phases that have no verify command, unchecked.")
 @click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
+@click.option("--not-before", metavar="TIME", help="Send nothing before 22:00, or 2026-11-23T22:00.")
+@click.option("--until", metavar="TIME", help="Hand over and stop at 07:00, or 2026-11-23T07:00.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
-def command(
-    phase: str, *, as_json: bool, dry_run: bool, unchecked: bool, approve_setup: bool, branch: bool, **options: Any
+def command(  # noqa: PLR0913  # one for each option of its own
+    phase: str,
+    *,
+    as_json: bool,
+    dry_run: bool,
+    unchecked: bool,
+    approve_setup: bool,
+    branch: bool,
+    not_before: str | None,
+    until: str | None,
+    **options: Any,
 ) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
@@ -46,11 +59,13 @@ def command(
     over and stops; a second one stops at once. Nothing is lost either way.
     """
     from relay.run.ends import end_without_session
+    from relay.run.hours import parse_hours, work_within
     from relay.run.loop import run
     from relay.run.readiness import require_gates
     from relay.setup.place import find_source
     from relay.state.situation import ask
 
+    hours = parse_hours(not_before, until, now=time.time())
     request, place = make_request("run", options)
     selection = replace(find_selection(phase), unchecked=unchecked)
     if dry_run:
@@ -65,7 +80,11 @@ def command(
     ask_for_setup(request, approved=approve_setup, as_json=as_json)
     if branch:
         start_branch(place)
-    return run_sessions(request, place.caller, lambda ctx: run(ctx, selection), as_json=as_json)
+
+    def act(ctx: "RunContext") -> "RunEnd":
+        return work_within(ctx, hours, lambda: run(ctx, selection))
+
+    return run_sessions(request, place.caller, act, as_json=as_json)
 
 
 def start_branch(place: "Place") -> None:

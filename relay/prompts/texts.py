@@ -41,6 +41,8 @@ class PhaseBriefing:
     """Ledger snapshot within its token budget; may be empty."""
     rules: str = ""
     """Of the folders that the phase names, below those of the root; may be empty."""
+    said: tuple[str, ...] = ()
+    """What the user said to earlier sessions of the phase."""
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
 
@@ -63,6 +65,11 @@ def render_planner_system(rules: str, *, line_tokens: int) -> str:
 def render_soft_notice(fill_tokens: int, room_tokens: int) -> str:
     """Return what the model is told when the fill passes the soft line; the room is what is left to the hard one."""
     return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
+
+
+def render_said_notice(texts: Sequence[str]) -> str:
+    """Return what the model is told of what the user said while it worked."""
+    return Template(_load("said")).substitute(text="\n\n".join(texts)).strip()
 
 
 def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
@@ -114,6 +121,10 @@ def render_phase_message(briefing: PhaseBriefing) -> str:
         ("What is known (ledger)", briefing.ledger),
         ("From the session before you", briefing.baton),
         ("Interrupted work", briefing.interruption),
+        (
+            "Said by the user to the sessions before you",
+            "\n".join(f"- {' '.join(text.split())}" for text in briefing.said),
+        ),
     ]
     body = "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
     return f"{body}\n\nCarry out phase {phase.id} now."

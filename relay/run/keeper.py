@@ -14,21 +14,24 @@ from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.ledger import Stamp
 from relay.ledger.model import render_time
-from relay.prompts.texts import render_baton
+from relay.prompts.texts import render_baton, render_said_notice
 from relay.run.claim_watch import ClaimWatch
+from relay.run.pause import wait_while_paused
 from relay.run.pending_plan import PendingPlan
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
 from relay.sandbox.policy import Mechanism
 from relay.secrets.patterns import redact
-from relay.session.events import Noticed, PlanRestored
+from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import RunContext
 from relay.state.session_ends import render_wait
 from relay.store.edits import find_newer
+from relay.store.inbox import drop_words, read_words
 from relay.store.legs import WipRecord, save_snapshots, save_wip
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
+from relay.store.trailers import render_said
 from relay.tools.notes import LegNotes
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off"})
@@ -165,6 +168,21 @@ class Keeper:
         """Leave the work in the tree and store it with a baton; the leg stays open for the next session."""
         baton = "" if hurried else self.render_baton(gate_words)
         self.save(paths=() if hurried else None, baton=baton, trailers=trailers)
+
+    def hear(self) -> str:
+        """Wait while the user pauses the run; keep and return what the user said since, empty for nothing."""
+        wait_while_paused(self._ctx)
+        repo = self._ctx.repo
+        found = read_words(repo, self.leg.phase_id)
+        if not found:
+            return ""
+        texts = tuple(redact(said.text, environ_values=self._ctx.secret_values) for said in found)
+        new = tuple(text for text in texts if text not in self.leg.said)  # a kill may have kept one of them already
+        self.save(paths=(), baton=self.leg.baton, trailers=render_said(new))
+        drop_words(repo, tuple(said.name for said in found))
+        for text in texts:
+            self._ctx.observe(WordsHeard(text=text))
+        return render_said_notice(texts)
 
     def note_wait(self, until: float) -> None:
         """Store until when a limit lasts, before waiting for it."""

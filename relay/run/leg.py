@@ -70,6 +70,9 @@ class LegKeeper(Protocol):
     def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Keep what a call has changed and noted; return its result, with what relay has put back."""
 
+    def hear(self) -> str:
+        """Wait while the user pauses the run, and return what the session is to be told of what the user said."""
+
     def note_wait(self, until: float) -> None:
         """Keep until when a limit lasts (seconds since the epoch), before waiting for it."""
 
@@ -134,12 +137,15 @@ class Leg:
             note_wait=self._parts.keeper.note_wait,
             note_boundary=self._note_boundary,
             runner=handover.briefing.phase.runner,
+            hear=self._parts.keeper.hear,
         )
         return self._sessions.run(task, self._drive)
 
     def _drive(self, session: Session) -> LegResult:
         self._parts.keeper.show_plan()
         message, reminded, attempts = render_phase_message(self._handover.briefing), False, 0
+        if said := self._parts.keeper.hear():
+            message = f"{message}\n\n{said}"
         while True:
             try:
                 outcome = session.advance(message)
@@ -147,6 +153,8 @@ class Leg:
                 self._parts.toolbox.stop()  # nothing may write while the work is checked
             if ended := self._check_ended(outcome, reminded=reminded):
                 return ended
+            if message := self._parts.keeper.hear():
+                continue
             if open_ids := self._notes.open_ids():
                 message, reminded = render_reminder(open_ids), True
                 continue

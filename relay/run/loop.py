@@ -26,6 +26,7 @@ from relay.setup.installation import ensure_set_up
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.state.situation import Situation
+from relay.store.inbox import end_pause
 from relay.store.legs import OpenLeg, read_leg
 from relay.store.trailers import ENDED
 from relay.words import render_moment, render_span
@@ -45,6 +46,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
     Raises:
         RelayError: Something that the user has to change first.
     """
+    end_pause(ctx.repo)  # of a run that was killed: whoever starts one wants it to run
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)

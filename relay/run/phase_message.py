@@ -52,6 +52,7 @@ def render_phase_message(
             *doubts,
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
+            *(trailers.render_said(candidate.leg.said) if candidate.status == "handoff" else ()),
             *trailers.render_agent(ctx.sessions.find_runner(candidate.phase.runner).agent),
             *trailers.render_spent(spent),
         ),

@@ -46,7 +46,18 @@ from relay.store.snapshot import write_snapshot_tree
 from relay.store.steering import find_strange
 from relay.store.surplus import Intent
 from relay.store.texts import find_text
-from relay.store.trailers import ATTEMPT, BASELINE, CLAIMED, DISCARDED, LEFTOVER, LEG, NO_PROGRESS, parse_count
+from relay.store.trailers import (
+    ATTEMPT,
+    BASELINE,
+    CLAIMED,
+    DISCARDED,
+    LEFTOVER,
+    LEG,
+    NO_PROGRESS,
+    parse_count,
+    parse_said,
+    render_said,
+)
 from relay.values import dataclass
 from relay.words import list_some
 
@@ -90,7 +101,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         PlanError: The gate can never be green.
     """
     head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
-    number, baton = _read_earlier_sessions(ctx.files, plan, phase.id)
+    number, baton, said = _read_earlier_sessions(ctx.files, plan, phase.id)
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     kept = (
@@ -119,7 +130,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(baseline)))
-    marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
+    marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]) + render_said(said)
     start = LegStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
@@ -224,6 +235,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             ledger=_render_ledger(ctx, pending.ledger, phase),
             rules=_read_folder_rules(ctx, phase),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
+            said=leg.said,
         ),
     )
 
@@ -291,17 +303,17 @@ def read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
         return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")
 
 
-def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str]:
-    """Return the number of the next session of a phase and the baton in its last hand-off commit."""
+def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[str, ...]]:
+    """Return the number of the next session of a phase, and baton and user's words in its last hand-off commit."""
     commits = read_plan_commits(files.repo, files.plan_path)
     last = next((commit for commit in commits if commit.status != "amended"), None)
     if last is None or last.status != "handoff":
-        return 1, ""
+        return 1, "", ()
     if find_phases(files.repo, files.plan_path, plan, commits).get(last.commit) != phase_id:
-        return 1, ""
+        return 1, "", ()
     number = parse_count(dict(last.found).get(LEG, ""), 1)
     _, _, baton = last.body.partition(f"{BATON_TITLE}\n")
-    return number + 1, baton
+    return number + 1, baton, parse_said(last.found)
 
 
 def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:

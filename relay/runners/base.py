@@ -56,6 +56,9 @@ class SessionSpec:
     """How long entries of that cache shall live: ``5m``, ``1h``, or ``auto`` for what the runner makes of this run."""
     note_boundary: Callable[[], None] = lambda: None
     """Told where all tools of a turn have ended that `run_tool` did not run: what they changed is not known."""
+    hear: Callable[[], str] = lambda: ""
+    """Asked before each further request of a turn: waits while the user pauses the run, and returns what the user says
+    to the model; empty for nothing. What it returns has to be told."""
     sandbox: Sandbox | None = None
     """Where the session's commands run; a runner that starts programs of its own starts them as confined."""
     limits: Limits | None = None

@@ -261,6 +261,28 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WordsHeard:
+    """The session is told what the user said from another terminal."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPaused:
+    """The run waits for the user, before the next request."""
+
+    reason: str
+    """What it waits for, and how it goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed:
+    """The run goes on after a pause."""
+
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
     """The command is over."""
 
@@ -295,6 +317,9 @@ Event = (
     | Committed
     | LegEnded
     | Noticed
+    | WordsHeard
+    | RunPaused
+    | RunResumed
     | RunEnded
 )
 

@@ -64,6 +64,8 @@ class SessionTask:
     """Told, before a long wait for a limit, until when it lasts (seconds since the epoch)."""
     note_boundary: Callable[[], None] = lambda: None
     """As `relay.runners.base.SessionSpec` has it."""
+    hear: Callable[[], str] = lambda: ""
+    """The same."""
     runner: str = ""
     """Who is wished to run it; empty where the settings say it."""
 
@@ -147,6 +149,7 @@ class Sessions:
             check_budget=self.check_budget,
             note_wait=task.note_wait,
             note_boundary=task.note_boundary,
+            hear=task.hear,
             sandbox=self.sandbox,
             limits=self.limits,
             price=self.price,

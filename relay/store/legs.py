@@ -85,6 +85,11 @@ class OpenLeg:
     wip_trailers: tuple[tuple[str, str], ...] = ()
     """Trailers of the newest snapshot, the caller's own among them."""
 
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the user said to the sessions of this leg; each further session and snapshot takes it along."""
+        return trailers.parse_said(self.trailers + self.wip_trailers)
+
 
 def find_place_id(repo: Repo) -> str:
     """Return an id of this work tree on this machine; another clone or a linked work tree has another one."""
@@ -244,6 +249,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
         RepoError: Another process opened or closed the branch's leg meanwhile.
     """
     place = find_place_id(repo)
+    start = replace(start, trailers=start.trailers + trailers.render_said(leg.said))
     kept = _render_start(start, leg.base_head, place, leg.wip_ref, skipped=leg.skipped, spent=leg.spend)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
     commit = objects.write_commit(repo, leg.base_tree, _list_parents(leg.base_head, start.environment), message)
@@ -338,6 +344,7 @@ def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnap
         *trailers.render_spent(record.spend),
         *_render_skipped(found.skipped),
         *((REPLACED, render_path(path)) for path in found.replaced),
+        *trailers.render_said(leg.said),
         *record.trailers,
     )
     message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import socket
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from relay.errors import RepoError
 from relay.git.repository import Repo
+
+_HOLDER = re.compile(r"process ([0-9]{1,9}) on (.+)")
 
 
 @contextlib.contextmanager
@@ -36,7 +39,7 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(fd, 200, 0).decode(errors="replace").strip() or "another process"
+            holder = _read_holder(fd) or "another process"
             raise RepoError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from error
         # Emptied only once the lock is held: until then the file names its holder.
         os.ftruncate(fd, 0)
@@ -44,6 +47,26 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def find_holder(repo: Repo) -> int | None:
+    """Return the process that holds the work tree's lock; None when nobody does, or one on another machine."""
+    try:
+        fd = os.open(repo.relay_dir / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        found = _HOLDER.fullmatch(_read_holder(fd))
+        return int(found[1]) if found and found[2] == socket.gethostname() else None
+    finally:
+        os.close(fd)
+    return None
+
+
+def _read_holder(fd: int) -> str:
+    return os.pread(fd, 200, 0).decode(errors="replace").strip()
 
 
 def _explain(file: Path) -> RepoError:

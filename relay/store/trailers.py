@@ -54,6 +54,8 @@ CLAIMED = "Relay-Claimed"
 """How many items were claimed when a session began."""
 LEFTOVER = "Relay-Leftover"
 """A path that the baseline gate changed; neither the user's nor the leg's."""
+SAID = "Relay-Said"
+"""A text that the user said while the phase was worked on, as JSON; of hand-off commits too."""
 
 # Of a leg's snapshots.
 SKIPPED = "Relay-Skipped"
@@ -138,6 +140,29 @@ def render_hooks(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 def render_agent(agent: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of work that an agent did; nothing for an empty name."""
     return ((AGENT, agent), (METERING, "gateway")) if agent else ()
+
+
+def render_said(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return a trailer for each text that the user said."""
+    import json
+
+    return tuple((SAID, json.dumps(text, ensure_ascii=False)) for text in texts)
+
+
+def parse_said(found: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return what the user said, each text once, in the order it came; a value that is not relay's is left out."""
+    texts = (_parse_text(value) for key, value in found if key == SAID)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _parse_text(value: str) -> str:
+    import json
+
+    try:
+        text = json.loads(value)
+    except (ValueError, RecursionError):
+        return ""
+    return text if isinstance(text, str) else ""
 
 
 def render_spent(spent: Spent) -> tuple[tuple[str, str], ...]:

@@ -49,6 +49,8 @@ class World:
     kept: list[tuple[dict[str, str], str, bool]] = field(default_factory=list)
     """How the leg was left open: trailers, the words of the gate, in a hurry."""
     told: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """What the user says, one for each time that it is asked."""
     specs: list[SessionSpec] = field(default_factory=list)
 
     def play(self, *advances: Advance, **settings: int) -> LegResult:
@@ -80,6 +82,10 @@ class World:
         """Remember it."""
         self.happened.append(call.name)
         return result
+
+    def hear(self) -> str:
+        """Return what the user says next."""
+        return self.said.pop(0) if self.said else ""
 
     def note_wait(self, until: float) -> None:
         """Remember it."""
@@ -138,6 +144,18 @@ def test_what_tools_of_an_agents_own_changed_is_kept_at_its_boundaries(world):
     world.play([act, ONE, TWO, SAID])
 
     assert world.happened == ["show", "agent", "tick", "tick", "stop", "commit"]
+
+
+def test_what_the_user_says_goes_into_the_first_message_and_holds_the_commit_up(world):
+    """What came while the session said its last words is not for the next one."""
+    world.said = ["be brief", "and kind", ""]
+
+    ended = world.play([ONE, TWO, SAID], [SAID])
+
+    assert ended.kind is LegKind.DONE
+    assert world.told[0].endswith("Carry out phase 1 now.\n\nbe brief")
+    assert world.told[1] == "and kind"
+    assert world.happened.count("commit") == 1
 
 
 def test_a_session_that_forgot_an_item_is_reminded_of_it(world):

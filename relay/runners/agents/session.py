@@ -230,8 +230,8 @@ class AgentSession:
 
     def _handle_question(self, asked: Question) -> None:
         assert self._started is not None  # noqa: S101  # it asks
-        known = asked.method == "session/request_permission"
-        self._started.wire.answer(asked, choose_option(asked.params) if known else None)
+        option = choose_option(asked.params) if asked.method == "session/request_permission" else None
+        self._started.wire.answer(asked, option)
 
     def _handle_gone(self) -> None:
         assert self._started is not None  # noqa: S101  # it was there
@@ -274,11 +274,17 @@ class AgentSession:
             self._outcome = outcome
         elif calls and self._stuck.is_stuck(calls):
             self._handle_loop(", ".join(dict.fromkeys(call.name for call, _ in calls)))
-        elif self._account.gauge.zone is Zone.SOFT and not self._noticed and self._account.turn:
-            self._noticed = True
-            gauge = self._account.gauge
-            self._observe_line("soft", gauge.soft_tokens)
-            self._steer(self._spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens))
+        elif self._account.turn and (words := self._find_words()):
+            self._steer(words)
+
+    def _find_words(self) -> str:
+        """Return what the agent has to be told now; empty for nothing."""
+        gauge = self._account.gauge
+        if gauge.zone is not Zone.SOFT or self._noticed:
+            return self._spec.hear()
+        self._noticed = True
+        self._observe_line("soft", gauge.soft_tokens)
+        return self._spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
 
     def _handle_loop(self, names: str) -> None:
         if self._nudged:
@@ -307,7 +313,8 @@ class AgentSession:
         self._settle()
         if self._outcome is not None:
             return
-        self._close_turn()
+        if self._doings.begin_turn() is not None:
+            self._spec.note_boundary()
         self._outcome = self._judge(answered)
         if self._outcome is not None and self._outcome.end is SessionEnd.FINISHED:
             self._outcome = None  # it may be asked for more
@@ -321,10 +328,6 @@ class AgentSession:
                 self._handle(found)
             elif time.monotonic() >= until:
                 return
-
-    def _close_turn(self) -> None:
-        if self._doings.begin_turn() is not None:
-            self._spec.note_boundary()
 
     def _judge(self, answered: Answered) -> SessionOutcome | None:
         """Say how the turn ended: the gateway's last main request, then the error, then the reason that is given."""

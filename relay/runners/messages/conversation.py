@@ -264,7 +264,10 @@ class Conversation:
         self._add_results([(call.id, result) for call, result in pairs])
         if any(result.ends_session for _, result in pairs):
             return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
-        return self._look_at_gauge() or self._look_for_loop(pairs)
+        outcome = self._look_at_gauge() or self._look_for_loop(pairs)
+        if outcome is None and (words := self._context.spec.hear()):
+            self._notify(words)
+        return outcome
 
     def _run_block(self, block: dict[str, Any], answer: Answer, *, ended: bool) -> tuple[ToolCall, ToolResult]:
         call = ToolCall(id=block["id"], name=block["name"], input=block["input"])

@@ -1,0 +1,97 @@
+"""The hours of a run: when its first session may begin, and when it hands over and stops."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from relay.errors import ConfigError, ExitCode
+from relay.hints import RUN
+from relay.interrupts import Interrupts, Urgency
+from relay.session.events import RetryScheduled
+from relay.setup.context import RunContext, RunEnd
+from relay.values import dataclass
+from relay.words import render_moment
+
+_LOOK_S = 30.0
+"""How often the clock is looked at: a machine that slept through the moment notices it that soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """When a run works."""
+
+    not_before: float | None = None
+    """Seconds since the epoch; None for at once."""
+    until: float | None = None
+    """The same; None for as long as it takes."""
+
+
+def parse_hours(not_before: str | None, until: str | None, *, now: float) -> Hours:
+    """Read ``22:00``, its next time in this machine's zone, or ``2026-11-23T07:00``; None is none.
+
+    Raises:
+        ConfigError: It is neither, it has passed, or the end comes before the beginning.
+    """
+    begins = None if not_before is None else _parse_moment("--not-before", not_before, now)
+    ends = None if until is None else _parse_moment("--until", until, begins or now)
+    return Hours(not_before=begins, until=ends)
+
+
+def _parse_moment(name: str, text: str, after: float) -> float:
+    base = datetime.fromtimestamp(after).astimezone()
+    try:
+        if len(text) <= len("07:00"):
+            clock = datetime.strptime(text, "%H:%M").time()  # noqa: DTZ007  # a time of day, in the zone of `base`
+            found = datetime.combine(base.date(), clock).astimezone()
+            if found <= base:
+                found = datetime.combine(base.date() + timedelta(days=1), clock).astimezone()
+        else:
+            found = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(f"{name} {text!r} is no time", hint="07:00, or 2026-11-23T07:00") from error
+    if found <= base:
+        raise ConfigError(f"{name} {text}: {found:%Y-%m-%d %H:%M} has passed by {base:%Y-%m-%d %H:%M}")
+    return found.timestamp()
+
+
+def work_within(ctx: RunContext, hours: Hours, act: Callable[[], RunEnd]) -> RunEnd:
+    """Wait for the first hour, act, and have it hand over at the last one; return how it ended."""
+    now = time.time()
+    if hours.not_before is not None and hours.not_before > now:
+        wait_s = hours.not_before - now
+        words = f"not before {render_moment(hours.not_before, now=now)} (--not-before)"
+        ctx.observe(RetryScheduled(attempt=1, wait_s=wait_s, reason=words))
+        ctx.interrupts.wait(wait_s)  # when it is broken off, what follows sees that a stop was asked for
+    with _closing(ctx.interrupts, hours.until) as closed:
+        end = act()
+    if hours.until is None or not closed.is_set() or end.exit_code is not ExitCode.INTERRUPTED:
+        return end
+    words = f"it is {render_moment(hours.until, now=time.time())} (--until); everything is kept"
+    return replace(end, exit_code=ExitCode.STOPPED, reason=words, next_command=RUN)
+
+
+@contextmanager
+def _closing(interrupts: Interrupts, until: float | None) -> Iterator[threading.Event]:
+    """Ask for a stop at that moment, once the answer and its tools are done; yield whether that was so."""
+    closed, left = threading.Event(), threading.Event()
+
+    def watch(until: float) -> None:
+        while (wait_s := until - time.time()) > 0:
+            if left.wait(min(wait_s, _LOOK_S)):
+                return
+        if not interrupts.finish_turn:
+            closed.set()
+            interrupts.request(Urgency.FINISH_TURN)
+
+    watcher = threading.Thread(target=watch, args=(until,), name="hours", daemon=True) if until is not None else None
+    if watcher is not None:
+        watcher.start()
+    try:
+        yield closed
+    finally:
+        left.set()
+        if watcher is not None:
+            watcher.join()

@@ -1,0 +1,97 @@
+"""When a run may begin, and when it hands over."""
+
+import time
+from datetime import datetime
+
+import pytest
+
+from relay.cli.sessions import render_end
+from relay.errors import ConfigError, ExitCode
+from relay.hints import AT_ROOT
+from relay.interrupts import Urgency
+from relay.run.hours import Hours, parse_hours, work_within
+from relay.run.loop import run
+from relay.run.selection import Selection
+from relay.session.events import LegStarted, RetryScheduled
+from tests.scripted import ScriptedRunner
+
+NOON = datetime(2026, 11, 22, 12, 0).timestamp()  # noqa: DTZ001  # on the clock of the wall
+
+
+def at(text):
+    return datetime.fromisoformat(text).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("not_before", "until", "hours"),
+    [
+        (None, None, (None, None)),
+        ("22:00", "07:00", ("2026-11-22T22:00", "2026-11-23T07:00")),
+        (None, "12:01", (None, "2026-11-22T12:01")),
+        ("12:00", None, ("2026-11-23T12:00", None)),  # next time, not now
+        ("2026-12-01T08:30", "9:15", ("2026-12-01T08:30", "2026-12-01T09:15")),
+    ],
+)
+def test_an_hour_is_its_next_time(not_before, until, hours):
+    read = parse_hours(not_before, until, now=NOON)
+
+    assert (read.not_before, read.until) == tuple(None if text is None else at(text) for text in hours)
+
+
+@pytest.mark.parametrize("text", ["", "7", "25:00", "noon", "2026-11-22", "2026-11-22T11:59", "9999999-01-01T00:00"])
+def test_what_is_no_hour_to_come_is_refused(text):
+    with pytest.raises(ConfigError, match="--until"):
+        parse_hours(None, text, now=NOON)
+
+
+def test_a_run_cannot_end_before_it_begins():
+    with pytest.raises(ConfigError, match="has passed by 2026-11-23 22:00"):
+        parse_hours("2026-11-23T22:00", "2026-11-23T07:00", now=NOON)
+
+
+BLOCK = [("block", {"reason": "enough seen"})]
+
+
+def work(stage, hours, *advances, before=lambda: None):
+    """Run the plan within its hours."""
+    with stage.enter("run", flags={"sandbox": "off"}, runner=ScriptedRunner([list(advances)])) as ctx:
+
+        def act():
+            before()
+            return run(ctx, Selection())
+
+        return render_end(work_within(ctx, hours, act), AT_ROOT)
+
+
+def test_a_run_waits_for_its_first_hour(stage):
+    work(stage, Hours(not_before=4_000_000_000.0), BLOCK)
+
+    (wait,) = stage.seen(RetryScheduled)
+    assert stage.waits == [wait.wait_s]
+    assert "(--not-before)" in wait.reason
+    assert stage.events.index(wait) < stage.events.index(stage.seen(LegStarted)[0])
+
+
+def test_at_its_last_hour_a_run_hands_over(stage):
+    def wait_for_the_hour():
+        while not stage.interrupts.finish_turn:
+            time.sleep(0.01)
+
+    ended = work(stage, Hours(until=0.0), BLOCK, before=wait_for_the_hour)
+
+    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run")
+    assert "(--until); everything is kept" in ended.reason
+    assert stage.seen(LegStarted) == []
+
+
+@pytest.mark.parametrize("until", [None, 4_000_000_000.0])
+def test_what_ends_earlier_ends_as_it_did(stage, until):
+    ended = work(stage, Hours(until=until), BLOCK)
+
+    assert (ended.exit_code, "enough seen" in ended.reason) == (ExitCode.STOPPED, True)
+
+
+def test_a_stop_before_the_last_hour_is_the_users(stage):
+    ended = work(stage, Hours(until=4_000_000_000.0), before=lambda: stage.interrupts.request(Urgency.FINISH_TURN))
+
+    assert ended.exit_code == ExitCode.INTERRUPTED
