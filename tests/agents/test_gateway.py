@@ -1,7 +1,6 @@
 """The gateway between a client and the rehearsal server: what passes, what is held, what is read."""
 
 import http.client
-import itertools
 import json
 import queue
 import socket
@@ -10,12 +9,9 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.dialects import Tally, may_pass, read_request
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.messages.endpoint import find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
@@ -216,49 +212,3 @@ def test_a_session_that_ends_lets_nothing_pass(tmp_path):
         thread.join()
         assert answers[0][0] == 400
         assert server.requests == []
-
-
-def test_titles_are_no_part_of_the_conversation():
-    def is_main(**changes):
-        found: Any = read_request("/v1/messages?beta=true", json.dumps({**BODY, **changes}).encode(), MARK)
-        return found.is_main
-
-    assert is_main()
-    assert not is_main(tools=[])
-    assert not is_main(messages=[{"role": "user", "content": "a title for this"}])
-    assert read_request("/v1/messages/count_tokens", b"{}", MARK) is None
-
-
-STREAM = (
-    b'data: {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 5, "output_tokens": 1}}}\n\n'
-    b'data: {"type": "content_block_delta", "delta": {"text": "message_stop is a word, and \\"error\\" too"}}\n\n'
-    b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}\n\n'
-    b'data: {"type": "message_stop"}\n\n'
-)
-
-
-@given(st.lists(st.integers(0, len(STREAM)), max_size=6))
-def test_an_answer_is_the_same_however_it_is_cut(cuts):
-    tally = Tally(streamed=True)
-    edges = sorted({0, len(STREAM), *cuts})
-    for start, end in itertools.pairwise(edges):
-        tally.feed(STREAM[start:end])
-    tally.close()
-    assert (tally.is_complete, tally.stop_reason, tally.model, tally.error) == (True, "end_turn", "m", None)
-    usage: Any = tally.usage
-    assert (usage.input_tokens, usage.output_tokens) == (5, 9)
-
-
-@given(st.binary(max_size=300), st.booleans())
-def test_no_answer_breaks_the_reader(data, streamed):
-    tally = Tally(streamed=streamed)
-    tally.feed(b'data: {"type": "message_delta", ' + data)
-    tally.feed(data)
-    tally.close()
-    assert tally.passed_bytes > 0
-    assert tally.usage is None or tally.usage.prompt_tokens
-
-
-@given(st.text(max_size=30), st.text(max_size=60))
-def test_nothing_passes_but_what_is_named(method, path):
-    assert may_pass(method, path) <= (path.startswith("/v1/m") and method in {"GET", "POST"})

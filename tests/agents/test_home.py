@@ -2,14 +2,15 @@
 
 import json
 import os
+import tomllib
 
 import pytest
 from click.testing import CliRunner
 
 from relay.cli.agents import command
 from relay.errors import RunnerError
-from relay.runners.agents.home import find_version, get_installed, make_home
-from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
+from relay.runners.agents.home import find_version, get_installed, get_way, make_home
+from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES, Profile, Way
 
 
 def install(folder, program, version="1.2.3"):
@@ -67,15 +68,35 @@ def test_a_program_that_is_no_package_has_no_known_version(tmp_path):
     assert find_version(tmp_path / "agent") == ""
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_files_of_a_profile_are_whole(tmp_path, profile):
+WAYS = [(profile, way) for profile in PROFILES.values() for way in profile.ways]
+
+
+@pytest.mark.parametrize(("profile", "way"), WAYS, ids=[f"{profile.name}-{way.family}" for profile, way in WAYS])
+def test_files_of_a_profile_are_whole(tmp_path, profile, way):
     words = {"base": "http://127.0.0.1:1", "model": "m", "home": "/h"}
-    make_home(profile, tmp_path / "home", words)
-    for name, _ in profile.files:
+    make_home(profile, way, tmp_path / "home", words)
+    for name, _ in (*profile.files, *way.files):
         text = (tmp_path / "home" / name).read_text()
         assert "{base}" not in text
-        assert json.loads(text)["model"] == "anthropic/m"
+        assert tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
     assert oct((tmp_path / "home").stat().st_mode)[-3:] == "700"
+
+
+def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_several_are():
+    both = Profile(
+        name="x", title="X", package="", program="x", tested="1", ways=(Way(family="openai"), Way(family="anthropic"))
+    )
+    openai, anthropic = {"OPENAI_API_KEY": "sk-o"}, {"ANTHROPIC_AUTH_TOKEN": "sk-a"}
+
+    def find(environ, model):
+        return get_way(both, environ, model)[1].name
+
+    assert find(openai, "claude-opus-5-5") == "openai"
+    assert find(anthropic, "gpt-9") == "anthropic"
+    assert find(openai | anthropic, "anthropic/claude-opus-5.5") == "anthropic"
+    assert find(openai | anthropic, "qwen3-coder") == "openai"
+    with pytest.raises(RunnerError, match="neither OPENAI_API_KEY nor ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN"):
+        find({}, "gpt-9")
 
 
 def test_relay_agents_shows_what_is_there_and_what_is_missing(tmp_path, monkeypatch):

@@ -74,8 +74,8 @@ class Account:
         if not self._may_ask(request.model):
             words = f"the agent asked for {request.model}, whose price is not known to be within {self._spec.model}'s"
             return SessionOutcome(end=SessionEnd.DENIED, detail=words)
-        waiting = [(self._estimate(one), one.max_output_tokens) for one, _ in self._open.values()]
-        prompt, output = self._estimate(request), request.max_output_tokens
+        waiting = [(self._estimate(one), self._limit(one)) for one, _ in self._open.values()]
+        prompt, output = self._estimate(request), self._limit(request)
         prompt, output = prompt + sum(p for p, _ in waiting), output + sum(o for _, o in waiting)
         why = self._spec.check_budget(prompt, output)
         return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
@@ -90,6 +90,9 @@ class Account:
 
     def _estimate(self, request: ModelRequest) -> int:
         return self.gauge.least_tokens if request.is_main else -(-request.prompt_bytes // 3)
+
+    def _limit(self, request: ModelRequest) -> int:
+        return self._model.max_output_tokens if request.max_output_tokens is None else request.max_output_tokens
 
     def start(self, request: ModelRequest) -> None:
         """Note that a request is sent."""
@@ -162,14 +165,14 @@ class Account:
         """Account for a request without a usable answer: what it reported, or the most that it can have cost."""
         tally = passed.tally
         if tally is not None and tally.usage is not None:
-            said = min(request.max_output_tokens, tally.passed_bytes // _BYTES_PER_TOKEN)
+            said = min(self._limit(request), tally.passed_bytes // _BYTES_PER_TOKEN)
             usage = replace(tally.usage, output_tokens=max(tally.usage.output_tokens, said))
             self._emit(tally.model or request.model, usage, "cut", duration_s, estimated=True)
         elif fault.may_be_billed:
             self._emit(request.model, self._worst(request), "lost", duration_s, estimated=True)
 
     def _worst(self, request: ModelRequest) -> Usage:
-        return Usage(input_tokens=self._estimate(request), output_tokens=request.max_output_tokens)
+        return Usage(input_tokens=self._estimate(request), output_tokens=self._limit(request))
 
     def _emit(self, model: str, usage: Usage, stop_reason: str, duration_s: float, *, estimated: bool) -> None:
         self._observe(

@@ -1,43 +1,125 @@
-"""Requests and answers of the Messages API as they pass through the gateway: what they ask for, what they used. Pure.
+"""Requests of four dialects as they pass through the gateway: what they ask for, and of whom. Pure.
 
-Nothing that passes is changed. An agent's endpoint is always spoken to in this dialect: every agent that relay starts
-can speak it.
+Nothing that passes is changed: Messages, Responses, Chat Completions and Gemini each to an endpoint that speaks it.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import field
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
-from relay.runners.messages.answers import parse_usage
-from relay.session.usage import Usage
 from relay.values import dataclass
 
-REQUEST_PATH = "/v1/messages"
-_OTHER_PATHS = ("/v1/messages/count_tokens", "/v1/models")
-"""What an agent may ask besides; everything else of an endpoint (files, batches) is out of its reach."""
-_MAX_LINE_BYTES = 64 * 1024 * 1024
-_TELLING = (b"message_start", b"message_delta", b"message_stop", b'"error"')
-"""Only lines that hold one of these words are read: the rest of a stream is text."""
+_MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
+"""What an agent may ask besides; everything else of an endpoint (files, batches, stored answers) is out of reach."""
+_COUNTING = re.compile(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
+_GEMINI = re.compile(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
+_ELSEWHERE = ("mcp_servers", "container", "web_search_options", "plugins", "background", "models", "fallbacks")
+"""Fields by which an endpoint does more than to answer: it goes elsewhere, asks other models, answers later."""
+_SEVERAL = ("n", "candidateCount", "best_of")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageNames:
+    """Where an answer has what it used; dotted paths, of which several add up."""
+
+    prompt: tuple[str, ...]
+    """All of the prompt, with what was read from the cache and written to it."""
+    read: tuple[str, ...]
+    written: tuple[str, ...] = ()
+    output: tuple[str, ...]
+    thinking: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one kind of endpoint is spoken to."""
+
+    name: str
+    limits: tuple[str, ...]
+    """Dotted paths of the longest answer in a request."""
+    has_limit: bool = False
+    """Every request names it."""
+    tools: re.Pattern[str]
+    """Kinds of tools that the agent runs; an endpoint that runs others reaches what a session must not."""
+    usage: UsageNames | None
+    """None for the classes that relay itself counts in."""
+
+
+_NAMED = re.compile(r"function|custom")
+MESSAGES = Dialect(
+    name="messages",
+    limits=("max_tokens",),
+    has_limit=True,
+    tools=re.compile(r"custom|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
+    usage=None,
+)
+RESPONSES = Dialect(
+    name="responses",
+    limits=("max_output_tokens",),
+    tools=re.compile(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
+    usage=UsageNames(
+        prompt=("input_tokens",),
+        read=("input_tokens_details.cached_tokens",),
+        written=("input_tokens_details.cache_write_tokens",),
+        output=("output_tokens",),
+        thinking="output_tokens_details.reasoning_tokens",
+    ),
+)
+CHAT = Dialect(
+    name="chat",
+    limits=("max_completion_tokens", "max_tokens"),
+    tools=_NAMED,
+    usage=UsageNames(
+        prompt=("prompt_tokens",),
+        read=("prompt_tokens_details.cached_tokens",),
+        written=("prompt_tokens_details.cache_write_tokens",),
+        output=("completion_tokens",),
+        thinking="completion_tokens_details.reasoning_tokens",
+    ),
+)
+GEMINI = Dialect(
+    name="gemini",
+    limits=("generationConfig.maxOutputTokens",),
+    tools=re.compile(r"functionDeclarations"),
+    usage=UsageNames(
+        prompt=("promptTokenCount", "toolUsePromptTokenCount"),
+        read=("cachedContentTokenCount",),
+        output=("candidatesTokenCount", "thoughtsTokenCount"),
+        thinking="thoughtsTokenCount",
+    ),
+)
+_BY_PATH = {"/v1/messages": MESSAGES, "/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """A request that a model is going to answer."""
 
+    dialect: Dialect
     model: str
     is_main: bool
     """Of the session's own conversation: it has tools and the session's mark. Titles and the like have not both."""
     prompt_bytes: int
-    max_output_tokens: int
+    max_output_tokens: int | None
+    """None when it does not say: the model's own limit."""
+
+
+def find_dialect(path: str) -> Dialect | None:
+    """Return what a request is spoken in that a model answers; None for any other."""
+    bare = path.partition("?")[0]
+    return _BY_PATH.get(bare) or (GEMINI if _GEMINI.fullmatch(bare) else None)
 
 
 def may_pass(method: str, path: str) -> bool:
     """Say whether a request is one that the gateway forwards."""
     bare = path.partition("?")[0]
+    if ".." in unquote(bare):
+        return False
     if method == "GET":
-        return bare == "/v1/models" or (bare.startswith("/v1/models/") and ".." not in bare)
-    return method == "POST" and bare in {REQUEST_PATH, *_OTHER_PATHS[:1]}
+        return _MODELS.fullmatch(bare) is not None
+    return method == "POST" and (find_dialect(bare) is not None or _COUNTING.fullmatch(bare) is not None)
 
 
 def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
@@ -51,7 +133,8 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
     Raises:
         ValueError: It is no request that can be accounted for.
     """
-    if path.partition("?")[0] != REQUEST_PATH:
+    dialect = find_dialect(path)
+    if dialect is None:
         return None
     try:
         found = json.loads(body)
@@ -59,85 +142,79 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
         raise ValueError("the request is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
-    most = found.get("max_tokens")
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise ValueError("the request has no max_tokens")
+    _require_plain(found, dialect)
+    named = _GEMINI.fullmatch(path.partition("?")[0])
     return ModelRequest(
-        model=str(found.get("model", ""))[:200],
+        dialect=dialect,
+        model=(unquote(named[1]) if named else str(found.get("model", "")))[:200],
         is_main=bool(found.get("tools")) and mark in body,
         prompt_bytes=len(body),
-        max_output_tokens=most,
+        max_output_tokens=_read_limit(found, dialect),
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """Reads an answer while it passes. Mutable: it comes in pieces."""
-
-    streamed: bool
-    """As server-sent events; else as one JSON object."""
-    model: str = ""
-    stop_reason: str = ""
-    is_complete: bool = False
-    error: Mapping[str, Any] | None = None
-    """The error that ended a stream."""
-    passed_bytes: int = 0
-    _usage: dict[str, Any] = field(default_factory=dict)
-    _held: bytearray = field(default_factory=bytearray)
-
-    @property
-    def usage(self) -> Usage | None:
-        """What was used as far as it was reported; None when nothing was."""
-        return parse_usage(self._usage)
-
-    def feed(self, chunk: bytes) -> None:
-        """Take what has passed."""
-        self.passed_bytes += len(chunk)
-        self._held += chunk
-        if not self.streamed:
-            return
-        *lines, rest = bytes(self._held).split(b"\n")
-        self._held = bytearray(rest[:_MAX_LINE_BYTES])
-        for line in lines:
-            if line.startswith(b"data:") and any(word in line for word in _TELLING):
-                self._take(_parse(line[5:]))
-
-    def close(self) -> None:
-        """Take the answer's end."""
-        if not self.streamed:
-            message = _parse(bytes(self._held))
-            self._take({"type": "message_start", "message": message})
-            self._take({"type": "message_delta", "delta": message})
-            self.is_complete = bool(message)
-
-    def _take(self, event: Mapping[str, Any]) -> None:
-        match event.get("type"):
-            case "message_start":
-                message = _get(event, "message")
-                self.model = str(message.get("model", ""))[:200]
-                self._note(message)
-            case "message_delta":
-                self.stop_reason = str(_get(event, "delta").get("stop_reason") or self.stop_reason)[:100]
-                self._note(event)
-            case "message_stop":
-                self.is_complete = True
-            case "error":
-                self.error = _get(event, "error")
-            case _:
-                return  # a text that has one of the words in it
-
-    def _note(self, source: Mapping[str, Any]) -> None:
-        self._usage |= {name: value for name, value in _get(source, "usage").items() if value is not None}
+def _read_limit(request: Mapping[str, Any], dialect: Dialect) -> int | None:
+    for path in dialect.limits:
+        most = dig(request, path)
+        if most is None:
+            continue
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise ValueError(f"{path} is no number of tokens")
+        return most
+    if dialect.has_limit:
+        raise ValueError(f"the request has no {dialect.limits[0]}")
+    return None
 
 
-def _parse(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _require_plain(request: Mapping[str, Any], dialect: Dialect) -> None:
+    """Refuse what would have the endpoint do more than to answer once.
+
+    Raises:
+        ValueError: It asks for that.
+    """
+    for name in _ELSEWHERE:
+        if request.get(name):
+            raise ValueError(f"{name}: an endpoint only answers, it does nothing else for a session")
+    for source in (request, request.get("generationConfig")):
+        if isinstance(source, dict) and any(source.get(name) not in (None, 1) for name in _SEVERAL):
+            raise ValueError("a request has one answer")
+    for kind in _list_kinds(request.get("tools"), dialect):
+        if not dialect.tools.fullmatch(kind):
+            raise ValueError(f"the tool {kind[:100]!r} would be run by the endpoint, outside of the sandbox")
 
 
-def _get(source: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = source.get(name)
-    return value if isinstance(value, dict) else {}
+def _list_kinds(tools: Any, dialect: Dialect) -> Iterator[str]:
+    for tool in tools if isinstance(tools, list) else []:
+        if isinstance(tool, dict) and dialect is GEMINI:
+            yield from tool
+        elif isinstance(tool, dict):
+            yield str(tool.get("type") or "custom")
+            yield from _list_kinds(tool.get("tools"), dialect)
+
+
+def dig(source: Any, path: str) -> Any:
+    """Return what stands at a dotted path; None where there is nothing."""
+    for name in path.split("."):
+        source = source.get(name) if isinstance(source, Mapping) else None
+    return source
+
+
+def name_usage(found: Mapping[str, Any], names: UsageNames | None) -> Mapping[str, Any]:
+    """Return what was used in the Messages API's classes, which do not overlap."""
+    if names is None:
+        return found
+    count: Callable[[tuple[str, ...]], int] = lambda paths: sum(_count(dig(found, path)) for path in paths)  # noqa: E731
+    prompt = count(names.prompt)
+    read = min(prompt, count(names.read))
+    written = min(prompt - read, count(names.written))
+    return {
+        "input_tokens": prompt - read - written,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+        "output_tokens": count(names.output),
+        "output_tokens_details": {"thinking_tokens": _count(dig(found, names.thinking))},
+    }
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

@@ -18,9 +18,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.runners.agents.dialects import ModelRequest, Tally, may_pass, read_request
+from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request
+from relay.runners.agents.tally import Tally
 from relay.runners.messages.api import judge_event, judge_status, name_cause
-from relay.runners.messages.endpoint import StatusError
+from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.sandbox.openings.sockets import listen
 from relay.secrets.patterns import redact
@@ -34,7 +35,7 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_BYTES = 256 * 1024
 _HELD_BACK = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive", "upgrade", "te",
-    "expect", "proxy-authorization", "proxy-connection", "authorization", "x-api-key", "cookie",
+    "expect", "proxy-authorization", "proxy-connection", "authorization", "x-api-key", "x-goog-api-key", "cookie",
 })  # fmt: skip
 """Of a request's headers: those of the connection, and everything that is or could be a key."""
 _NOT_PASSED_ON = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"})
@@ -84,6 +85,8 @@ class Route:
     """What an error that comes back must not say."""
     tell: Callable[[Told], None]
     """Told of every request that a model answers, twice, on a thread of the request's own."""
+    family: Family = ANTHROPIC
+    """What kind of endpoint it is."""
 
 
 def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
@@ -150,10 +153,12 @@ class _Handler(BaseHTTPRequestHandler):
         headers |= {"accept-encoding": "identity"}
         tally = None
         try:
-            with self.way.client.stream(self.command, self.path, content=body, headers=headers) as response:
+            path = self.path.removeprefix(self.way.family.root)
+            with self.way.client.stream(self.command, path, content=body, headers=headers) as response:
                 if response.status_code not in _OK:
                     return None, self._pass_error(response)
-                tally = Tally(streamed="event-stream" in response.headers.get("content-type", ""))
+                streamed = "event-stream" in response.headers.get("content-type", "")
+                tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
                 heard = self._pass(response, tally)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
@@ -198,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             if len(body) >= _MAX_ERROR_BYTES:
                 break
         said = self._clean(bytes(body[:_MAX_ERROR_BYTES]).decode(errors="replace")).encode()
-        fault = judge_status(StatusError(response, said))
+        fault = judge_status(StatusError(response, said), self.way.family)
         if self._begin(response.status_code, response.headers):
             self._send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(said), said) if said else b"0\r\n\r\n")
         return fault

@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relay.errors import RunnerError
-from relay.runners.agents.profiles import Profile
+from relay.meters.prices import normalize_model
+from relay.runners.agents.profiles import Profile, Way
+from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
 from relay.values import dataclass
 
 HOME_NAME = "home"
 """Of the directory, below the sandbox's temporary one."""
 _MODULES = "node_modules"
+_OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"), ("codex", "openai"))
+"""What the names of models begin with, and whose they are."""
 _NEAR = 4
 """Directories between a program and its package's own."""
 
@@ -81,16 +85,31 @@ def find_version(program: Path) -> str:
     return ""
 
 
-def make_home(profile: Profile, place: Path, words: Mapping[str, str]) -> None:
+def get_way(profile: Profile, environ: Mapping[str, str], model: str) -> tuple[Way, Family]:
+    """Return how an agent is told of its endpoint: that whose key is there, and the model's own where several are.
+
+    Raises:
+        RunnerError: There is no key for any.
+    """
+    ways = [(way, family) for way in profile.ways for family in FAMILIES if family.name == way.family]
+    get_key_name(environ, [family for _, family in ways])
+    ready = [(way, family) for way, family in ways if any(environ.get(name) for name in family.keys)]
+    bare = normalize_model(model)
+    own = next((name for prefix, name in _OWN_FAMILIES if bare.startswith(prefix)), "")
+    return next((found for found in ready if found[0].family == own), ready[0])
+
+
+def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str]) -> None:
     """Make the home directory with the profile's files.
 
     Args:
         profile: Which agent's.
+        way: To its endpoint.
         place: Of the new directory, on the host.
         words: What stands for ``{base}``, ``{model}``, ``{home}``.
     """
     place.mkdir(mode=0o700)
-    for name, text in profile.files:
+    for name, text in (*profile.files, *way.files):
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(fill(text, words))

@@ -15,6 +15,17 @@ NO_KEY = "held-by-relay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How an agent is told of an endpoint of one family."""
+
+    family: str
+    """``anthropic``, ``openai`` or ``gemini``; `relay.runners.messages.endpoint` says what each is."""
+    arguments: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One agent."""
 
@@ -30,9 +41,11 @@ class Profile:
     """Other programs that it starts, by their names."""
     tested: str
     """The version that the agent told of itself when this profile was tried."""
-    env: tuple[tuple[str, str], ...]
+    env: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """Path below the home directory, and text."""
+    ways: tuple[Way, ...] = (Way(family="anthropic"),)
+    """Arguments, variables and files on top of these for each kind of endpoint that it speaks to."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """For session/new."""
     mode: str = ""

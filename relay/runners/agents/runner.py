@@ -19,8 +19,10 @@ from relay.values import dataclass
 if TYPE_CHECKING:
     from relay.runners.agents.home import Installed
     from relay.runners.agents.parts import Inbox, Started
+    from relay.runners.agents.profiles import Way
     from relay.runners.agents.session import AgentSession
     from relay.runners.messages.conversation import ApiRunner
+    from relay.runners.messages.endpoint import Family
     from relay.sandbox.run import Sandbox
 
 PORT = 47_113
@@ -35,6 +37,8 @@ class AgentRunner:
     """Runs sessions of one agent; a `relay.runners.base.Runner`. Mutable: it learns the agent's version."""
 
     profile: Profile
+    way: "Way"
+    family: "Family"
     given: Surroundings
     endpoint: "ApiRunner"
     """Asked for the model."""
@@ -99,8 +103,9 @@ class AgentRunner:
             )
         environ, settings = self.given.environ, self.given.settings
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
-        client = stack.enter_context(open_client(environ, settings.idle_timeout_s))
-        route = Route(client=client, mark=mark.encode(), secrets=find_own_secrets(environ), tell=inbox.put)
+        client = stack.enter_context(open_client(environ, settings.idle_timeout_s, family=self.family))
+        secrets = find_own_secrets(environ)
+        route = Route(client=client, mark=mark.encode(), secrets=secrets, tell=inbox.put, family=self.family)
         stack.enter_context(open_gateway(route, place / _MODEL))
         tools = tuple(tool for tool in spec.tools if tool.name in OWN_TOOLS)
         stack.enter_context(open_toolserver(Offer(tools=tools, tell=inbox.put), place / _TOOLS))
@@ -127,11 +132,11 @@ class AgentRunner:
         assert spec.limits is not None  # noqa: S101  # it has a sandbox
         home = sandbox.tmp / HOME_NAME
         words = {"base": f"http://127.0.0.1:{PORT}", "model": spec.model, "home": str(home)}
-        make_home(self.profile, sandbox.private.tmp / HOME_NAME, words)
-        own = {name: fill(value, words) for name, value in self.profile.env}
+        make_home(self.profile, self.way, sandbox.private.tmp / HOME_NAME, words)
+        own = {name: fill(value, words) for name, value in (*self.profile.env, *self.way.env)}
         child = start_child(
             sandbox.confinement,
-            (str(installed.program), *self.profile.arguments),
+            (str(installed.program), *(fill(word, words) for word in (*self.profile.arguments, *self.way.arguments))),
             limits=spec.limits,
             cwd=sandbox.policy.root,
             extra_env={**own, "HOME": str(home), "PATH": installed.path},
@@ -150,7 +155,7 @@ class AgentRunner:
 
 @contextmanager
 def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
-    from relay.runners.agents.home import get_installed
+    from relay.runners.agents.home import get_installed, get_way
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner
@@ -163,20 +168,23 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
             hint="leave out --sandbox off, or use --runner api",
         )
     get_installed(profile, given.environ)  # before anything is asked
-    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=settings.idle_timeout_s) as api:
+    way, family = get_way(profile, given.environ, settings.model)
+    idle_s = settings.idle_timeout_s
+    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, family=family) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
         endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
-        yield AgentRunner(profile=profile, given=given, endpoint=endpoint)
+        yield AgentRunner(profile=profile, way=way, family=family, given=given, endpoint=endpoint)
 
 
-def _get_key(environ: Mapping[str, str]) -> str:
-    from relay.runners.messages.endpoint import get_key_name
+def _get_key(profile: Profile, environ: Mapping[str, str]) -> str:
+    from relay.runners.messages.endpoint import FAMILIES, get_key_name
 
-    return get_key_name(environ)
+    known = {family.name: family for family in FAMILIES}
+    return get_key_name(environ, [known[way.family] for way in profile.ways])
 
 
 def make_kind(profile: Profile) -> RunnerKind:
     """Return the kind of runner that an agent is."""
-    return RunnerKind(get_key=_get_key, open=partial(_open, profile))
+    return RunnerKind(get_key=partial(_get_key, profile), open=partial(_open, profile))

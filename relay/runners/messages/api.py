@@ -19,7 +19,15 @@ from relay.errors import RunnerError
 from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.messages.endpoint import StatusError, find_own_secrets, open_client, quote_model, require_success
+from relay.runners.messages.endpoint import (
+    ANTHROPIC,
+    Family,
+    StatusError,
+    find_own_secrets,
+    open_client,
+    quote_model,
+    require_success,
+)
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
 from relay.runners.messages.limits import read_limits, settle_limits
 from relay.runners.messages.reading import OnBlock, PageError, read_answer
@@ -35,6 +43,7 @@ _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
 NOT_FOUND = 404
+_UNKNOWN_MODEL = frozenset({"not_found_error", "model_not_found", "NOT_FOUND"})
 _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """Said by something in between that has stopped waiting; what is behind it may go on, and be paid for it."""
@@ -52,6 +61,7 @@ class MessagesApi:
         idle_timeout_s: Longest time without an event in a stream.
         transport: How requests travel; None for the network.
         clock: Steady seconds for the watchdogs.
+        family: What kind of endpoint it is; only Anthropic's is sent requests.
     """
 
     def __init__(
@@ -60,10 +70,12 @@ class MessagesApi:
         environ: Mapping[str, str],
         interrupts: Interrupts,
         idle_timeout_s: float,
+        family: Family = ANTHROPIC,
         transport: "httpx2.BaseTransport | None" = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._environ = environ
+        self._family = family
         self._interrupts = interrupts
         self._idle_timeout_s = idle_timeout_s
         self._transport = transport
@@ -96,7 +108,7 @@ class MessagesApi:
             with (
                 self._interrupts.interruptible(Urgency.FINISH_TURN),
                 open_within(self._opening_s),
-                self._get_client().stream("GET", quote_model(model)) as response,
+                self._get_client().stream("GET", quote_model(model, self._family)) as response,
             ):
                 require_success(response).read()
             rehearsed = _REHEARSAL_HEADER in response.headers
@@ -107,18 +119,19 @@ class MessagesApi:
         except StatusError as error:
             if error.status_code in _NO_MODELS_API:
                 # A gateway without it, or one that knows the model under another name there: the first request tells.
-                known = _find_text(_get_error(error), "type") != "not_found_error"
+                said = _get_error(error)
+                known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
                 return settle_limits(model, own, NOTHING_SET, known=known, user_file=self._user_file)
-            return _judge_model_error(error)
+            return _judge_model_error(error, self._family)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} cannot be reached: {name_cause(error)}",
-                hint="check ANTHROPIC_BASE_URL and the network; `relay demo` needs neither",
+                hint=f"check {self._family.base} and the network; `relay demo` needs neither",
             ) from error
         except ValueError as error:
             raise RunnerError(
                 f"the endpoint {self._address} does not answer like a Messages API: {error}",
-                hint="check ANTHROPIC_BASE_URL, and whether a proxy or a login page is in between",
+                hint=f"check {self._family.base}, and whether a proxy or a login page is in between",
             ) from error
 
     def send(self, request: Mapping[str, Any], *, on_block: OnBlock) -> Answer | Fault:
@@ -198,13 +211,13 @@ class MessagesApi:
     @property
     def _address(self) -> str:
         """The endpoint, for messages."""
-        return str(self._client.base_url) if self._client else self._environ.get("ANTHROPIC_BASE_URL", "")
+        return str(self._client.base_url) if self._client else self._environ.get(self._family.base, "")
 
     def _get_client(self) -> "httpx2.Client":
         # The thread that prepares the client and the first request may both get here.
         with self._opening:
             if self._client is None:
-                self._client = open_client(self._environ, self._idle_timeout_s, self._transport)
+                self._client = open_client(self._environ, self._idle_timeout_s, self._transport, self._family)
             return self._client
 
 
@@ -230,7 +243,7 @@ def judge_event(data: Mapping[str, Any], usage: Usage | None) -> Fault:
     )
 
 
-def judge_status(error: StatusError) -> Fault:
+def judge_status(error: StatusError, family: Family = ANTHROPIC) -> Fault:
     """Say what an error that an endpoint answers with means."""
     kind = classify_error(
         status=error.status_code,
@@ -243,28 +256,28 @@ def judge_status(error: StatusError) -> Fault:
     late = error.status_code in _GATEWAY_TIMEOUTS
     return Fault(
         kind=kind,
-        message=_describe(error),
-        retry_after_s=find_retry_after(error.headers),
+        message=_describe(error, family),
+        retry_after_s=find_retry_after(error.headers, _get_error(error).get("details")),
         may_be_billed=late,
         lasting=late,
     )
 
 
-def _judge_model_error(error: StatusError) -> Fault:
+def _judge_model_error(error: StatusError, family: Family) -> Fault:
     """Say what an error of the Models API means.
 
     Raises:
         RunnerError: The user has to change something.
     """
-    fault = judge_status(error)
+    fault = judge_status(error, family)
     if fault.kind in _TRANSIENT:
         return fault
-    raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code)) from error
+    raise RunnerError(f"the endpoint refused: {fault.message}", hint=_hint(error.status_code, family)) from error
 
 
 def _get_error(error: StatusError) -> Mapping[str, Any]:
     """Return the ``error`` object of an error's body; empty when it has none."""
-    body = error.body
+    body = error.body[0] if isinstance(error.body, list) and error.body else error.body
     inner = body.get("error") if isinstance(body, dict) else None
     return inner if isinstance(inner, dict) else {}
 
@@ -291,14 +304,15 @@ def _find_words(error: StatusError) -> str:
     return json.dumps(body, default=str) if body else ""
 
 
-def _describe(error: StatusError) -> str:
+def _describe(error: StatusError, family: Family) -> str:
     kind = _find_text(_get_error(error), "type")
     text = " ".join(_find_words(error)[:_READ_CHARS].split())[:_SHOWN_CHARS] or "no body"
     if target := error.headers.get("location"):
-        text = f"it sends us to {target[:_SHOWN_CHARS]}; if that is right, set ANTHROPIC_BASE_URL"
+        text = f"it sends us to {target[:_SHOWN_CHARS]}; if that is right, set {family.base}"
     words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
     if error.status_code == NOT_FOUND:
-        words += "; nothing is served at this address, or not this model: ANTHROPIC_BASE_URL is without /v1"
+        form = f" is without {family.dropped}" if family.dropped else f" ends with {family.root}" if family.root else ""
+        words += f"; nothing is served at this address, or not this model: {family.base}{form}"
     return f"{words} (request {error.request_id})" if error.request_id else words
 
 
@@ -308,11 +322,11 @@ def name_cause(error: Exception) -> str:
     return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
 
 
-def _hint(status: int) -> str:
+def _hint(status: int, family: Family) -> str:
     if status in {401, 403}:
-        return "check ANTHROPIC_API_KEY"
+        return f"check {family.keys[0]}"
     if status == NOT_FOUND:
-        return "check ANTHROPIC_BASE_URL (it is without /v1) and the model's name"
+        return f"check {family.base} and the model's name"
     return "see the endpoint's words above; `relay doctor` tries it again"
 
 
@@ -324,12 +338,14 @@ def _prepare(api: MessagesApi, interval: float) -> None:
 
 
 @contextmanager
-def open_api(*, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float) -> Iterator[MessagesApi]:
+def open_api(
+    *, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float, family: Family = ANTHROPIC
+) -> Iterator[MessagesApi]:
     """Open an endpoint and close its connections at the end.
 
     The client is prepared in a thread meanwhile: open the endpoint before waiting for other programs.
     """
-    api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s)
+    api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, family=family)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     preparing = threading.Thread(target=_prepare, args=(api, interval), name="relay-http")

@@ -7,23 +7,22 @@ the two against each other. The SDK is not loaded: it takes most of a second and
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from relay.errors import RunnerError
 from relay.secrets.patterns import MIN_VALUE_CHARS
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     import httpx2
 
 MAX_ERROR_BYTES = 64 * 1024
 """Of the body of an error: its words are in the first few hundred."""
-_KEY_NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _LEAST_SECRET_CHARS = 4
 """Of the address; anything shorter is in every second word."""
-ADDRESS = "https://api.anthropic.com"
 VERSION = "2026-10-21"
 CONNECT_TIMEOUT_S = 10.0
 _PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
@@ -31,6 +30,51 @@ _KEEP_ALIVE_S = 60
 _KEEP_ALIVE_PROBES = 5
 _SEGMENT_CHARS = "!$&'()*+,;=:@"
 """What RFC 3986 lets stand in a segment of a path, besides letters, digits and ``-._~``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Whose form the address, the key and the paths of an endpoint have."""
+
+    name: str
+    keys: tuple[str, ...]
+    """Variables that may hold the key, the stronger first."""
+    base: str
+    """The variable that holds the address."""
+    address: str
+    """Where there is none."""
+    root: str = ""
+    """What a path begins with and the address ends with; empty where the path has all of it."""
+    dropped: str = ""
+    """What an address may end with that its paths begin with."""
+    key_header: tuple[str, str] = ("authorization", "Bearer ")
+    """Its name, and what stands before the key."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of every request."""
+    models: str = "/v1/models/"
+    """The path of the description of models."""
+
+
+ANTHROPIC = Family(
+    name="anthropic",
+    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    base="ANTHROPIC_BASE_URL",
+    address="https://api.anthropic.com",
+    dropped="/v1",
+    headers=(("anthropic-version", VERSION),),
+)
+OPENAI = Family(
+    name="openai", keys=("OPENAI_API_KEY",), base="OPENAI_BASE_URL", address="https://api.openai.com/v1", root="/v1"
+)
+GEMINI = Family(
+    name="gemini",
+    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    base="GOOGLE_GEMINI_BASE_URL",
+    address="https://generativelanguage.googleapis.com",
+    key_header=("x-goog-api-key", ""),
+    models="/v1beta/models/",
+)
+FAMILIES = (ANTHROPIC, OPENAI, GEMINI)
 
 
 class StatusError(Exception):
@@ -75,28 +119,35 @@ def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     """
     lines = environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
     keys = {line.partition(":")[2].strip().removeprefix("Bearer ") for line in lines}
-    keys |= {environ.get(name, "") for name in _KEY_NAMES}
+    keys |= {environ.get(name, "") for family in FAMILIES for name in family.keys}
     values = {key for key in keys if len(key) >= MIN_VALUE_CHARS}
-    with suppress(ValueError):
-        address = urlsplit(environ.get("ANTHROPIC_BASE_URL", ""))
-        user, at, _ = address.netloc.rpartition("@")
-        password = user.partition(":")[2]
-        values |= {user if at else "", password, unquote(password), address.query, address.fragment}
-        values |= {value for _, value in parse_qsl(address.query)}
+    for family in FAMILIES:
+        with suppress(ValueError):
+            address = urlsplit(environ.get(family.base, ""))
+            user, at, _ = address.netloc.rpartition("@")
+            password = user.partition(":")[2]
+            values |= {user if at else "", password, unquote(password), address.query, address.fragment}
+            values |= {value for _, value in parse_qsl(address.query)}
     return tuple(sorted((value for value in values if len(value) >= _LEAST_SECRET_CHARS), key=len, reverse=True))
 
 
-def get_key_name(environ: Mapping[str, str]) -> str:
+def get_key_name(environ: Mapping[str, str], families: Sequence[Family] = (ANTHROPIC,)) -> str:
     """Return the variable that holds the key, before anything starts; costs nothing and imports nothing.
 
+    Args:
+        environ: Where it is looked for.
+        families: Whose keys would do.
+
     Raises:
-        RunnerError: Neither ``ANTHROPIC_API_KEY`` nor ``ANTHROPIC_AUTH_TOKEN`` is set, or it cannot be a key.
+        RunnerError: None of their variables is set, or it cannot be a key.
     """
-    name = next((name for name in _KEY_NAMES if environ.get(name)), None)
+    names = [name for family in families for name in family.keys]
+    name = next((name for name in names if environ.get(name)), None)
     if name is None:
+        unset = f"neither {' nor '.join(names)} is set" if len(names) > 1 else f"{names[0]} is not set"
         raise RunnerError(
-            "no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set",
-            hint="export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`",
+            f"no API key: {unset}",
+            hint=f"export {names[0]}=…; to see relay work without one, run `relay demo`",
         )
     # An HTTP client would refuse it too, and print the key while doing so.
     if not environ[name].isascii() or not environ[name].isprintable() or " " in environ[name]:
@@ -108,7 +159,10 @@ def get_key_name(environ: Mapping[str, str]) -> str:
 
 
 def open_client(
-    environ: Mapping[str, str], idle_timeout_s: float, transport: "httpx2.BaseTransport | None" = None
+    environ: Mapping[str, str],
+    idle_timeout_s: float,
+    transport: "httpx2.BaseTransport | None" = None,
+    family: Family = ANTHROPIC,
 ) -> "httpx2.Client":
     """Open a pool of connections to the endpoint; nothing is sent.
 
@@ -117,6 +171,7 @@ def open_client(
             process's own environment.
         idle_timeout_s: Longest silence.
         transport: How requests travel; None for the network.
+        family: What kind of endpoint it is.
 
     Raises:
         RunnerError: No key, or one that cannot be one; no certificates.
@@ -126,15 +181,15 @@ def open_client(
 
     import httpx2
 
-    key_name = get_key_name(environ)
+    key_name = get_key_name(environ, (family,))
     proxies = getproxies()
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
     with _explaining_certificates():
         return httpx2.Client(
-            base_url=environ.get("ANTHROPIC_BASE_URL", "").rstrip("/").removesuffix("/v1") or ADDRESS,
-            headers=_build_headers(environ, environ[key_name]),
+            base_url=environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address,
+            headers=_build_headers(environ, environ[key_name], family),
             timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             # A client that is given a transport does not look for proxies.
@@ -175,12 +230,12 @@ def _require_proxy(kind: str, proxy: str) -> None:
         )
 
 
-def quote_model(model: str) -> str:
+def quote_model(model: str, family: Family = ANTHROPIC) -> str:
     """Return the path of a model's description."""
-    return f"/v1/models/{quote(model, safe=_SEGMENT_CHARS)}"
+    return f"{family.models.removeprefix(family.root)}{quote(model, safe=_SEGMENT_CHARS)}"
 
 
-def _build_headers(environ: Mapping[str, str], key: str) -> "httpx2.Headers":
+def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "httpx2.Headers":
     """Return what every request says; a custom header, a ``Name: value`` on each line, replaces any other."""
     import httpx2
 
@@ -188,14 +243,14 @@ def _build_headers(environ: Mapping[str, str], key: str) -> "httpx2.Headers":
         {
             "accept": "application/json",
             "user-agent": _name_relay(),
-            "anthropic-version": VERSION,
-            "authorization": f"Bearer {key}",
+            **dict(family.headers),
+            family.key_header[0]: f"{family.key_header[1]}{key}",
         },
         encoding="utf-8",
     )
     for line in environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n"):
         name, colon, value = line.partition(":")
-        if colon:
+        if colon and family is ANTHROPIC:
             headers[name.strip()] = value.strip()
     return headers
 

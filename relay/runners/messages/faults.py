@@ -77,7 +77,10 @@ _NOT_OVERFLOW = re.compile(
 )
 _BARE_OVERFLOWS = frozenset({400, 413})
 """Statuses that some endpoints (Cerebras, Mistral) send without any body when the prompt is too long."""
-_SPEND_LIMIT = re.compile(r"\AYou have reached your specified API usage limits|\AYour credit balance is too low")
+_SPEND_LIMIT = re.compile(
+    r"\AYou have reached your specified API usage limits|\AYour credit balance is too low|\AAPI key not valid"
+)
+"""Words of errors that are not told from others by anything else, and that only the user can end."""
 _REDIRECTS = range(300, 400)
 _READ_CHARS = 4_000
 """Of an error's text: the patterns are tried at each place of it, so a long one would take minutes."""
@@ -93,6 +96,15 @@ _KIND_BY_TYPE = {
     "api_error": FaultKind.INFRA,
     "timeout_error": FaultKind.INFRA,
 }
+_KIND_BY_CODE = {
+    _SPEND_CODE: FaultKind.USER,
+    "insufficient_quota": FaultKind.USER,
+    "rate_limit_exceeded": FaultKind.LIMIT,
+    "server_error": FaultKind.INFRA,
+    "server_is_overloaded": FaultKind.INFRA,
+    "slow_down": FaultKind.INFRA,
+}
+"""Of ``error.code``; but for the first, those of OpenAI's API."""
 _KIND_BY_STATUS = {
     401: FaultKind.USER,
     402: FaultKind.USER,
@@ -114,8 +126,10 @@ def classify_error(*, status: int, error_type: str | None, error_code: str | Non
         error_code: ``error.details.error_code`` of the body, or ``error.code``.
         text: The body's message; only looked at to recognise an overflow or a spending cap. Empty without a body.
     """
-    if error_code == _SPEND_CODE or _SPEND_LIMIT.match(text) or status in _REDIRECTS:
+    if _SPEND_LIMIT.match(text) or status in _REDIRECTS:
         return FaultKind.USER
+    if error_code in _KIND_BY_CODE:
+        return _KIND_BY_CODE[error_code]
     words = " ".join(word[:_READ_CHARS] for word in (error_type, error_code, text) if word)
     if is_overflow(status=status, text=words):
         return FaultKind.OVERFLOW

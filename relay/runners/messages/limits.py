@@ -12,14 +12,15 @@ from relay.runners.base import ModelInfo
 
 
 def read_limits(body: Any) -> ModelSettings:
-    """Read the Models API's answer: window and output limit, as far as it gives them.
+    """Read what Anthropic's, OpenAI's or Google's Models API says: window and output limit, as far as it gives them.
 
     Raises:
         ValueError: It is no such answer.
     """
-    if not isinstance(body, dict) or "id" not in body:
+    if not isinstance(body, dict) or not ("id" in body or "name" in body):
         raise ValueError("the model's description is not a JSON object")
-    limits = [body.get("max_input_tokens"), body.get("max_tokens")]
+    names = ("inputTokenLimit", "outputTokenLimit") if "name" in body else ("max_input_tokens", "max_tokens")
+    limits = [body.get(name) for name in names]
     window, output = (value if type(value) is int and value > 0 else None for value in limits)
     return ModelSettings(window_tokens=window, max_output_tokens=output)
 

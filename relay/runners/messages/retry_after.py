@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 _RESET = re.compile(r"(anthropic-ratelimit-[a-z0-9-]+)-reset")
 _EXHAUSTED = frozenset({"0", "rejected"})
@@ -12,11 +13,17 @@ _EXHAUSTED = frozenset({"0", "rejected"})
 _LONGEST_WAIT_S = 366 * 86_400.0
 
 
-def find_retry_after(headers: Mapping[str, str]) -> float | None:
+def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float | None:
     """Seconds the endpoint asks to wait: retry-after, else the latest reset among exhausted limits; None if nothing.
 
     Where no limit is called exhausted, the first reset of those of which nothing is said.
+
+    Args:
+        headers: Of the error.
+        details: Of its body, as Google has them: a list in which one names a ``retryDelay``.
     """
+    if (wait_s := _find_delay(details)) is not None:
+        return wait_s
     if (wait_ms := _parse_seconds(headers.get("retry-after-ms", ""))) is not None:
         return wait_ms / 1000
     if (wait_s := _parse_seconds(headers.get("retry-after", ""))) is not None:
@@ -33,6 +40,13 @@ def find_retry_after(headers: Mapping[str, str]) -> float | None:
         elif said is None:
             unsaid.append(reset)
     return max(exhausted) if exhausted else min(unsaid, default=None)
+
+
+def _find_delay(details: Any) -> float | None:
+    found = (
+        [detail.get("retryDelay") for detail in details if isinstance(detail, dict)] if type(details) is list else []
+    )
+    return next((_parse_seconds(delay.removesuffix("s")) for delay in found if isinstance(delay, str)), None)
 
 
 def _parse_seconds(value: str) -> float | None:

@@ -1,0 +1,287 @@
+"""What passes through the gateway in four dialects: what is asked, what is used, what went wrong."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request
+from relay.runners.agents.tally import Tally
+from relay.session.usage import Usage
+
+MARK = b"mark-1"
+PATHS = {
+    MESSAGES: "/v1/messages?beta=true",
+    RESPONSES: "/v1/responses",
+    CHAT: "/v1/chat/completions",
+    GEMINI: "/v1beta/models/gemini-9:streamGenerateContent?alt=sse",
+}
+TOOL = {"type": "function", "name": "bash", "parameters": {}}
+REQUESTS: Any = {
+    MESSAGES: {"model": "m", "max_tokens": 100, "tools": [{"name": "bash"}], "messages": "work mark-1"},
+    RESPONSES: {"model": "m", "max_output_tokens": 100, "tools": [TOOL], "input": "work mark-1"},
+    CHAT: {"model": "m", "max_completion_tokens": 100, "tools": [TOOL], "messages": "work mark-1"},
+    GEMINI: {
+        "generationConfig": {"maxOutputTokens": 100}, "tools": [{"functionDeclarations": []}], "contents": "work mark-1"
+    },
+}  # fmt: skip
+EVERY = pytest.mark.parametrize("dialect", PATHS, ids=lambda dialect: dialect.name)
+
+
+def read(dialect, changes=(), drop=()):
+    body = {name: value for name, value in {**REQUESTS[dialect], **dict(changes)}.items() if name not in drop}
+    found: Any = read_request(PATHS[dialect], json.dumps(body).encode(), MARK)
+    return found
+
+
+@EVERY
+def test_a_request_is_the_sessions_own_by_its_tools_and_its_mark(dialect):
+    main = read(dialect)
+    assert (main.is_main, main.max_output_tokens) == (True, 100)
+    assert main.model == ("gemini-9" if dialect is GEMINI else "m")
+    assert not read(dialect, {"tools": []}).is_main
+    assert not read(dialect, dict.fromkeys(("messages", "input", "contents"), "a title for this")).is_main
+
+
+@EVERY
+def test_a_request_without_a_limit_may_be_as_long_as_the_model_lets_it(dialect):
+    limits = ("max_tokens", "max_output_tokens", "max_completion_tokens", "generationConfig")
+    if dialect is MESSAGES:
+        with pytest.raises(ValueError, match="no max_tokens"):
+            read(dialect, drop=limits)
+    else:
+        assert read(dialect, drop=limits).max_output_tokens is None
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mcp_servers": [{"url": "https://elsewhere.example"}]},
+        {"background": True},
+        {"models": ["a-dearer-one"]},
+        {"n": 8},
+        {"generationConfig": {"candidateCount": 8}},
+        {"tools": [{"type": "web_search_20260209", "name": "web_search"}]},
+        {"tools": [{"googleSearch": {}, "type": "google_search"}]},
+        {"tools": [{"type": "namespace", "tools": [{"type": "code_interpreter"}]}]},
+        {"tools": [{"type": "mcp", "server_url": "https://elsewhere.example"}]},
+    ],
+)
+def test_an_endpoint_does_nothing_but_answer_once(dialect, changes):
+    with pytest.raises(ValueError, match=r"endpoint|one answer"):
+        read(dialect, changes)
+
+
+@EVERY
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"nothing", b"[]", b"\x1f\x8b", b""])
+def test_what_is_no_request_is_refused(dialect, body):
+    with pytest.raises(ValueError, match=r"."):
+        read_request(PATHS[dialect], body, MARK)
+
+
+@pytest.mark.parametrize("most", [True, -1, "9", 1.5, [1]])
+@EVERY
+def test_a_limit_that_is_none_is_refused(dialect, most):
+    names = ("max_tokens", "max_output_tokens", "max_completion_tokens")
+    with pytest.raises(ValueError, match=r"tokens|Tokens"):
+        read(dialect, {**dict.fromkeys(names, most), "generationConfig": {"maxOutputTokens": most}})
+
+
+def test_what_costs_nothing_is_not_held():
+    assert read_request("/v1/messages/count_tokens", b"{}", MARK) is None
+    assert read_request("/v1beta/models/gemini-9:countTokens", b"{}", MARK) is None
+
+
+STREAMS = {
+    MESSAGES: (
+        {"type": "message_start", "message": {"model": "m", "usage": {
+            "input_tokens": 5, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 7, "output_tokens": 1}}},
+        {"type": "content_block_delta", "delta": {"text": 'message_stop is a word, and "error" too'}},
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 9}},
+        {"type": "message_stop"},
+    ),
+    RESPONSES: (
+        {"type": "response.created", "response": {"object": "response", "status": "in_progress", "model": "m"}},
+        {"type": "response.output_text.delta", "delta": 'a "response" is a word, and "error" too'},
+        {"type": "response.incomplete", "response": {
+            "object": "response", "status": "incomplete", "model": "m", "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "usage": {
+                "input_tokens": 72, "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 7},
+                "output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 81}}},
+    ),
+    CHAT: (
+        {"model": "m", "choices": [{"delta": {"content": '"usage" and "error"'}, "finish_reason": None}]},
+        {"model": "m", "choices": [{"delta": {}, "finish_reason": "length"}], "usage": None},
+        {"model": "m", "choices": [], "usage": {
+            "prompt_tokens": 72, "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 7},
+            "completion_tokens": 9}},
+    ),
+    GEMINI: (
+        {"modelVersion": "m", "candidates": [{"content": {}}], "usageMetadata": {"promptTokenCount": 72}},
+        {"candidates": [{"finishReason": "MAX_TOKENS"}], "usageMetadata": {
+            "promptTokenCount": 65, "toolUsePromptTokenCount": 0, "cachedContentTokenCount": 60,
+            "candidatesTokenCount": 4, "thoughtsTokenCount": 5}},
+    ),
+}  # fmt: skip
+"""The same answer in each dialect; Gemini has no writes to its cache."""
+USED = Usage(input_tokens=5, cache_read_tokens=60, cache_write_5m_tokens=7, output_tokens=9)
+USED_GEMINI = Usage(input_tokens=5, cache_read_tokens=60, output_tokens=9, thinking_tokens=5)
+
+
+def stream(dialect):
+    return b"".join(b"data: %b\r\n\r\n" % json.dumps(part).encode() for part in STREAMS[dialect])
+
+
+def judge(tally):
+    return tally.is_complete, tally.stop_reason, tally.model, tally.error, tally.usage
+
+
+@given(data=st.data(), dialect=st.sampled_from(list(STREAMS)))
+def test_an_answer_is_the_same_however_it_is_cut(data, dialect):
+    text = stream(dialect)
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
+    tally = Tally(dialect=dialect, streamed=True)
+    for start, end in itertools.pairwise(sorted({0, len(text), *cuts})):
+        tally.feed(text[start:end])
+    tally.close()
+    assert judge(tally) == (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
+
+
+@EVERY
+def test_an_answer_that_ends_early_is_not_complete(dialect):
+    """Its usage is known as far as it was told."""
+    tally = Tally(dialect=dialect, streamed=True)
+    tally.feed(
+        stream(dialect)[:-1].rsplit(b"data: ", 2)[0] if dialect is CHAT else stream(dialect).rsplit(b"data: ", 1)[0]
+    )
+    tally.close()
+    assert not tally.is_complete
+    assert (tally.usage is not None) == (dialect in {MESSAGES, GEMINI})
+
+
+WHOLE: Any = {
+    MESSAGES: {
+        "type": "message", "model": "m", "stop_reason": "end_turn", "usage": {"input_tokens": 5, "output_tokens": 9}
+    },
+    RESPONSES: {
+        "object": "response", "status": "completed", "model": "m", "usage": {"input_tokens": 5, "output_tokens": 9}
+    },
+    CHAT: {
+        "model": "m", "choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 5, "completion_tokens": 9}
+    },
+    GEMINI: [
+        {"modelVersion": "m"},
+        {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 9}},
+    ],
+}  # fmt: skip
+
+
+@EVERY
+def test_an_answer_without_a_stream_is_counted_too(dialect):
+    tally = Tally(dialect=dialect, streamed=False)
+    tally.feed(json.dumps(WHOLE[dialect]).encode())
+    tally.close()
+    assert judge(tally) == (True, "end_turn", "m", None, Usage(input_tokens=5, output_tokens=9))
+
+
+ERRORS: Any = [
+    (MESSAGES, {"type": "error", "error": {"type": "overloaded_error"}}, "type", "overloaded_error"),
+    (RESPONSES, {"type": "error", "code": "server_error", "message": "x"}, "code", "server_error"),
+    (RESPONSES, {"type": "error", "error": {"code": "server_error"}}, "code", "server_error"),
+    (
+        RESPONSES,
+        {"response": {"status": "failed", "error": {"code": "rate_limit_exceeded"}}},
+        "code",
+        "rate_limit_exceeded",
+    ),
+    (RESPONSES, {"response": {"status": "cancelled", "error": None}}, "code", "cancelled"),
+    (CHAT, {"error": {"message": "x", "code": "server_error"}}, "code", "server_error"),
+    (CHAT, {"error": "words only"}, "message", "words only"),
+    (GEMINI, {"error": {"code": 503, "message": "x", "status": "UNAVAILABLE"}}, "status", "UNAVAILABLE"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "part", "name", "value"), ERRORS)
+def test_an_error_in_mid_stream_is_none_of_the_models_words(dialect, part, name, value):
+    tally = Tally(dialect=dialect, streamed=True)
+    tally.feed(b"event: error\ndata: %b\n\n" % json.dumps(part).encode())
+    error: Any = tally.error
+    assert (error[name], tally.is_complete) == (value, False)
+
+
+def test_classes_never_overlap_whatever_an_endpoint_says():
+    tally = Tally(dialect=CHAT, streamed=False)
+    usage = {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 90, "cache_write_tokens": 90}}
+    tally.feed(json.dumps({"choices": [], "usage": usage}).encode())
+    tally.close()
+    assert tally.usage == Usage(cache_read_tokens=10)
+
+
+def test_a_line_of_megabytes_is_read_in_time_and_the_rest_of_it_is_text():
+    tally = Tally(dialect=RESPONSES, streamed=True)
+    whole = json.dumps(STREAMS[RESPONSES][2] | {"padding": "x" * 8_000_000}).encode()
+    for start in range(0, len(whole), 4096):
+        tally.feed((b"data: " if start == 0 else b"") + whole[start : start + 4096])
+    tally.feed(b"\n\n")
+    assert tally.usage == USED
+
+
+@given(st.sampled_from(list(STREAMS)), st.binary(max_size=300), st.booleans())
+def test_no_answer_breaks_the_reader(dialect, data, streamed):
+    tally = Tally(dialect=dialect, streamed=streamed)
+    for start in (b"", b'data: {"response": ', b'data: {"usage": ', b'data: {"usageMetadata": '):
+        tally.feed(start + data + b"\n")
+    tally.close()
+    assert tally.passed_bytes > 0
+    assert tally.usage is None or tally.usage.prompt_tokens
+
+
+JSON: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["failed", "response"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["type", "response", "choices", "candidates", "usage", "usageMetadata", "error", "status", "n",
+                         "finish_reason", "prompt_tokens_details", "tools", "model", "generationConfig"]),
+        inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.sampled_from(list(STREAMS)), JSON, st.booleans())
+def test_neither_does_any_json(dialect, found, streamed):
+    tally = Tally(dialect=dialect, streamed=streamed)
+    text = json.dumps(found).encode()
+    tally.feed(b"data: " + text + b"\n" if streamed else text)
+    tally.close()
+    assert isinstance(tally.stop_reason, str)
+    try:
+        request = read_request(PATHS[dialect], text, MARK)
+    except ValueError:
+        return
+    assert request is not None
+
+
+@given(st.text(max_size=30), st.text(max_size=60))
+def test_nothing_passes_but_what_is_named(method, path):
+    assert may_pass(method, path) <= (path.startswith("/v1") and method in {"GET", "POST"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/responses/resp_1"),
+        ("POST", "/v1/embeddings"),
+        ("POST", "/v1beta/models/m:batchGenerateContent"),
+        ("POST", "/v1beta/models/../files:generateContent"),
+        ("GET", "/v1/models/%2e%2e/files"),
+        ("POST", "/v1beta/cachedContents"),
+    ],
+)
+def test_only_models_are_in_reach(method, path):
+    assert not may_pass(method, path)
