@@ -11,11 +11,11 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from relay.cli.bands import find_band, render_band
+from relay.cli.bands import render_band
 from relay.cli.board import Board
 from relay.cli.narrate import STOPPING
 from relay.cli.text import clean_line
-from relay.meters.gauge import Band
+from relay.meters.gauge import Band, find_band
 from relay.session.events import RunStarted
 from relay.words import (
     BOXES,

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from relay.cli.bands import find_band, render_band
+from relay.cli.bands import render_band
 from relay.interrupts import Urgency
+from relay.meters.gauge import find_band
 from relay.session import events
 from relay.values import dataclass
 from relay.words import count_plan, list_some, name_item, render_duration, render_usd

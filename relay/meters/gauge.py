@@ -104,6 +104,13 @@ BAND_EDGES = ((0.20, Band.ORIENT), (0.50, Band.EXPLORE), (0.65, Band.EXECUTE), (
 """Upper edges, exclusive, as parts of the soft line."""
 
 
+def find_band(fill_tokens: int | None, soft_tokens: int) -> Band | None:
+    """Return the band of a fill; None while the fill is unknown."""
+    if fill_tokens is None:
+        return None
+    return next((band for edge, band in BAND_EDGES if fill_tokens < edge * soft_tokens), Band.HAND_OFF)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
     """The fill of one session against its lines; make one with `open_gauge`.
@@ -166,10 +173,7 @@ class Gauge:
     @property
     def band(self) -> Band | None:
         """Return what the fill is good for; None while it is unknown."""
-        fill = self.fill_tokens
-        if fill is None:
-            return None
-        return next((band for edge, band in BAND_EDGES if fill < edge * self.soft_tokens), Band.HAND_OFF)
+        return find_band(self.fill_tokens, self.soft_tokens)
 
 
 def open_gauge(

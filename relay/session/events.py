@@ -62,6 +62,9 @@ class LegStarted:
     """`leg` with every session counted, also those that were cut off; missing in older logs."""
     runner: str = ""
     """Who runs it, as the settings have it; missing in older logs."""
+    prompt: tuple[Mapping[str, Any], ...] = ()
+    """``{"source", "bytes", "tokens"}`` of each part of its first prompt: system, tools, rules, plan, baton, ledger,
+    environment; bytes of its UTF-8, tokens by estimate. Missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +214,8 @@ class GateFinished:
     expected: str = ""
     """Why it is no failure that it is red; empty where it is one, and in older logs."""
     checks: tuple[Mapping[str, Any], ...] = ()
-    """``{"command", "status", "exit_code", "duration_s", "output", "causes"}`` of each: the output's last lines, and
-    what the sandbox kept from it; missing in older logs."""
+    """``{"command", "status", "exit_code", "duration_s", "output", "output_sha256", "causes"}`` of each: the output's
+    last lines, the SHA-256 of all that relay kept of it, and what the sandbox kept from it; missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +237,8 @@ class Committed:
     phase_id: str
     """Empty for a commit of the plan alone."""
     items: tuple[str, ...]
+    files: tuple[Mapping[str, Any], ...] = ()
+    """``{"path", "added", "deleted"}`` of each file, in lines; None for a binary one. Missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ follows from the lines above.
 import json
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import MISSING, asdict, field, fields, replace
 from typing import Any, Union, get_args, get_origin
 
 from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
@@ -42,6 +42,8 @@ class LoggedEvent:
     """Seconds since the epoch."""
     scope: Scope = Scope()
     event: Event
+    size_bytes: int = field(default=0, compare=False)
+    """Of its line in the log it was read from; 0 for one that was not."""
 
 
 class Recorder:

@@ -9,9 +9,10 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
@@ -22,6 +23,8 @@ from relay.values import dataclass
 
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Of one event; a longer line is read as several, none of which is an event."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
@@ -103,31 +106,56 @@ def open_log(
     return EventLog(path=path, recorder=recorder, secret_values=secret_values, _descriptor=descriptor)
 
 
-def read_events(path: Path) -> ReadLog | None:
-    """Read a log, also one that is still written to; None when there is no such file."""
+class LogReader:
+    """The events of a log, one at a time, also of one that is still written to. Mutable: it counts what it skips.
+
+    Args:
+        lines: The open log; closed at its end.
+    """
+
+    def __init__(self, lines: BinaryIO) -> None:
+        self._lines = lines
+        self.skipped_lines = 0
+        """Torn lines (a crash in mid-write) and those of another schema version, so far."""
+
+    def __iter__(self) -> Iterator[LoggedEvent]:
+        scope = Scope()
+        with self._lines as lines:
+            while line := lines.readline(MAX_LINE_BYTES):
+                record = _parse(line, scope)
+                if record is None:
+                    self.skipped_lines += bool(line.strip())
+                    continue
+                scope = leave_scope(record)
+                yield record
+
+
+def open_events(path: Path) -> LogReader | None:
+    """Open a log for one pass over its events; None when there is no such file."""
     try:
         with open_folder(path.parent, ()) as folder:
             descriptor = open_regular(path.name or ".", folder)
     except OSError:
         return None
-    records: list[LoggedEvent] = []
-    skipped, scope = 0, Scope()
-    with os.fdopen(descriptor, "rb") as lines:
-        for line in lines:
-            if record := _parse(line, scope):
-                records.append(record)
-                scope = leave_scope(record)
-            else:
-                skipped += bool(line.strip())
-    return ReadLog(records=tuple(records), skipped_lines=skipped)
+    return LogReader(os.fdopen(descriptor, "rb"))
+
+
+def read_events(path: Path) -> ReadLog | None:
+    """Read a whole log, also one that is still written to; None when there is no such file."""
+    reader = open_events(path)
+    if reader is None:
+        return None
+    records = tuple(reader)
+    return ReadLog(records=records, skipped_lines=reader.skipped_lines)
 
 
 def _parse(line: bytes, before: Scope) -> LoggedEvent | None:
     """Read one line; None for what is not an event, however it is nested."""
     try:
-        return parse_record(line.decode("utf-8", "replace"), before)
+        record = parse_record(line.decode("utf-8", "replace"), before)
     except RecursionError:
         return None
+    return replace(record, size_bytes=len(line)) if record else None
 
 
 def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AGE_S) -> int:

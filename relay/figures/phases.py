@@ -1,0 +1,132 @@
+"""A phase as the events of its sessions, gates and commits come in."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from relay.figures.drift import find_strayed
+from relay.figures.evidence import CheckEvidence, FileChange, PhaseWork
+from relay.figures.tallies import Sum
+from relay.figures.values import PhaseFigures
+from relay.session.events import Committed, GateFinished
+
+MOST_PATHS = 20_000
+"""Files of a phase that are remembered."""
+
+
+class PhaseTally:
+    """Figures of one phase as they grow. Mutable: that is its purpose."""
+
+    def __init__(self, phase_id: str) -> None:
+        self.phase_id = phase_id
+        self.title = ""
+        self.items: dict[str, str] = {}
+        """Text by id, as the plan was shown last."""
+        self.open_items: tuple[str, ...] = ()
+        self.sum = Sum()
+        self.legs = 0
+        self.hand_offs = 0
+        self.checks: tuple[CheckEvidence, ...] = ()
+        """Of the last gate."""
+        self._declared: tuple[str, ...] = ()
+        self._ticked: dict[str, None] = {}
+        self._touched: dict[str, None] = {}
+        self._commits: list[str] = []
+        self._gates = self._red_gates = self._repairs = 0
+        self._first_gate_red: bool | None = None
+        self._given_back = False
+        self.is_done = False
+
+    def show(self, phase: Mapping[str, Any]) -> None:
+        """Take the phase in as the plan has it now."""
+        self.title = str(phase.get("title") or self.title)
+        items = [item for item in _read_list(phase.get("items")) if isinstance(item, Mapping)]
+        self.items = {str(item.get("id")): str(item.get("text", "")) for item in items}
+        self.open_items = tuple(str(item.get("id")) for item in items if item.get("state") in {"open", "claimed"})
+        paths = (str(path) for item in items for path in _read_list(item.get("paths")))
+        self._declared = tuple(dict.fromkeys(paths))
+
+    def touch(self, paths: Iterable[str], own: frozenset[str]) -> None:
+        """Note files that were changed; the plan's own are not the phase's."""
+        for path in paths:
+            if len(self._touched) < MOST_PATHS and PurePosixPath(path).name not in own:
+                self._touched[path] = None
+
+    def end_gate(self, event: GateFinished) -> None:
+        """Take the end of a gate, or of a baseline."""
+        self.sum.wait("gates_s", event.duration_s)
+        if event.baseline:
+            return
+        self.checks = tuple(map(_read_check, event.checks))
+        red = not event.passed and not event.expected
+        self._gates += 1
+        self._red_gates += red
+        self._given_back = red
+        if self._first_gate_red is None:
+            self._first_gate_red = red
+
+    def go_on(self) -> None:
+        """Note that a session asks again: a gate that was red is what it was told."""
+        self._repairs += self._given_back
+        self._given_back = False
+
+    def end_leg(self) -> None:
+        """Note that a session is over."""
+        self._given_back = False
+
+    def commit(self, event: Committed) -> tuple[FileChange, ...]:
+        """Take a commit of the phase; return what it did to files."""
+        self._ticked.update(dict.fromkeys(event.items))
+        self._commits.append(event.commit)
+        self.is_done = self.is_done or event.status == "done"
+        return tuple(map(_read_file, event.files))
+
+    @property
+    def figures(self) -> PhaseFigures:
+        """What it comes to so far."""
+        touched = tuple(sorted(self._touched))
+        return PhaseFigures(
+            phase_id=self.phase_id,
+            title=self.title,
+            totals=self.sum.totals,
+            legs=self.legs,
+            work=PhaseWork(
+                items=tuple(self.items),
+                ticked=tuple(self._ticked),
+                is_done=self.is_done,
+                gates=self._gates,
+                red_gates=self._red_gates,
+                first_gate_red=self._first_gate_red,
+                repairs=self._repairs,
+                hand_offs=self.hand_offs,
+                declared=self._declared,
+                touched=touched,
+                strayed=find_strayed(touched, self._declared),
+                commits=tuple(self._commits),
+            ),
+        )
+
+
+def _read_list(value: Any) -> Iterable[Any]:
+    """Read a list of a log, which is no trusted input."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _read_check(check: Mapping[str, Any]) -> CheckEvidence:
+    code, seconds = check.get("exit_code"), check.get("duration_s")
+    return CheckEvidence(
+        command=str(check.get("command", "")),
+        status=str(check.get("status", "")),
+        exit_code=code if isinstance(code, int) else None,
+        duration_s=float(seconds) if isinstance(seconds, int | float) else 0.0,
+        output_sha256=str(check.get("output_sha256", "")),
+    )
+
+
+def _read_file(change: Mapping[str, Any]) -> FileChange:
+    added, deleted = change.get("added"), change.get("deleted")
+    return FileChange(
+        path=str(change.get("path", "")),
+        added=added if isinstance(added, int) else None,
+        deleted=deleted if isinstance(deleted, int) else None,
+    )

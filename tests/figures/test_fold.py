@@ -1,0 +1,417 @@
+"""Figures of whole streams, with numbers that can be checked by hand; and what holds of any stream."""
+
+import json
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.figures.evidence import find_break_even
+from relay.figures.fold import MOST_PHASES, Fold, fold_records
+from relay.figures.legs import MOST_OPEN_CALLS
+from relay.figures.reads import MOST_PATHS
+from relay.figures.runs import MOST_LEGS
+from relay.figures.series import LEG_POINTS, RUN_POINTS
+from relay.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS
+from relay.figures.values import Figures, LegFigures, Totals
+from relay.meters.gauge import Band
+from relay.session.events import (
+    CacheBroken,
+    Event,
+    GaugeCrossed,
+    Noticed,
+    PlanShown,
+    ResponseReceived,
+    RetryScheduled,
+    RunStarted,
+    TextShown,
+    ToolFinished,
+    ToolStarted,
+)
+from relay.session.records import LoggedEvent
+from relay.session.usage import Usage
+from tests.any_event import any_event
+from tests.figures import streams
+from tests.figures.streams import call, commit, end, gate, leg, log, over, parts, plan, start, turn
+
+
+def fold(*events: Event) -> Figures:
+    return fold_records(log(events))
+
+
+def fold_leg(*events: Event) -> LegFigures:
+    """Return the one session of these events."""
+    (only,) = fold(start(), leg(), *events, over(), end()).legs
+    return only
+
+
+def test_no_events_are_no_figures() -> None:
+    nothing = fold_records([])
+    assert (nothing.runs, nothing.phases, nothing.tools, nothing.forecast) == ((), (), (), None)
+    assert nothing.totals == Totals()
+    assert (nothing.totals.cache_hit, nothing.totals.usd_per_decision, nothing.totals.decision_density) == (
+        None, None, None,
+    )  # fmt: skip
+
+
+def test_a_session_tells_where_its_tokens_went() -> None:
+    """The first prompt by its parts, later ones by what was added: tool results, answers, and what is not explained."""
+    begun = leg(prompt=parts(system=1_000, tools=500, plan=500))
+    one = fold(
+        start(), begun,
+        *turn(1, 4_000, 200, thinking=50), *call("read", "a.py", 1_000, lines=(1, 9)),
+        *turn(2, 5_400, 100), *call("bash", "make", 100),
+        *turn(3, 8_000, 100),
+        over(), end(),
+    ).legs[0]  # fmt: skip
+    # 4,000 counted for an estimated 2,000: twice as much is believed, so each part is doubled.
+    # Turn 2: 4,200 were there, 1,200 more came: the file. Turn 3: 5,500 + 2,500, of which the tool can have made 200.
+    assert dict(one.held) == {
+        "system": 2_000, "tools": 1_000, "plan": 1_000, "tool read": 1_200, "tool bash": 200, "other": 2_300,
+        "assistant": 350, "thinking": 50,
+    }  # fmt: skip
+    assert sum(tokens for _, tokens in one.totals.sources) == 4_000 + 5_400 + 8_000
+    assert dict(one.totals.sources)["tool read"] == 2 * 1_200
+    assert (one.first_tokens, one.last_tokens, one.peak_tokens) == (4_000, 8_100, 8_100)
+    assert [(tool.name, tool.calls, tool.result_tokens) for tool in one.tools] == [("read", 1, 1_200), ("bash", 1, 200)]
+    assert one.tools[0].costliest[0].summary == "a.py"
+    # 4,200 of the second prompt and 5,500 of the third were paid for again, at half a dollar a million.
+    assert one.totals.carried_tokens == 9_700
+    assert one.totals.carried_usd == pytest.approx(9_700 * 0.5e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "turns", "soft", "growth", "left"),
+    [
+        (40_000, 100_000, 30, 165_000, 2_000, 32),
+        (0, 82_000, 40, 165_000, 2_050, 40),
+        (9_000, 99_000, 10, 80_000, 9_000, 0),
+    ],
+)
+def test_turns_left_until_the_line(first: int, last: int, turns: int, soft: int, growth: float, left: int) -> None:
+    """ContextSpectre's vectors, with the prefix left out; past the line none are left."""
+    steps = (last - first) // turns
+    one = fold_leg(*(event for n in range(turns) for event in turn(n + 1, first + n * steps, steps, soft_tokens=soft)))
+    assert one.growth_tokens == pytest.approx(growth)
+    assert one.turns_left == left
+
+
+def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
+    assert fold_leg(*turn(1, 4_000, 10)).turns_left is None
+    assert fold_leg(*turn(1, 4_000), *turn(2, 3_000)).turns_left is None
+    assert fold_leg().turns_left is None
+
+
+def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> None:
+    one = fold_leg(
+        *turn(1, 1_000), *call("read", "a.py", 100, lines=(1, 50)),
+        *turn(2, 1_100), *call("read", "a.py", 100, lines=(51, 90), content="second page"),
+        *turn(3, 1_200), *call("read", "a.py", 100, lines=(1, 50)),
+        *turn(4, 1_300),
+        *turn(5, 1_300),
+    )  # fmt: skip
+    assert (one.totals.duplicate_reads, one.totals.duplicate_tokens, one.noise_tokens) == (1, 100, 100)
+    # It was noise in the fourth prompt and in the fifth.
+    assert one.totals.tax_tokens == 200
+    assert one.totals.tax_usd == pytest.approx(200 * 0.5e-6)
+    assert one.signal == pytest.approx(1 - 100 / 300)
+    assert [point.signal for point in one.series[:3]] == [None, 1.0, 1.0]
+
+
+def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
+    one = fold_leg(
+        *turn(1, 1_000), *call("read", "a.py", 100, lines=(1, 50)),
+        *turn(2, 1_100), *call("read", "a.py", 200, lines=(1, 60), content="longer"),
+        *turn(3, 1_300),
+    )  # fmt: skip
+    assert (one.totals.duplicate_reads, one.noise_tokens) == (0, 100)
+
+
+def test_a_failed_call_is_noise_once_it_is_made_again() -> None:
+    failed = call("bash", "make", 300, is_error=True)
+    one = fold_leg(*turn(1, 1_000), *failed, *turn(2, 1_300), *call("bash", "make", 10, content="ok"), *turn(3, 1_310))
+    assert (one.noise_tokens, one.totals.errors, one.totals.calls) == (300, 1, 2)
+
+
+def test_the_same_call_with_the_same_answer_is_a_duplicate_of_its_tool() -> None:
+    ls = call("bash", "ls", 50)
+    one = fold_leg(*turn(1, 1_000), *ls, *turn(2, 1_050), *ls, *turn(3, 1_100), *call("bash", "ls", 50, content="y"))
+    assert [(tool.calls, tool.duplicates, tool.duplicate_tokens) for tool in one.tools] == [(3, 1, 50)]
+
+
+def test_thinking_that_the_endpoint_takes_out_is_not_charged_to_a_tool() -> None:
+    one = fold_leg(*turn(1, 1_000, 5_000, thinking=4_000), *call("read", "a", 100, lines=(1, 2)), *turn(2, 2_100))
+    held = dict(one.held)
+    assert "thinking" not in held or held["thinking"] < 60
+    assert 50 <= held["tool read"] <= 100
+    assert sum(held.values()) == 2_100
+
+
+def test_a_compaction_is_seen_by_what_is_missing() -> None:
+    """By the share of the context: in a small window too."""
+    one = fold_leg(
+        *turn(1, 10_000), *call("read", "a.py", 30_000, lines=(1, 9)),
+        *turn(2, 40_000), *call("read", "a.py", 30_000, lines=(1, 9)),
+        *turn(3, 20_000), *turn(4, 20_000),
+    )  # fmt: skip
+    (fall,) = one.compactions
+    assert (fall.turn, fall.before_tokens, fall.after_tokens) == (3, 40_000, 20_000)
+    assert sum(tokens for _, tokens in fall.dropped) >= 20_000
+    assert one.noise_tokens == 0
+    assert fold_leg(*turn(1, 10_000), *turn(2, 4_000)).compactions == ()
+
+
+def test_responses_that_were_lost_are_billed_but_not_measured() -> None:
+    lost = turn(2, 6_000, 1_000, stop_reason="lost", estimated=True)
+    one = fold_leg(*turn(1, 4_000, 100), *lost, *turn(2, 4_100, 100), *turn(3, 4_200, usage=None, cost_usd=None))
+    assert one.totals.spent.usage.prompt_tokens == 4_000 + 6_000 + 4_100
+    assert sum(tokens for _, tokens in one.totals.sources) == 14_100
+    assert one.totals.spent.estimated
+    assert one.totals.spent.cost_usd is None
+    assert (one.totals.turns, one.totals.unknown_turns) == (4, 1)
+    assert one.last_tokens == 4_200
+
+
+def test_a_first_answer_that_is_lost_is_of_unknown_source() -> None:
+    one = fold_leg(*turn(1, 500, 10, stop_reason="cut"), *turn(1, 0, stop_reason="lost"))
+    assert one.totals.sources == (("other", 500),)
+    assert one.held == ()
+
+
+def test_prices_that_nobody_knows_are_unknown() -> None:
+    one = fold_leg(*turn(1, 4_000, model="qwen3-coder"))
+    assert (one.totals.carried_usd, one.totals.tax_usd, one.model) == (None, None, "qwen3-coder")
+
+
+def two_legs() -> tuple[Event, ...]:
+    return (
+        start(), plan(p1={"1.1": "open a.py", "1.2": "open b.py"}, p2={"2.1": "open c.py"}), leg("s1"),
+        *turn(1, 20_000, write=20_000), *call("read", "a.py", 40_000, lines=(1, 9)),
+        *turn(2, 100_000), GaugeCrossed(line="soft", fill_tokens=100_000, line_tokens=80_000),
+        over("s1", "1", "handoff"), leg("s2", leg=2),
+        *turn(1, 20_000, read=20_000), *call("read", "a.py", 15_000, lines=(1, 9)),
+        *turn(2, 35_000), *call("edit", "a.py", 10, changed_paths=("a.py",)),
+        *turn(3, 35_010), *call("edit", "b.py", 10, changed_paths=("b.py",)), *call("record", "x", 5),
+        gate(passed=False), *turn(4, 35_020), gate(passed=True),
+        commit(items=("1.1", "1.2"), files=({"path": "a.py", "added": 3, "deleted": 1}, {"path": "z", "added": None})),
+        over("s2"),
+        leg("s3", "2"), *turn(1, 20_000), *call("edit", "a.py", 10, changed_paths=("a.py",)), *turn(2, 20_010),
+    )  # fmt: skip
+
+
+def test_a_hand_off_costs_and_saves() -> None:
+    """The published vector: C = 100k, B = 20k, O = 15k pay after 6.7 turns; with C = 50k after 29."""
+    assert find_break_even(100_000, 35_000) == pytest.approx(6.73, abs=0.01)
+    assert find_break_even(50_000, 35_000) == pytest.approx(29.17, abs=0.01)
+    assert find_break_even(35_000, 35_000) is None
+    first, second = fold(*two_legs(), over("s3", "2")).hand_offs
+    assert (first.within_phase, first.context_tokens, first.prefix_tokens, first.orientation_tokens) == (
+        True, 100_000, 20_000, 15_000,
+    )  # fmt: skip
+    assert first.break_even_turns == pytest.approx(6.73, abs=0.01)
+    assert (first.turns, first.saved_tokens) == (4, 65_000 * 4)
+    assert first.saved_usd == pytest.approx((65_000 * 4 * 0.5 - 35_000 * 6.25) * 1e-6)
+    assert not second.within_phase
+
+
+def test_phases_runs_and_what_proves_a_tick() -> None:
+    found = fold(*two_legs(), over("s3", "2"), end())
+    one, two = found.phases
+    assert (one.title, one.legs, one.is_done, one.work.hand_offs, two.is_done) == ("Phase p1", 2, True, 1, False)
+    assert (one.work.gates, one.work.red_gates, one.work.first_gate_red, one.work.repairs) == (2, 1, True, 1)
+    assert (one.work.touched, one.work.strayed) == (("a.py", "b.py", "z"), ("z",))
+    assert one.work.drift == pytest.approx(1 / 3)
+    assert (two.work.strayed, two.work.drift) == (("a.py",), 1.0)
+    # Phase 2 changed what only phase 1 had been shown; in phase 1 `b.py` was new, and `a.py` was read again.
+    assert (one.totals.ghost_edits, two.totals.ghost_edits) == (0, 1)
+    assert (one.totals.decisions, one.totals.crossings) == (2 + 1 + 1, 1)
+    assert one.totals.usd_per_decision == pytest.approx(0.06 / 4)
+    assert one.totals.gates_s == 6.0
+    (tick,) = found.ticks
+    assert (tick.items, tick.texts, tick.session_id, tick.run_id) == (
+        ("1.1", "1.2"),
+        ("Item 1.1", "Item 1.2"),
+        "s2",
+        "r",
+    )
+    assert [(check.command, check.exit_code, check.output_sha256) for check in tick.checks] == [("make test", 0, "ab")]
+    assert [(file.path, file.added, file.deleted) for file in tick.files] == [("a.py", 3, 1), ("z", None, None)]
+    # The plan was shown once, all boxes open: two ticked for six cents, so three to go cost nine.
+    assert found.forecast
+    assert (found.forecast.phases, found.forecast.items, found.forecast.low_usd) == (2, 3, None)
+    assert found.forecast.usd == pytest.approx(0.09)
+
+
+def test_the_forecast_has_the_range_of_finished_phases() -> None:
+    done = {"p1": {"1.1": "done"}, "p2": {"2.1": "done", "2.2": "done"}, "p3": {"3.1": "open"}}
+    found = fold(
+        start(), leg("s1", "1"), *turn(1, 10, cost_usd=1.0), commit("1"), over("s1", "1"),
+        leg("s2", "2"), *turn(1, 10, cost_usd=8.0), commit("2", ("2.1", "2.2")), over("s2", "2"), plan(**done),
+    ).forecast  # fmt: skip
+    assert found
+    assert found.usd == pytest.approx(3.0)
+    assert (found.low_usd, found.high_usd) == (1.0, 4.0)
+    nothing = fold(start(), plan(p1={"1.1": "open"})).forecast
+    assert nothing
+    assert (nothing.phases, nothing.items, nothing.usd) == (1, 1, None)
+    free = fold(start(), leg(), *turn(1, 9, cost_usd=None), commit(), over(), plan(p1={"1.1": "done"})).forecast
+    assert free
+    assert (free.usd, free.low_usd) == (None, None)
+
+
+def test_a_session_that_works_is_in_the_figures() -> None:
+    working = Fold()
+    for record in log(two_legs()):
+        working.take(record)
+    assert working.leg
+    assert (working.leg.session_id, working.leg.ended) == ("s3", None)
+    now = working.figures
+    assert [one.session_id for one in now.legs] == ["s1", "s2", "s3"]
+    assert now.totals.turns == sum(phase.totals.turns for phase in now.phases) == 8
+    assert (now.runs[0].ended, now.runs[0].exit_code, now.runs[0].reason) == (None, None, "")
+
+
+def test_several_runs_are_one_after_the_other() -> None:
+    found = fold(
+        start("r1"), leg("s1"), *turn(1, 100), start("r2"), Noticed(text="w", warning=True), Noticed(text="n"),
+        RetryScheduled(attempt=1, wait_s=4.0, reason=""), leg("s2"), RetryScheduled(attempt=1, wait_s=2.0, reason=""),
+        CacheBroken(changed="system", expected_tokens=1, read_tokens=0), *turn(1, 100), over("s2"), end(exit_code=3),
+    )  # fmt: skip
+    assert [(run.run_id, len(run.legs), run.exit_code, run.warnings) for run in found.runs] == [
+        ("r1", 1, None, ()), ("r2", 1, 3, ("w",)),
+    ]  # fmt: skip
+    assert (found.runs[1].totals.retries, found.runs[1].totals.retries_s, found.totals.cache_breaks) == (2, 6.0, 1)
+    assert found.hand_offs == ()
+
+
+def test_a_log_whose_beginning_is_lost_is_counted_as_far_as_it_goes() -> None:
+    found = fold(*turn(3, 500), *turn(4, 0, usage=None), *call("read", "a", 5), gate(passed=True), over(), end())
+    assert found.totals.spent.usage.prompt_tokens == 500
+    assert found.totals.sources == (("other", 500),)
+    assert (found.runs[0].run_id, found.runs[0].command, found.totals.turns) == ("", "", 2)
+
+
+def test_points_and_what_is_kept_have_bounds() -> None:
+    turns = (event for n in range(LEG_POINTS + 10) for event in turn(n + 1, n + 1))
+    one = fold_leg(*turns, *(event for n in range(MOST_TOOLS + 9) for event in call(f"t{n}", "x", 1)))
+    assert LEG_POINTS / 2 <= len(one.series) <= LEG_POINTS
+    assert one.series[-1].prompt_tokens == one.peak_tokens == LEG_POINTS + 10
+    assert len(one.tools) == MOST_TOOLS + 1
+    many = fold_leg(*turn(1, 9), *(event for n in range(20) for event in call("t", f"{n}", n)), *turn(2, 199))
+    assert [result.tokens for result in many.tools[0].costliest] == sorted(range(10, 20), reverse=True)[:COSTLIEST]
+
+
+def test_a_very_long_run_keeps_its_totals_and_its_latest_sessions() -> None:
+    legs = MOST_LEGS + 5
+    points = RUN_POINTS // MOST_LEGS + 10
+    body = tuple(event for n in range(points) for event in turn(n + 1, n + 1))
+    run = fold_records(log(event for n in range(legs) for event in (leg(f"s{n}"), *body, over(f"s{n}")))).runs[0]
+    assert (len(run.legs), run.legs_left_out, run.totals.turns) == (MOST_LEGS, 5, legs * points)
+    assert sum(len(one.series) for one in run.legs) <= RUN_POINTS
+    assert run.legs[0].session_id == "s5"
+
+
+def test_a_log_that_names_without_end_is_counted_under_what_there_is() -> None:
+    """Phases, files, calls that never end, warnings: none of them grows without a bound."""
+    phases = tuple({"id": str(n)} for n in range(MOST_PHASES + 5))
+    many = tuple(f"{n}.py" for n in range(30_000))
+    opened = (ToolStarted(call_id=str(n), name="t", summary="") for n in range(MOST_OPEN_CALLS + 5))
+    legs = (
+        event
+        for n in range(4)
+        for event in (
+            leg(f"s{n}"), *opened, *call("edit", f"x{n}", 1, changed_paths=tuple(f"{n}/{path}" for path in many)),
+            *(event for m in range(MOST_OPEN_CALLS + 5) for event in call("bash", str(m), 1)), over(f"s{n}"),
+        )
+    )  # fmt: skip
+    warnings = (Noticed(text=str(n % 150), warning=True) for n in range(300))
+    found = fold(start(), PlanShown(phases=phases), *legs, *warnings)
+    assert len(found.phases) == MOST_PHASES + 1
+    assert [leg.seen_paths for leg in found.legs] == [MOST_PATHS] * 4
+    assert len(found.phases[1].work.touched) == MOST_PATHS
+    assert len(found.runs[0].warnings) == KEPT_WARNINGS
+    assert found.tools[0].duplicates == 0
+
+
+def test_the_plan_s_own_files_are_nobodys_drift() -> None:
+    ledger = call("edit", "PLAN.ledger.yaml", 1, changed_paths=("PLAN.ledger.yaml", "PLAN.md", "x.py"))
+    of_plan = commit("", (), status="amended")
+    found = fold(start(), plan(p1={"1.1": "open x.py"}), leg(), *ledger, of_plan, over())
+    assert found.phases[0].work.touched == ("x.py",)
+    assert (found.ticks, found.totals.commits) == ((), 0)
+
+
+def test_a_session_that_never_answered_has_no_hand_off() -> None:
+    assert fold(start(), leg("s1"), over("s1"), leg("s2"), *turn(1, 9), over("s2")).hand_offs == ()
+    assert fold(start(), leg("s1"), *turn(1, 9), over("s1"), leg("s2"), over("s2")).hand_offs == ()
+
+
+def test_bands_follow_the_soft_line() -> None:
+    one = fold_leg(*turn(1, 1_000), *turn(2, 39_999), *turn(3, 80_000), *turn(4, 9, fill_tokens=None))
+    assert [point.band for point in one.series] == [Band.ORIENT, Band.EXPLORE, Band.HAND_OFF, None]
+
+
+def test_disk_and_context_are_two_ledgers() -> None:
+    told = [LoggedEvent(at=1.0, event=TextShown(text="x"), size_bytes=90), *log([start()]), *log(turn(1, 50))]
+    found = fold_records(told)
+    assert (found.log.lines, found.log.size_bytes, found.log.noise_bytes) == (4, 90, 90)
+    assert found.log.kinds[0] == ("TextShown", 1, 90)
+    assert found.totals.tax_tokens == 0
+
+
+def test_a_hostile_log_is_read_all_the_same() -> None:
+    odd = PlanShown(phases=("no phase", {"id": 7, "items": ["x", {"paths": 3}]}, {"items": 5}))  # type: ignore[arg-type]
+    strange = gate(passed=True, checks=({"exit_code": "x", "duration_s": None},))
+    begun = leg(prompt=({"source": 5, "tokens": "many"}, {}))
+    found = fold(start(), odd, begun, *turn(1, 10), strange, commit(), over())
+    assert found.legs[0].parts[0].tokens == 0
+    assert found.ticks[0].checks[0].exit_code is None
+
+
+_KINDS = st.one_of(*(any_event(kind) for kind in get_args(Event)))
+
+
+@given(st.lists(_KINDS, max_size=40))
+def test_sums_add_up_whatever_happened(events: list[Event]) -> None:
+    found = fold(*events)
+    answers = [event for event in events if isinstance(event, ResponseReceived)]
+    used = sum((event.usage for event in answers if event.usage), start=Usage())
+    assert found.totals.spent.usage == used
+    assert found.totals.turns == len(answers)
+    assert sum(tokens for _, tokens in found.totals.sources) == used.prompt_tokens
+    for one in found.legs:
+        assert sum(tokens for _, tokens in one.totals.sources) == one.totals.spent.usage.prompt_tokens
+        assert sum(tokens for _, tokens in one.held) == (one.last_tokens or 0)
+        assert all(tokens >= 0 for _, tokens in one.held)
+        assert len(one.series) <= LEG_POINTS
+    for run in found.runs:
+        inside = sum((one.totals.turns for one in run.legs), start=0)
+        assert inside <= run.totals.turns
+    for phase in found.phases:
+        assert set(phase.work.strayed) <= set(phase.work.touched)
+    json.dumps([getattr(found.totals, field.name) for field in fields(Totals) if field.name != "spent"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 10**5)), max_size=12))
+def test_totals_of_parts_are_the_totals_of_the_whole(answers: list[tuple[int, int, int]]) -> None:
+    """Sessions add up to their phases, phases to the run, runs to all."""
+    events: list[Event] = [start()]
+    for n, (prompt, output, tokens) in enumerate(answers):
+        events += [leg(f"s{n}", str(n % 3)), *turn(1, prompt, output), *call("read", "a", tokens, lines=(1, 2))]
+        events += [*turn(2, prompt + output + tokens), over(f"s{n}", str(n % 3))]
+    found = fold(*events)
+    summed = sum((one.totals for one in found.legs), start=Totals())
+    assert summed.spent.usage == found.totals.spent.usage
+    assert summed.sources == found.totals.sources
+    assert sum((phase.totals for phase in found.phases), start=Totals()).sources == summed.sources
+    assert sum(tool.result_tokens for tool in found.tools) == sum(
+        tokens for one in found.legs for tool in one.tools for tokens in [tool.result_tokens]
+    )
+
+
+def test_every_event_of_a_story_is_of_a_known_kind() -> None:
+    """The helper of these tests makes what a run makes."""
+    made: tuple[Any, ...] = (streams.start(), *two_legs())
+    assert {RunStarted, ToolFinished} <= {type(event) for event in made} <= set(get_args(Event))
