@@ -23,7 +23,7 @@ MAX_COPIED_FILES = 200
 MAX_COPIED_BYTES = 1_000_000
 """Of one file."""
 MAX_COPIES = 1_000
-"""Files in all: about a tenth of a second's work."""
+"""Files in all. Measured: 0.11 s for files of 300 bytes, median of nine; a busy disk may take five times that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

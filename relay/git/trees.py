@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from relay.git.command import GitError
 from relay.git.loose import compute_id, write_loose
@@ -25,10 +26,10 @@ _LARGEST_KEPT_BYTES = 100_000
 _MOST_COMPARED = 200
 """Directories; for more, starting git takes less time."""
 
-_known: dict[str, bytes] = {}
-"""Bytes of trees by id, the last used last: those that are packed would need a process each. Of any repository."""
-_trees: dict[str, str] = {}
-"""Of commits."""
+_known: dict[tuple[Path, str], bytes] = {}
+"""Bytes of trees by git directory and id, the last used last: those that are packed would need a process each."""
+_trees: dict[tuple[Path, str], str] = {}
+"""Of commits, in the same way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -229,8 +230,9 @@ def _get_root(repo: Repo, rev: str) -> str:
     Raises:
         LookupError: Only git can tell.
     """
-    if rev in _known or rev in _trees:
-        return _trees.get(rev, rev)
+    key = (repo.common_dir, rev)
+    if key in _known or key in _trees:
+        return _trees.get(key, rev)
     found = repo.read_object(rev) if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", rev) else None
     if found is None or found[0] not in {"tree", "commit"}:
         raise LookupError(rev)
@@ -243,35 +245,36 @@ def find_tree(repo: Repo, commit: str) -> str:
     Raises:
         GitError: There is no such commit.
     """
-    if commit not in _trees:
+    key = (repo.common_dir, commit)
+    if key not in _trees:
         found = repo.read_object(commit)
         head = found[1].partition(b"\n")[0] if found and found[0] == "commit" else b""
         asked = head.removeprefix(b"tree ") or repo.git.run("rev-parse", "--verify", f"{commit}^{{tree}}")
-        _trees[commit] = asked.decode().strip()
+        _trees[key] = asked.decode().strip()
         while len(_trees) > _KEPT:
             del _trees[next(iter(_trees))]
-    return _trees[commit]
+    return _trees[key]
 
 
 def _read(repo: Repo, tree: str, *, ask: bool) -> bytes:
-    data = _known.pop(tree, None)
+    data = _known.pop((repo.common_dir, tree), None)
     if data is None:
         found = repo.read_object(tree)
         if found is None and tree != repo.empty_tree and not ask:
             raise LookupError(tree)
         data = found[1] if found else b"" if tree == repo.empty_tree else repo.git.run("cat-file", "tree", tree)
-    _keep(tree, data)
+    _keep(repo, tree, data)
     return data
 
 
 def _write(repo: Repo, data: bytes) -> str:
     tree = write_loose(repo.objects_dir, repo.object_format, "tree", data)
-    _keep(tree, data)
+    _keep(repo, tree, data)
     return tree
 
 
-def _keep(tree: str, data: bytes) -> None:
+def _keep(repo: Repo, tree: str, data: bytes) -> None:
     if len(data) <= _LARGEST_KEPT_BYTES:
-        _known[tree] = data
+        _known[repo.common_dir, tree] = data
     while len(_known) > _KEPT:
         del _known[next(iter(_known))]
