@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.environment import build_env
+from relay.sandbox.layers import takes_size
 from relay.sandbox.links import render_links
 from relay.sandbox.openings.inside import LEAST_ABI, find_abi
 from relay.sandbox.policy import Door, Lent, Level, Mechanism, Policy, StandIn
@@ -75,7 +76,7 @@ def render_argv(
         str(bwrap),
         *BASE,
         *(["--share-net"] if network else []),
-        *(part for mount in mounts for part in mount.render(sized=_takes_size(bwrap))),
+        *(part for mount in mounts for part in mount.render(sized=takes_size(bwrap))),
         "--chdir",
         str(cwd),
         "--seccomp",
@@ -207,12 +208,6 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
 
 def _kernel() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
-
-
-@functools.cache
-def _takes_size(program: Path) -> bool:
-    """Say whether this bwrap can bound a tmpfs (0.7 and newer)."""
-    return b"--size" in subprocess.run((str(program), "--help"), capture_output=True, check=False).stdout
 
 
 def find_advice(program: Path) -> str | None:

@@ -1,8 +1,8 @@
 """A layer over a tool's cache: commands read the cache, and what they write is in memory and gone with the command.
 
-bubblewrap mounts such layers itself from 0.11 on, which few machines have. So a first bubblewrap makes a namespace in
-which mount(8) lays them out, and in that the one that confines the command runs as ever. Where the kernel or the
-administrator does not allow it there are none.
+bubblewrap mounts such layers itself from 0.11 on, which few machines have. So a first bubblewrap makes a namespace with
+the memory for them, mount(8) lays them out in it, all in one start, and in that namespace the bubblewrap that confines
+the command runs as ever. Where the kernel or the administrator does not allow it there are none.
 """
 
 import functools
@@ -18,10 +18,11 @@ from relay.values import dataclass
 LAYER_BYTES = 1024 * 1024 * 1024
 """Most that one command may write over all caches together."""
 PROGRAMS = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
-_OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/", "--", "/bin/sh", "-c")
+_OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/")
+_PARTS = ("new", "work", "whole")
 _TRIAL_S = 10
-_ODD = frozenset(",:\\\"'\n")
-"""What mount(8) or the kernel reads as something else in the options of a layer."""
+_ODD = frozenset(",:\\\"'#\n")
+"""What mount(8) or the kernel reads as something else in a table of mounts or the options of a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,37 @@ class Layers:
         if not self.caches:
             return tuple(argv)
         mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
-        own = shlex.quote(str(self.place))
-        tops = [self.place / str(number) for number in range(len(self.caches))]
-        folders = shlex.join(str(top / name) for top in tops for name in ("new", "work", "whole"))
-        words = [f"{mount} -t tmpfs -o size={LAYER_BYTES},mode=0700 relay {own}", f"/bin/mkdir -p {folders}"]
-        for cache, top in zip(self.caches, tops, strict=True):
-            options = f"lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr"
-            words.append(f"{mount} -t overlay -o {shlex.quote(options)} relay {shlex.quote(f'{top}/whole')}")
-        return (str(bwrap), *_OUTER, " && ".join((*words, 'exec "$@"')), "relay", *argv)
+        size = ("--size", str(LAYER_BYTES)) if takes_size(bwrap) else ()
+        folders = (part for top in self._tops for name in _PARTS for part in ("--dir", f"{top}/{name}"))
+        script = f'{mount} -n -i -a -T {shlex.quote(str(self._table))} && exec "$@"'
+        memory = (*size, "--tmpfs", str(self.place), *folders)
+        return (str(bwrap), *_OUTER, *memory, "--", "/bin/sh", "-c", script, "relay", *argv)
+
+    @property
+    def _tops(self) -> tuple[Path, ...]:
+        return tuple(self.place / str(number) for number in range(len(self.caches)))
+
+    @property
+    def _table(self) -> Path:
+        return self.place.with_suffix(".fstab")
+
+    def write_table(self) -> None:
+        """Write what mount(8) lays out, in the form of fstab(5)."""
+        lines = (
+            f"relay {top}/whole overlay lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr 0 0\n"
+            for cache, top in zip(map(_escape, self.caches), map(_escape, self._tops), strict=True)
+        )
+        self._table.write_text("".join(lines))
+
+
+def _escape(place: Path) -> str:
+    return str(place).replace(" ", "\\040").replace("\t", "\\011")
+
+
+@functools.cache
+def takes_size(bwrap: Path) -> bool:
+    """Say whether this bwrap can bound a tmpfs (0.7 and newer)."""
+    return b"--size" in subprocess.run((str(bwrap), "--help"), capture_output=True, check=False).stdout
 
 
 def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path | None = None) -> Layers:
@@ -64,8 +88,10 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
     place.mkdir(mode=0o700, exist_ok=True)
     layers = Layers(caches=fitting, place=place)
-    fits = bool(fitting) and not _ODD.intersection(str(place))
-    return layers if fits and _try_once(bwrap, trial) else Layers(caches=(), place=place)
+    if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, trial):
+        return Layers(caches=(), place=place)
+    layers.write_table()
+    return layers
 
 
 def _try_once(bwrap: Path, trial: Path | None) -> bool:
@@ -89,8 +115,9 @@ def _works(bwrap: Path) -> bool:
         layers = Layers(caches=(cache.resolve(),), place=place.resolve())
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
         touch = ("/bin/touch", str(layers.get_source(layers.caches[0]) / "inner" / "file"))
-        argv = layers.wrap(bwrap, (str(bwrap), *inner, "--", *touch))
+        layers.write_table()
         try:
+            argv = layers.wrap(bwrap, (str(bwrap), *inner, "--", *touch))
             done = subprocess.run(argv, capture_output=True, timeout=_TRIAL_S, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return False

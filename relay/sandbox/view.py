@@ -155,7 +155,7 @@ def _open_layers(policy: Policy, home: Path | None, shown: list[Mount], private:
     open_ = {mount.dest for mount in shown}
     stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
     caches = [place for place in stores if os.path.realpath(place) == str(place)]
-    trial = find_trial(policy, "layers", (str(program), *PROGRAMS)) if caches else None
+    trial = find_trial(policy, "layers in one table", (str(program), *PROGRAMS)) if caches else None
     return open_layers(program, caches, private.path / "layers", trial=trial)
 
 

@@ -57,6 +57,16 @@ def test_a_tool_reads_its_cache_and_writes_over_it_until_its_command_ends(place)
     assert again.output == b"gooddeep\nfile\n"
 
 
+def test_a_cache_may_have_a_blank_in_its_name(place):
+    """The table of mounts is divided by blanks."""
+    cache = place.home / "my tools/uv\tcache"
+    cache.mkdir(parents=True)
+    env = {**place.policy.env, "UV_CACHE_DIR": str(cache)}
+    with replace(place, policy=replace(place.policy, env=env)).open(Level.WORKSPACE_WRITE) as box:
+        said = box.sh('echo new > "$UV_CACHE_DIR/file" && cat "$UV_CACHE_DIR/file"')
+    assert (said.exit_code, said.output, list(cache.iterdir())) == (0, b"new\n", [])
+
+
 @pytest.mark.usefixtures("cache")
 def test_what_makes_layers_is_tried_once_and_not_in_each_run(place):
     tries = []
