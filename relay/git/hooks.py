@@ -29,8 +29,6 @@ class HookRun:
     cwd: Path
     scratch: Path
     """Must be writable for the hook; holds the index copy, the object store and the message file."""
-    hooks_dir: Path
-    """Must be readable for the hook; may be outside the repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,5 +113,4 @@ def make_hook_run(repo: Repo, config: tuple[Setting, ...], name: str, args: tupl
         env=env,
         cwd=repo.root,
         scratch=index.parent,
-        hooks_dir=hooks_dir,
     )

@@ -15,7 +15,8 @@ from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
-from relay.git.hooks import HookResult, HookRun, Hooks
+from relay.git.config_guard import guard
+from relay.git.hooks import HookResult, HookRun, Hooks, has_hook
 from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
@@ -225,14 +226,21 @@ def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
 @contextmanager
 def open_hooks(
     ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
-) -> Iterator[Hooks]:
+) -> Iterator[Hooks | None]:
     """Yield how the user's commit hooks are run: in the sandbox, each with a git and a scratch directory of its own.
 
-    Nothing is there of what a session left beside the repository.
+    Nothing is there of what a session left beside the repository. None where there is no hook to run.
+
+    Raises:
+        RepoError: The hooks are where the user did not say that they are.
     """
+    config = guard(ctx.repo).config
+    names = frozenset(name for name in ctx.settings.hooks if has_hook(ctx.repo, config, name))
+    if not names:
+        yield None
+        return
     with ctx.workspace.sandbox.renew() as fresh:
         run = partial(run_hook, ctx.workspace, ctx.repo, fresh, timeout_s=ctx.settings.gate_timeout_s)
-        names = frozenset(ctx.settings.hooks)
         yield Hooks(run=run, scratch=fresh.private.tmp, names=names, recheck=recheck)
 
 

@@ -5,7 +5,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ for where in sys.argv[1:]:
 
 
 def echo(peer: socket.socket) -> None:
-    """Send back what came, however much."""
-    with peer:
+    """Send back what came, however much, to whoever is still there."""
+    with peer, suppress(OSError):
         peer.sendall(b"<" + b"".join(iter(lambda: peer.recv(65536), b"")) + b">")
 
 
