@@ -6,6 +6,7 @@ in mid-stream need; hypercorn hides the transport behind task groups.
 """
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -19,6 +20,9 @@ from relay.rehearsal.delivery import TRANSPORT
 
 _PATIENCE_S = 0.5
 """How long a client that does not read may hold up the shutdown."""
+_GRACE_S = 5.0
+"""How long an answer may take to notice that nobody is there."""
+_LOOK_S = 0.001
 _DATE_S = 1.0
 """How often uvicorn renews its Date header."""
 
@@ -54,9 +58,19 @@ class RehearsalServer(uvicorn.Server):
                 continue
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let what is being sent end for a moment, then take the connections away."""
+        """Let what is being sent end for a moment, then take the connections away; uvicorn waits even for nothing."""
         asyncio.get_running_loop().call_later(_PATIENCE_S, self._abort)
-        await super().shutdown(sockets)
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        left = self.server_state
+        for connection in list(left.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                while left.connections or left.tasks:  # noqa: ASYNC110  # uvicorn has no event for it
+                    await asyncio.sleep(_LOOK_S)
+        for task in left.tasks:
+            task.cancel()
 
     def _abort(self) -> None:
         for connection in list(self.server_state.connections):
@@ -81,7 +95,6 @@ def build_server(app: App) -> RehearsalServer:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=5,
     )
     return RehearsalServer(config, app)
 
