@@ -130,6 +130,7 @@ def test_git_is_spoken_in_two_rooms():
         "relay/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
         "relay/secrets/disclosure.py": {"cat-file"},
+        "relay/setup/agent_trial.py": {"init"},  # a repository of the trial's own
     }
 
     assert [(name, found) for name, found in words.items() if not found <= known.get(name, set())] == []

@@ -1,35 +1,109 @@
-"""`relay agents`: the agents that can run sessions, and what is missing for each."""
+"""`relay agents`: the agents that can run sessions, what is missing for each, and whether they work here."""
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 import click
 
+from relay.cli.doctor import render_finding, show_finding
 from relay.cli.screen import say, say_json
 from relay.errors import ExitCode
+from relay.hints import AT_ROOT
+
+if TYPE_CHECKING:
+    from relay.setup.agents import AgentFound
+    from relay.setup.preconditions import Finding
+
+_ALL = "all"
+_COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<7}{}"
 
 
-@click.command("agents", short_help="Show the agents that can run sessions here.")
+@click.command("agents", short_help="Show the agents that can run sessions here, or try them.")
+@click.option(
+    "--try",
+    "tried",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value=_ALL,
+    help="Try one, or all that are installed: a session in the sandbox on a rehearsed model. It costs nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-def command(*, as_json: bool) -> int:
-    """Show which agents can run sessions (--runner NAME), where each was found, its version and the tested one.
+def command(*, tried: str | None, as_json: bool) -> int:
+    """Show which agents can run sessions (--runner NAME), their version and the tested one, and what each can do.
 
-    Each runs in relay's sandbox as a whole, with the key held outside of it. Exit status 1 when none is installed.
+    Each runs in relay's sandbox as a whole, with the key held outside of it. Exit status 1 when none is installed; with
+    --try, when the one that was named does not work here, or none does.
     """
     from relay.setup.agents import examine_agents
 
     found = examine_agents(os.environ)
+    if tried is not None:
+        return _try(found, tried, as_json=as_json)
     if as_json:
-        rows = [
-            {"name": a.name, "title": a.title, "program": a.program, "version": a.version, "tested": a.tested}
-            | {"missing": a.missing, "install": a.install}
-            for a in found
-        ]
-        say_json(json.dumps(rows, ensure_ascii=True))
+        say_json(json.dumps([_render(agent) for agent in found], ensure_ascii=True))
     else:
-        for agent in found:
-            said = f"{agent.version or 'unknown version'}, tested {agent.tested}: {agent.program}"
-            say(f"{agent.name:<10}{agent.title:<14}{agent.missing or said}")
-            if agent.missing:
-                say(f"{'':<24}{agent.install}")
+        _show(found)
     return ExitCode.USER if all(agent.missing for agent in found) else ExitCode.DONE
+
+
+def _render(agent: "AgentFound") -> dict[str, object]:
+    return {
+        "name": agent.name,
+        "title": agent.title,
+        "program": agent.program,
+        "version": agent.version,
+        "tested": agent.tested,
+        "usage": agent.usage,
+        "steering": agent.steering,
+        "tools": agent.tools,
+        "login": agent.login,
+        "missing": agent.missing,
+        "install": agent.install,
+    }
+
+
+def _show(found: "tuple[AgentFound, ...]") -> None:
+    head = _COLUMNS.format("name", "agent", "found", "tested", "usage", "steering", "tools", "login")
+    say(head, style="dim")
+    for agent in found:
+        version = "-" if agent.missing else agent.version or "unknown"
+        row = _COLUMNS.format(
+            agent.name, agent.title, version, agent.tested, agent.usage, agent.steering, agent.tools, agent.login
+        )
+        say(row, style="dim" if agent.missing else "")
+        if agent.missing:
+            say(f"{'':<10}{agent.missing}: {agent.install}", style="dim")
+    say()
+    say("usage: exact, by relay's gateway; ~ as the agent tells it. `relay agents --try NAME` tries one for nothing.")
+
+
+def _try(found: "tuple[AgentFound, ...]", name: str, *, as_json: bool) -> int:
+    from relay.runners.registry import RUNNERS
+    from relay.sandbox.harden import prepare_process
+    from relay.setup.agent_trial import try_agent
+    from relay.setup.preconditions import State
+
+    chosen = [agent for agent in found if name in {agent.name, _ALL}]
+    if not chosen:
+        raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.name for agent in found)}")
+    prepare_process()
+    works, rows = False, []
+    for agent in chosen:
+        findings = try_agent(agent, RUNNERS[agent.name], os.environ)
+        ready = all(finding.state is not State.MISSING for finding in findings)
+        works = works or ready
+        rows.append({"name": agent.name, "ready": ready, "findings": [render_finding(f, AT_ROOT) for f in findings]})
+        if not as_json:
+            _show_trial(agent, findings, ready=ready)
+    if as_json:
+        say_json(json.dumps(rows, ensure_ascii=True))
+    return ExitCode.DONE if works else ExitCode.USER
+
+
+def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: bool) -> None:
+    say(f"{agent.title} ({agent.name})", style="bold")
+    for finding in findings:
+        show_finding(finding, AT_ROOT.write(finding.hint))
+    say(f"relay run --runner {agent.name} {'can work here' if ready else 'cannot work here yet'}", style="bold")
+    say()

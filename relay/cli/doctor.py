@@ -60,11 +60,11 @@ def _try_model(model: str, *, as_json: bool) -> int:
     trial = try_model(kind, settings, os.environ)
     missing = any(finding.state is State.MISSING for finding in trial.findings)
     if as_json:
-        found = [_render_finding(finding, place.caller) for finding in trial.findings]
+        found = [render_finding(finding, place.caller) for finding in trial.findings]
         say_json(json.dumps({"ready": not missing, "findings": found, "table": trial.table}, ensure_ascii=True))
         return ExitCode.USER if missing else ExitCode.DONE
     for finding in trial.findings:
-        _show_finding(finding, place.caller.write(finding.hint))
+        show_finding(finding, place.caller.write(finding.hint))
     if trial.table:
         say(f"\nAs it stands in {show_user_file(os.environ)}:\n\n{trial.table}")
     return ExitCode.USER if missing else ExitCode.DONE
@@ -73,7 +73,7 @@ def _try_model(model: str, *, as_json: bool) -> int:
 def show_report(report: Report) -> None:
     """Print the report, one finding per line."""
     for finding in report.findings:
-        _show_finding(finding, report.caller.write(finding.hint))
+        show_finding(finding, report.caller.write(finding.hint))
     if report.settings:
         say()
         width = max(len(key) for key, _, _ in report.settings)
@@ -85,7 +85,8 @@ def show_report(report: Report) -> None:
     say(f"relay run cannot work here yet: {names}" if names else "relay run can work here", style="bold")
 
 
-def _show_finding(finding: Finding, hint: str) -> None:
+def show_finding(finding: Finding, hint: str) -> None:
+    """Print a finding, with what to do about it."""
     say(f"{_MARKS[finding.state]:<8} {finding.name:<11} {finding.words}", style=_STYLES[finding.state])
     for detail in finding.details:
         say(f"{'':<21}{detail}", style="dim")
@@ -94,7 +95,8 @@ def _show_finding(finding: Finding, hint: str) -> None:
         say("\n".join((f"{'':<21}do: {first}", *(f"{'':<25}{line}" for line in more))))
 
 
-def _render_finding(finding: Finding, caller: Caller) -> dict[str, object]:
+def render_finding(finding: Finding, caller: Caller) -> dict[str, object]:
+    """Return a finding as JSON has it."""
     return {
         "name": finding.name,
         "state": finding.state.value,
@@ -106,6 +108,6 @@ def _render_finding(finding: Finding, caller: Caller) -> dict[str, object]:
 
 def render_json(report: Report) -> str:
     """Write the report as one JSON document."""
-    findings = [_render_finding(finding, report.caller) for finding in report.findings]
+    findings = [render_finding(finding, report.caller) for finding in report.findings]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
     return json.dumps({"ready": not report.missing, "findings": findings, "settings": settings}, ensure_ascii=True)

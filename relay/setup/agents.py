@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from relay.errors import RunnerError
 from relay.runners.agents.home import find_version, get_installed
 from relay.runners.agents.profiles import PROFILES, Profile
+from relay.runners.agents.runner import make_kind
 from relay.values import dataclass
 
 
@@ -23,16 +24,25 @@ class AgentFound:
     """The version that its profile was tried with."""
     missing: str
     """What is missing; empty when nothing is."""
+    usage: str
+    """``exact`` where relay's gateway counts it, ``~`` where the agent tells it."""
+    steering: str
+    """How it is told something in the middle of a turn."""
+    tools: str
+    """How relay's own tools reach it."""
+    login: str
+    """What it asks its model with: the variable of a key, or what there is to set."""
     install: str
     """What to type for it."""
 
 
 def examine_agents(environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
     """Look for every agent; nothing is started."""
-    return tuple(_examine(profile, environ) for profile in PROFILES.values())
+    return tuple(examine_agent(profile, environ) for profile in PROFILES.values())
 
 
-def _examine(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
+def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
+    """Look for one."""
     program, version, missing = "", "", ""
     try:
         place = get_installed(profile, environ).program
@@ -47,4 +57,15 @@ def _examine(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
         tested=profile.tested,
         missing=missing,
         install=profile.package,
+        usage="exact",
+        steering="yes",
+        tools="MCP",
+        login=_find_login(profile, environ),
     )
+
+
+def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
+    try:
+        return make_kind(profile).get_key(environ)
+    except RunnerError:
+        return "no key"

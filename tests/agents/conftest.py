@@ -38,13 +38,19 @@ def kinds():
 
 
 @pytest.fixture
-def agent(stage, tmp_path):
-    """Runs a command on the fake agent against a script, with the lies that it is given."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    program = programs / "fake-agent"
+def programs(tmp_path):
+    """Return the directory where the fake agent is installed."""
+    place = tmp_path / "programs"
+    place.mkdir()
+    program = place / "fake-agent"
     program.write_text(f"#!{sys.executable} -IS\n{Path(__file__).with_name('fake_agent.py').read_text()}")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return place
+
+
+@pytest.fixture
+def agent(stage, tmp_path, programs):
+    """Runs a command on the fake agent against a script, with the lies that it is given."""
 
     def enter(command, script, *lies, runner=None, more=MappingProxyType({}), **flags):
         from contextlib import contextmanager

@@ -1,0 +1,210 @@
+"""An installed agent tried as a run would use it: in the sandbox, in a repository of its own, on a rehearsed model.
+
+Nothing is paid for and nothing of the user's is touched. Each finding stands for itself, in the order in which a new
+user meets what is missing.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relay.config import Settings
+from relay.errors import RelayError
+from relay.git.command import get_git
+from relay.git.repository import open_repo
+from relay.interrupts import Interrupts
+from relay.meters.gauge import parse_reset_at
+from relay.runners.base import RunnerKind, SessionSpec, Surroundings
+from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.install import find_way
+from relay.session.events import Event, RequestStarted, ResponseReceived
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
+from relay.setup.agents import AgentFound
+from relay.setup.preconditions import Finding, State, check_key, make_missing
+from relay.setup.request import RunRequest
+from relay.setup.workspace import open_own_workspace
+from relay.values import dataclass
+from relay.words import count
+
+if TYPE_CHECKING:
+    from relay.rehearsal.server import Rehearsal
+    from relay.tools.workspace import Workspace
+
+_TOOL = ToolSpec(
+    name="tick",
+    description="Claim an item of the plan.",
+    input_schema={
+        "type": "object",
+        "properties": {"item": {"type": "string"}, "evidence": {"type": "string"}},
+        "required": ["item", "evidence"],
+    },
+)
+_NAMES = ("mcp__relay__tick", "relay_tick", "relay__tick", "relay-tick", "tick")
+"""What agents call it."""
+_CALL = "input: {item: '1.1', evidence: seen}"
+_SCRIPT = "sessions:\n" + "".join(
+    f"- {{when: {{tools_include: [{name}]}}, repeat: true, turns: [{{tools: [{{name: {name}, {_CALL}}}]}}, "
+    "{text: Done.}]}\n"
+    for name in _NAMES
+) + "- {repeat: true, turns: [{text: Done.}]}\n"  # fmt: skip
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What happened. Mutable: events come one by one."""
+
+    answers: list[ResponseReceived] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    asked: list[float] = field(default_factory=list)
+    """When, in seconds."""
+
+    def observe(self, event: Event) -> None:
+        match event:
+            case ResponseReceived():
+                self.answers.append(event)
+            case RequestStarted():
+                self.asked.append(time.monotonic() - self.began)
+            case _:
+                pass
+
+    def run_tool(self, call: ToolCall) -> ToolResult:
+        self.calls.append(call)
+        return ToolResult(text="claimed")
+
+
+def try_agent(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Try one agent; never raises for what is missing."""
+    return tuple(_try(found, kind, environ))
+
+
+def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> Iterator[Finding]:
+    yield _judge_installed(found)
+    if not found.missing:
+        try:
+            yield from _hold_session(found, kind, environ)
+        except RelayError as error:
+            hint = error.hint or find_way(Path.cwd(), has_bwrap=find_bwrap() is not None)
+            yield replace(make_missing("sandbox", error), hint=hint)
+    yield check_key(kind, environ)
+
+
+def _judge_installed(found: AgentFound) -> Finding:
+    if found.missing:
+        return Finding(name="installed", state=State.MISSING, words=found.missing, hint=found.install)
+    words = f"{found.program}, {found.version or 'version unknown'}, tested with {found.tested}"
+    if found.version in {"", found.tested}:
+        return Finding(name="installed", state=State.OK, words=words)
+    hint = f"{found.install}@{found.tested} has the tested one; npm takes an older one by itself where Node is too old"
+    return Finding(name="installed", state=State.WARNING, words=words, hint=hint)
+
+
+def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Run one session, and say what was seen.
+
+    Raises:
+        RelayError: No sandbox holds here, or not one that can hold an agent.
+    """
+    from relay.rehearsal.script import parse_script
+    from relay.rehearsal.server import serve
+
+    with tempfile.TemporaryDirectory(prefix="relay-try-") as place, serve(parse_script(_SCRIPT)) as server:
+        root = Path(place, "repository").resolve()
+        root.mkdir()
+        get_git(environ, root, None).run("init", "--quiet", str(root))
+        own = {name: environ[name] for name in _PASSED_ON if name in environ}
+        own |= {"ANTHROPIC_API_KEY": "rehearsed", "ANTHROPIC_BASE_URL": server.base_url}
+        settings = Settings(runner=found.name, max_wait_s=0.0, max_cost_usd=None)
+        request = RunRequest(
+            command="run",
+            repo=open_repo(root, environ),
+            settings=settings,
+            plan_path="PLAN.md",
+            allow_dirty=True,
+            environ=own,
+        )
+        with open_own_workspace(request) as workspace:
+            yield Finding(
+                name="sandbox", state=State.OK, words=f"{workspace.sandbox.mechanism}: it runs in it as a whole"
+            )
+            seen = _Seen()
+            outcome, told = _advance(kind, request, workspace, seen)
+            yield from _judge(found, outcome, seen, server, told)
+
+
+def _advance(kind: RunnerKind, request: RunRequest, workspace: "Workspace", seen: _Seen) -> tuple[SessionOutcome, str]:
+    """Return how the session ended, and what the agent is called by itself."""
+    interrupts = Interrupts()
+    given = Surroundings(
+        environ=request.environ, settings=request.settings, observe=seen.observe, interrupts=interrupts
+    )
+    try:
+        with kind.open(given) as runner, runner.open_session(_make_spec(request, workspace, seen)) as session:
+            return session.advance("Call tick, then say that you are done."), runner.agent
+    finally:
+        interrupts.close()
+
+
+def _make_spec(request: RunRequest, workspace: "Workspace", seen: _Seen) -> SessionSpec:
+    return SessionSpec(
+        session_id="trial",
+        model=request.settings.model,
+        system="You are tried by relay.",
+        tools=(_TOOL,),
+        run_tool=seen.run_tool,
+        reset_at=parse_reset_at("100%"),
+        render_soft_notice=lambda _fill, _room: "relay: end now.",
+        check_budget=lambda _prompt, _output: None,
+        price=None,
+        max_turns=10,
+        sandbox=workspace.sandbox,
+        limits=workspace.limits,
+    )
+
+
+def _judge(
+    found: AgentFound, outcome: SessionOutcome, seen: _Seen, server: "Rehearsal", told: str
+) -> Iterator[Finding]:
+    version = told.removeprefix(found.name).strip()
+    if not seen.asked:
+        yield Finding(name="session", state=State.MISSING, words=outcome.detail or "it asked its model for nothing")
+        return
+    ended = outcome.end is SessionEnd.FINISHED
+    words = f"{found.name} {version}: its first request came after {seen.asked[0]:.1f} s"
+    yield Finding(
+        name="session",
+        state=State.OK if ended else State.MISSING,
+        words=words if ended else f"{words}; it ended with {outcome.end}: {outcome.detail}",
+    )
+    yield _judge_tools(seen)
+    yield _judge_usage(seen, server)
+
+
+def _judge_tools(seen: _Seen) -> Finding:
+    if seen.calls:
+        return Finding(name="tools", state=State.OK, words="relay's own tools reach the model, and their results it")
+    words = "relay's tools are not among those that its first request shows; it may have the model search for them"
+    return Finding(name="tools", state=State.WARNING, words=words)
+
+
+def _judge_usage(seen: _Seen, server: "Rehearsal") -> Finding:
+    counted = sum((answer.usage for answer in seen.answers if answer.usage), start=Usage())
+    logged = [request.usage for request in server.requests if request.usage]
+    total = sum(sum(_count(usage)) for usage in logged)
+    prompt = max(answer.usage.prompt_tokens for answer in seen.answers if answer.usage) if seen.answers else 0
+    words = f"{count(len(logged), 'request')}, the longest of {prompt:,} tokens"
+    if counted.context_tokens == total:
+        return Finding(name="usage", state=State.OK, words=f"{words}; every token was counted")
+    return Finding(
+        name="usage", state=State.WARNING, words=f"{words}; {counted.context_tokens:,} of {total:,} were counted"
+    )
+
+
+def _count(usage: Mapping[str, Any]) -> tuple[int, ...]:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return tuple(int(usage.get(name) or 0) for name in names)

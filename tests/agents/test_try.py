@@ -1,0 +1,84 @@
+"""`relay agents --try`: what is missing on this machine, said to somebody who has never used it."""
+
+import json
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.runners.agents.runner import make_kind
+from relay.setup.agent_trial import try_agent
+from relay.setup.agents import examine_agent
+from relay.setup.preconditions import State
+from tests.agents.conftest import make_profile
+
+KEY = {"ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user"}
+
+
+@pytest.fixture
+def attempt(programs, tmp_path):
+    """Try the fake agent with its lies; return the findings by name."""
+
+    def run(*lies, key=KEY):
+        environ = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path), **key}
+        profile = make_profile(*lies)
+        findings = try_agent(examine_agent(profile, environ), make_kind(profile), environ)
+        return {finding.name: finding for finding in findings}
+
+    return run
+
+
+def test_one_that_works_is_seen_to_work(attempt):
+    found = attempt("title", "noise")
+    assert {finding.state for finding in found.values()} == {State.OK}, found
+    assert list(found) == ["installed", "sandbox", "session", "tools", "usage", "key"]
+    assert found["session"].words.startswith("fake 9.9: its first request came after ")
+    assert found["usage"].words.startswith("3 requests, the longest of ")
+
+
+def test_what_is_missing_is_named_with_what_to_do(attempt, programs):
+    found = attempt(key={})
+    assert [finding.name for finding in found.values() if finding.state is State.MISSING] == ["key"]
+    assert "export ANTHROPIC_API_KEY" in str(found["key"].hint)
+    (programs / "fake-agent").unlink()
+    found = attempt()
+    assert list(found) == ["installed", "key"]
+    assert found["installed"].words == "Fake is not installed: there is no fake-agent on PATH"
+    assert found["installed"].hint == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"), [("dies", "its process has ended: the reason is here"), ("idle", "without asking a model")]
+)
+def test_one_that_breaks_down_is_not_called_ready(attempt, lie, words):
+    found = attempt(lie)
+    assert found["session"].state is State.MISSING
+    assert words in found["session"].words
+    assert "usage" not in found
+
+
+def test_another_version_than_the_tested_one_is_named(attempt, programs):
+    (programs / "package.json").write_text('{"version": "8.1"}')
+    found = attempt()
+    assert found["installed"].state is State.WARNING
+    assert "8.1, tested with 9.9" in found["installed"].words
+
+
+def test_on_a_bare_machine_every_agent_is_named_with_what_installs_it(stage):
+    ran = stage.relay("agents", "--try", path="/usr/bin:/bin")
+    assert ran.returncode == ExitCode.USER
+    assert "MISSING  installed   Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.stdout
+    assert "do: npm install -g @agentclientprotocol/claude-agent-acp" in ran.stdout
+    assert "relay run --runner opencode cannot work here yet" in ran.stdout
+
+    ran = stage.relay("agents", path="/usr/bin:/bin")
+    assert ran.returncode == ExitCode.USER
+    columns = ["name", "agent", "found", "tested", "usage", "steering", "tools", "login"]
+    assert ran.stdout.splitlines()[0].split() == columns
+    [row] = json.loads(stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin").stdout)
+    assert (row["name"], row["ready"]) == ("claude", False)
+
+
+def test_a_name_that_no_agent_has_is_refused(stage):
+    ran = stage.relay("agents", "--try", "magic")
+    assert ran.returncode == ExitCode.USAGE
+    assert "--try: found 'magic'; allowed: claude" in ran.stderr
