@@ -27,12 +27,17 @@ _NAME = re.compile(r"\b[A-Z][A-Z0-9_]{2,80}\b")
 _MODULE = re.compile(r"(?:No module named|Cannot find (?:module|package)) ['\"]?(@?[\w-]+(?:/[\w-]+)?)")
 _REFUSED = re.compile(r"refused|ECONNREFUSED|Can't connect|could not connect", re.IGNORECASE)
 _PORT = re.compile(r"(?:127\.0\.0\.1|localhost|::1\]?)\W{0,3}[^\n]{0,40}?(?::|port[ =:]{1,3})\s?(\d{2,5})\b")
-_LOOKUP = re.compile(
+NO_NETWORK = re.compile(
     r"name resolution|name or service not known|could not resolve|resolve host|\bENOTFOUND|EAI_AGAIN|no such host"
     r"|getaddrinfo|nodename nor servname|dns error|failed to lookup address|network is unreachable|ENETUNREACH"
-    r"|No address associated with hostname|error sending request for url",
+    r"|No address associated with hostname|error sending request for url|ERR_SOCKET|failed to download"
+    # What package managers say of the switches that relay sets, in the order of its table of tools.
+    r"|network connectivity is disabled|\(from versions: none\)|all attempts to connect to|ENOTCACHED|only-if-cached"
+    r"|NO_OFFLINE_(?:META|TARBALL)|network access (?:has|have) been disabled|--offline was specified"
+    r"|disabled by GOPROXY=off|\boffline mode\b|could not reach host|network disabled",
     re.IGNORECASE,
 )
+"""What programs print that wanted the network and had none."""
 _READ_ONLY = re.compile(r"read-only file system|EROFS", re.IGNORECASE)
 _TRACED = re.compile(r"ptrace[^\n]{0,60}not permitted|PTRACE_TRACEME", re.IGNORECASE)
 _SHELL_OWN = frozenset({"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "DISPLAY", "MAIL", "TERM", "HOSTNAME"})
@@ -141,7 +146,7 @@ def _look_for_services(_failure: Failure, text: str, veil: Veil) -> Iterator[str
 
 
 def _look_for_network(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
-    if not veil.network and (found := _LOOKUP.search(text)):
+    if not veil.network and (found := NO_NETWORK.search(text)):
         words = f"commands have no network (`{found[0]}`): install what they download before relay run"
         yield f'{words}, or name its hosts in network = {{ hosts = ["…"] }} ({USER_FILE}); --network opens all of it'
 

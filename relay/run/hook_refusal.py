@@ -2,6 +2,7 @@
 
 import re
 
+from relay.gate.causes import NO_NETWORK
 from relay.run.candidate import Refused
 from relay.words import shorten
 
@@ -10,11 +11,7 @@ _LINE_CHARS = 160
 
 _CAUSES = (
     (
-        re.compile(
-            r"could not resolve host|name or service not known|name resolution|getaddrinfo|ENOTFOUND|EAI_AGAIN"
-            r"|network is unreachable|ERR_SOCKET|ENOTCACHED|an offline mode|failed to download",
-            re.IGNORECASE,
-        ),
+        NO_NETWORK,
         "it wants the network, which hooks do not have here",
         "run it once yourself, which fills its cache (git hook run {hook}); ",
     ),

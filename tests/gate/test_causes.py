@@ -83,6 +83,28 @@ def test_the_network_and_services_of_this_machine(explain):
     assert explain("curl: (6) Could not resolve host: example.org", network=True) == ()
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: Could not find a version that satisfies the requirement setuptools>=77.0 (from versions: none)",
+        "Because the package was not found in the cache, and network connectivity is disabled",
+        "npm error code ENOTCACHED",
+        "npm error request to https://x failed: cache mode is 'only-if-cached' but no cached response is available.",
+        " ERR_PNPM_NO_OFFLINE_TARBALL  A package is missing from the store",
+        "YN0080: Request to 'https://x' has been blocked: Network access have been disabled by configuration",
+        "error: attempting to make an HTTP request, but --offline was specified",
+        "go: module lookup disabled by GOPROXY=off",
+        "Cannot access central (https://x) in offline mode and the artifact a:b has not been downloaded",
+        "All attempts to connect to pypi.org failed.",
+    ],
+)
+def test_package_managers_that_were_told_that_there_is_no_network(explain, said):
+    """In their words, none of which says that relay told them so."""
+    (words,) = explain(said)
+    assert words.startswith("commands have no network (")
+    assert "network = { hosts" in words
+
+
 def test_a_socket_of_this_machine(explain, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the longest name of a socket is short
     with socket.socket(socket.AF_UNIX) as server:
