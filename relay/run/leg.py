@@ -30,7 +30,17 @@ from relay.values import dataclass
 
 # One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.
 _SUBJECT = re.compile(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
-_MARKUP = " \t*_`"
+_MARKS = ("**", "__", "*", "_", "`")
+
+
+def _strip_marks(text: str) -> str:
+    """Return a line without the emphasis around it, and without the end of one that began before it."""
+    text = text.strip()
+    for mark in _MARKS:
+        is_around = text.startswith(mark) and text.endswith(mark) and text.count(mark) == 2  # noqa: PLR2004  # a pair
+        if is_around or text.count(mark) == 1:
+            text = text.removeprefix(mark).removesuffix(mark).strip()
+    return text
 
 
 class LegKind(StrEnum):
@@ -212,7 +222,7 @@ class Leg:
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
         subjects = _SUBJECT.findall(outcome.text)
-        subject = next(filter(None, (text.strip(_MARKUP) for text in reversed(subjects))), "")
+        subject = next(filter(None, (_strip_marks(text) for text in reversed(subjects))), "")
         made = self._parts.commit(Proposal(subject=subject, status=status, gate_words=self._gate_words))
         if isinstance(made, Refused):
             self._gate_words = made.for_user

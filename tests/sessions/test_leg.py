@@ -135,6 +135,24 @@ def test_what_is_all_claimed_and_passes_is_done(world):
     assert world.kept == []
 
 
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("Commit: Add `greet`", "Add `greet`"),
+        ("`Commit: Add greet`", "Add greet"),
+        ("Commit: `Add greet`", "Add greet"),
+        ("**Commit:** Add greet_all", "Add greet_all"),
+        ("__Commit: Add `greet`__", "Add `greet`"),
+        ("Commit: **", ""),
+    ],
+)
+def test_a_subject_keeps_what_is_marked_in_it(world, line, subject):
+    """Only what is around the whole line is no part of it."""
+    world.play([ONE, TWO, SessionOutcome(end=SessionEnd.FINISHED, text=line)])
+
+    assert [proposal.subject for proposal in world.proposals] == [subject]
+
+
 def test_what_tools_of_an_agents_own_changed_is_kept_at_its_boundaries(world):
     """Between two of its requests, under the agent's name: relay does not see its calls."""
 
