@@ -7,6 +7,7 @@ stages files works while the git directory is read-only. What it puts there is n
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -29,6 +30,8 @@ class HookRun:
     cwd: Path
     scratch: Path
     """Must be writable for the hook; holds the index copy, the object store and the message file."""
+    lent: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    """Files of the repository, by path, in whose place the hook is to have these copies, to read and to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class HookResult:
 
     ok: bool
     output: str = ""
+    lent: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """The copies as the hook left them; without one that it took away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,14 +32,16 @@ class FileCommit:
     """Of the trailer."""
     words: str
     """The subject, before the settings give it a form."""
+    is_same: Callable[[bytes], bool]
+    """Says whether other bytes mean the same: then a hook's form of the file is committed."""
     session_id: str = ""
     """Of who wrote it; empty for a person."""
     spent: Spent = Spent()
     """What writing it has cost."""
 
 
-def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], None] = lambda: None) -> None:
-    """Commit a file with the user's hooks.
+def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], None] = lambda: None) -> bytes:
+    """Commit a file with the user's hooks, which may format it, and return it as it was committed.
 
     Args:
         ctx: The collaborators.
@@ -67,6 +69,7 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
         other_subjects=list_other_subjects(file.words, ctx.settings),
         replace={file.path: file.data},
         based_on={file.path: file.disk},
+        adopt=lambda _, data: file.is_same(data),
         take_in=False,
     )
     with open_hooks(ctx) as hooks:
@@ -78,6 +81,12 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
     ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=file.status, phase_id="", items=()))
     for sentence in outcome.left:
         ctx.observe(Noticed(text=sentence, warning=True))
+    if outcome.replaced[file.path] != file.data:
+        ctx.observe(Noticed(text=f"a commit hook formatted the {file.title}, which is committed as it left it"))
+    if file.path in outcome.not_taken:
+        words = f"a commit hook changed the words of the {file.title}, which is committed without that: only you may"
+        ctx.observe(Noticed(text=words, warning=True))
     if others := [path for path in outcome.not_taken if path != file.path]:
         told = f"a commit hook rewrote files, which are not committed with the {file.title}: {list_paths(others)}"
         ctx.observe(Noticed(text=told, warning=True))
+    return outcome.replaced[file.path]

@@ -22,6 +22,7 @@ from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.sandbox.links import GENERATED
+from relay.sandbox.places import find_real
 from relay.sandbox.policy import Lent, Mechanism, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
@@ -251,6 +252,9 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
         shown = copy_git_dir(repo, copy)
         lent = Lent(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
+        for path, place in run.lent.items():
+            if find_real(repo.root / path) == repo.root / path:
+                fresh = fresh.lend(Lent(dest=repo.root / path, place=place, shown=()))
         result = fresh.lend(lent).run(
             [argument.replace(outside, inside) for argument in run.argv],
             limits=replace(workspace.limits, timeout_s=timeout_s),

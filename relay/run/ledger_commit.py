@@ -1,10 +1,10 @@
 """Committing what people have written into the ledger between sessions: `relay ledger add` and its like, or by hand."""
 
-from relay.errors import within
+from relay.errors import LedgerError, within
 from relay.files.tree import read_file
 from relay.git.names import render_path
 from relay.git.status import read_status
-from relay.ledger import merge_entries, parse_ledger
+from relay.ledger import Entry, merge_entries, parse_ledger
 from relay.plan.encoding import decode_text, encode_text
 from relay.run.file_commit import FileCommit, commit_file
 from relay.run.start import read_ledger
@@ -30,7 +30,20 @@ def commit_ledger_edit(ctx: RunContext) -> bool:
     with within(render_path(path)):
         ledger = merge_entries(parse_ledger(decode_text(disk)), read_ledger(ctx.files, "HEAD").entries)
     file = FileCommit(
-        title="ledger", path=path, disk=disk, data=encode_text(ledger.text), status="amended", words="ledger"
+        title="ledger",
+        path=path,
+        disk=disk,
+        data=encode_text(ledger.text),
+        status="amended",
+        words="ledger",
+        is_same=lambda data: _read_entries(data) == ledger.entries,
     )
     commit_file(ctx, file)
     return True
+
+
+def _read_entries(data: bytes) -> tuple[Entry, ...]:
+    try:
+        return parse_ledger(decode_text(data)).entries
+    except LedgerError:
+        return ()

@@ -5,6 +5,7 @@ from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
 from relay.hints import Command, TypedPath
 from relay.plan.encoding import decode_text, encode_text, require_utf8
+from relay.plan.form import has_same_words
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
@@ -35,9 +36,9 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
             pass
         case EditKind.NEW:
             words = f"plan — {shown.title}" if shown.title else "plan"
-            _commit(ctx, shown, disk=disk, status="planned", words=words)
+            return _commit(ctx, shown, disk=disk, status="planned", words=words)
         case EditKind.AMENDED:
-            _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended")
+            return _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended")
         case EditKind.REFUSED:
             raise refuse(ctx.plan_path, edit.violations)
     return edit.plan
@@ -130,7 +131,8 @@ def _find_planning(files: PlanFiles) -> PlanningRecord | None:
     return record if record and record.plan_path == files.plan_path else None
 
 
-def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str) -> None:
+def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str) -> Plan:
+    """Commit the plan and return it as it was committed: a hook may have formatted it."""
     planning = _find_planning(ctx.files)
     file = FileCommit(
         title="plan",
@@ -139,7 +141,16 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str
         data=encode_text(plan.text),
         status=status,
         words=words,
+        is_same=lambda data: _is_same(plan, data),
         session_id=planning.session_id if planning else "",
         spent=planning.spend if planning else Spent(),
     )
-    commit_file(ctx, file, on_commit=lambda: drop_plan_usage(ctx.repo, planning) if planning else None)
+    data = commit_file(ctx, file, on_commit=lambda: drop_plan_usage(ctx.repo, planning) if planning else None)
+    return plan if data == file.data else _parse(ctx.plan_path, data)
+
+
+def _is_same(plan: Plan, data: bytes) -> bool:
+    try:
+        return has_same_words(plan, parse_plan(require_utf8(data)))
+    except PlanError:
+        return False

@@ -99,7 +99,7 @@ class Bwrap:
     found: Found
     stage: StandIn | None = None
     """What commands see in the place of the repository; None for itself."""
-    lent: Lent | None = None
+    lent: tuple[Lent, ...] = ()
 
     mechanism = Mechanism.BWRAP
 
@@ -139,7 +139,7 @@ class Bwrap:
 
     def lend(self, lent: Lent) -> "Bwrap":
         """Return the same with a copy to write."""
-        return replace(self, lent=lent)
+        return replace(self, lent=(*self.lent, lent))
 
     def list_mounts(self) -> tuple[Mount, ...]:
         """Return what a command that began now would see, each path checked.
@@ -147,7 +147,8 @@ class Bwrap:
         Raises:
             SandboxError: The git directory cannot be protected.
         """
-        return lay_over(render_view(self.view, self.policy, self.level, self.found, self.stage), self.lent)
+        mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
+        return functools.reduce(lay_over, self.lent, mounts)
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.

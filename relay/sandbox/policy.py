@@ -112,12 +112,12 @@ class StandIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lent:
-    """A copy that commands may write in the place of a directory which is not theirs to write."""
+    """A copy that commands may write in the place of a directory or file which is not theirs to write."""
 
     dest: Path
-    """The directory, resolved."""
+    """The directory or file, resolved."""
     place: Path
-    """The copy; only relay and these commands write it, and nobody reads it afterwards."""
+    """The copy; only relay and these commands write it."""
     shown: tuple[str, ...]
     """Names of directories in `dest` that are shown as they are, read-only; `place` has a mount point for each."""
 

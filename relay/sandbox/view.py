@@ -276,10 +276,8 @@ def _find_opened(view: MountView, policy: Policy) -> list[Mount]:
     return [Mount(op=Op.READ, source=place, dest=place) for place in there if not is_visible(place, fixed)]
 
 
-def lay_over(mounts: tuple[Mount, ...], lent: Lent | None) -> tuple[Mount, ...]:
-    """Put a copy over the directory that it stands for; what is masked inside of that is in no copy."""
-    if lent is None:
-        return mounts
+def lay_over(mounts: tuple[Mount, ...], lent: Lent) -> tuple[Mount, ...]:
+    """Put a copy over what it stands for; what is masked inside of a directory is in no copy."""
     shown = [lent.dest / name for name in lent.shown]
     kept = [m for m in mounts if m.dest == lent.dest or not m.dest.is_relative_to(lent.dest) or is_below(m.dest, shown)]
     at = max((number for number, mount in enumerate(kept) if mount.dest == lent.dest), default=len(kept) - 1) + 1

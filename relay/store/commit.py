@@ -5,7 +5,7 @@ Before it nothing of the user's has changed; after it everything else can be red
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -46,6 +46,8 @@ class CommitRequest:
     """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
     keep_out: frozenset[str] = frozenset()
     """The user's paths: not committed even when a hook rewrites them."""
+    adopt: Callable[[str, bytes], bool] | None = None
+    """Says whether what a hook makes of a file of `replace` is committed in its place; None: hooks see the file."""
     take_in: bool = True
     """Whether other files that a hook rewrites are committed too; False where no gate looks at them."""
 
@@ -82,6 +84,8 @@ class CommitOutcome:
     """Paths that a hook rewrote and that were taken in."""
     not_taken: tuple[str, ...] = ()
     """Paths that a hook rewrote and that were not taken in; left as the hook left them, and not committed."""
+    replaced: Mapping[str, bytes] = field(default_factory=dict)
+    """The given files as they were committed."""
     paths: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     """A sentence for each file, or the index, that could not be updated after the commit point."""
@@ -92,6 +96,7 @@ class _Ready:
     """What is about to be written, as hooks leave it."""
 
     request: CommitRequest
+    """With what hooks made of the given files, as far as that was adopted."""
     index: str
     paths: tuple[str, ...]
     tree: str | None
@@ -108,6 +113,7 @@ class _Ready:
             paths=paths,
             rewritten=self.rewritten,
             not_taken=self.not_taken,
+            replaced=self.request.replace,
         )
 
     def refuse(self, hook: str, output: str) -> CommitOutcome:
@@ -157,9 +163,11 @@ def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[st
 
     A plan that the user edited is staged for the hook. One that only relay has ticked yet is not: it would differ
     from the work tree, and hook frameworks put such differences aside before they run, in a file that is read-only.
+    Where hooks are lent a copy of the given files, that is what they have in the work tree.
     """
     index = staging.stage_paths(repo, guarded, request.head, paths)
-    as_is = {path: data for path, data in request.replace.items() if read_file(repo.root, path) == data}
+    given = request.replace.items()
+    as_is = {path: data for path, data in given if request.adopt or read_file(repo.root, path) == data}
     staging.put_files(repo, guarded, index, request.head, as_is)
     return index
 
@@ -190,22 +198,32 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     before = write_snapshot_tree(repo)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     now = write_snapshot_tree(repo)
+    adopted, kept = _sort_lent(ready.request, result.lent)
     paths = [change.path for change in objects.diff_trees(repo, before.tree, now.tree)]
     unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
     changed = [path for path in paths if path not in unheld]
     keep_out = ready.request.keep_out | ready.request.replace.keys()
     rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
-    ready = replace(ready, rewritten=rewritten, not_taken=tuple(p for p in changed if p not in rewritten))
-    if rewritten:
+    not_taken = tuple(path for path in (*changed, *kept) if path not in rewritten)
+    request = replace(ready.request, replace={**ready.request.replace, **adopted})
+    ready = replace(ready, request=request, rewritten=rewritten, not_taken=not_taken)
+    if rewritten or adopted:
         staging.require_filters(guarded, rewritten)
         taken = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, taken)
-        ready = replace(ready, index=index, paths=taken, tree=now.tree)
+        ready = replace(ready, index=index, paths=taken, tree=now.tree if rewritten else ready.tree)
     # A formatter refuses because it rewrote files; with these taken in it has to agree. A hook that refuses without
     # touching anything is not asked twice.
-    if not result.ok and any(path not in ready.request.replace for path in changed):
+    if not result.ok and (adopted or any(path not in ready.request.replace for path in changed)):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     return ready if result.ok else ready.refuse("pre-commit", result.output)
+
+
+def _sort_lent(request: CommitRequest, lent: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+    """Return what a hook made of given files as far as that is committed, and the paths of which it is not."""
+    changed = {path: data for path, data in lent.items() if data != request.replace[path]}
+    adopted = {path: data for path, data in changed.items() if request.adopt and request.adopt(path, data)}
+    return adopted, tuple(path for path in changed if path not in adopted)
 
 
 def _is_wanted(repo: Repo, guarded: Guarded, hooks: Hooks, name: str) -> bool:
@@ -247,14 +265,20 @@ def _make_scratch(hooks: Hooks) -> Path:
 
 
 def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
-    """Run one hook on a fresh copy of the index; what an earlier hook left in its place is not followed."""
+    """Run one hook on fresh copies of index and given files; what a hook leaves in their place is not followed."""
     source, copy = Path(ready.index), _make_scratch(hooks) / "index"
     found = source.stat()
     replace_file(copy.parent, copy.name, source.read_bytes(), FILE)
     # Git tells by the index's time which entries it must not trust: a copy that looks newer would hide a change made
     # in the same instant as the last write.
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
-    return hooks.run(make_hook_run(repo, guarded.config, name, args, index=copy))
+    lent = {}
+    for number, (path, data) in enumerate(ready.request.replace.items() if ready.request.adopt else ()):
+        replace_file(copy.parent, f"given-{number}", data, FILE)
+        lent[path] = copy.parent / f"given-{number}"
+    result = hooks.run(replace(make_hook_run(repo, guarded.config, name, args, index=copy), lent=lent))
+    left = {path: read_file(hooks.scratch, f"{place.parent.name}/{place.name}") for path, place in lent.items()}
+    return replace(result, lent={path: data for path, data in left.items() if data is not None})
 
 
 def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str]) -> CommitOutcome:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from relay.errors import ExitCode
-from relay.session.events import Committed
+from relay.session.events import Committed, Noticed
 from relay.session.values import SessionEnd, SessionOutcome
 from tests.scripted import Act, ScriptedRunner
 
@@ -175,3 +175,58 @@ def test_what_no_session_can_repair_goes_to_the_person_at_once(begun, script, ca
     assert way in ended.reason
     assert "RELAY_HOOKS=skip" in ended.reason
     assert len(runner.told) == 1
+
+
+FORMATTER = """\
+exec python3 - <<'EOF'
+import re, subprocess, sys
+changed = 0
+for name in subprocess.check_output(["git", "diff", "--cached", "--name-only"], text=True).split():
+    with open(name, "rb+") as file:
+        data = file.read()
+        new = re.sub(rb"[ ]+\\n", b"\\n", data)MORE
+        if new != data:
+            changed = 1
+            file.seek(0)
+            file.write(new)
+            file.truncate()
+sys.exit(changed)
+EOF
+"""
+"""As the hooks of most repositories: each staged file is opened to be written, and exit code 1 means "changed"."""
+
+
+def list_notices(stage):
+    return [event.text for event in stage.seen(Noticed)]
+
+
+def test_a_hook_that_formats_what_is_staged_formats_the_plan_and_the_ledger(stage):
+    """Both are written by people and models, so their ends of lines are what such a hook is for."""
+    install_hook(stage, FORMATTER.replace("MORE", ""))
+    plan = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", plan.replace("\n\n", "  \n\n") + "\nNothing more. \n")
+    assert stage.relay("ledger", "add", "Keep it small", "--because", "rules").returncode == 0
+
+    ended = stage.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto")
+
+    assert ended.exit_code == ExitCode.DONE
+    assert stage.git("show", "HEAD:PLAN.md") == (stage.root / "PLAN.md").read_text()
+    assert not [line for line in (stage.root / "PLAN.md").read_text().split("\n") if line.endswith(" ")]
+    assert "a commit hook formatted the plan, which is committed as it left it" in list_notices(stage)
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_a_hook_that_changes_what_the_plan_asks_for_is_not_followed(stage):
+    """Its program can be in the repository, where sessions write."""
+    install_hook(
+        stage, FORMATTER.replace("MORE", '.replace(b"Say", b"Do not say")').replace("exit(changed)", "exit(0)")
+    )
+    plan = (stage.root / "PLAN.md").read_text() + "\nNothing more.\n"
+    stage.write("PLAN.md", plan)
+
+    ended = stage.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto")
+
+    assert ended.exit_code == ExitCode.DONE
+    assert (stage.root / "PLAN.md").read_text() == plan.replace("[ ]", "[x]")
+    words = "a commit hook changed the words of the plan, which is committed without that: only you may"
+    assert words in list_notices(stage)

@@ -1,0 +1,63 @@
+"""What a formatter may do to a plan, and what it may not."""
+
+import pytest
+
+from relay.plan.form import has_same_words
+from relay.plan.parse import parse_plan
+
+PLAN = """\
+---
+relay: {max_legs: 3}
+---
+# Keys
+
+Some *prose*.
+
+## Phase 1 — Schema
+Verify: `pytest -q`, `ruff check .`
+* [ ] Add the `api_keys` table — db/schema.py
+* [x] Migrate — db/migrations/
+
+## Phase 2 — Routes
+After: 1
+* [ ] Serve — app/web.py
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("* [", "- ["),
+        ("*prose*", "_prose_"),
+        ("\n", "\r\n"),
+        ("# Keys\n", "# Keys  \n\n\n"),
+        ("`\n* [", "`\n\n* ["),
+        ("- [ ] Serve — app/web.py\n", "- [ ] Serve — app/web.py"),
+    ],
+)
+def test_the_form_is_free(old, new):
+    assert has_same_words(parse_plan(PLAN), parse_plan(PLAN.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("prose", "pose"),
+        ("Migrate", "migrate"),
+        ("`pytest -q`", "`pytest  -q`"),
+        ("`ruff check .`", "`ruff check ..`"),
+        ("`ruff check .`", "`ruff check .`, `:`"),
+        ("[ ] Add", "[x] Add"),
+        ("[x] Migrate", "[ ] Migrate"),
+        ("db/schema.py", "db/schema..py"),
+        ("[ ] Serve", "[ ]* Serve"),
+        ("* [x] Migrate", "  * [x] Migrate"),
+        ("max_legs: 3", 'max_legs: "3"'),
+        ("## Phase 2", "### Phase 2"),
+    ],
+)
+def test_what_it_asks_for_is_not(old, new):
+    """Who may format it, as a commit hook, must not be able to change a command by its quotes or blanks."""
+    changed = PLAN.replace(old, new)
+    assert changed != PLAN
+    assert not has_same_words(parse_plan(PLAN), parse_plan(changed))
