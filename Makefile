@@ -47,8 +47,8 @@ crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail
 	$(BIN)/python -m tests.crash --share $(SHARE)
 	$(BIN)/python -m tests.crash.powercut
 
-toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: minutes, and the network
-	@$(BIN)/pytest tests/toolchains
+toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: half an hour, and the network
+	@$(BIN)/pytest tests/toolchains $(if $(SOURCE),--source '$(SOURCE)')
 
 fuzz: $(VENV)/.dev  ## fuzz one target for a while: make fuzz TARGET=plan SECONDS=300; fuzz/targets.py names them
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --editable '.[fuzz]'

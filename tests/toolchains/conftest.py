@@ -28,13 +28,24 @@ class Project:
     env: dict[str, str] = field(default_factory=dict)
 
     def install(self, *packages: str) -> None:
-        """Install programs from PyPI for the user, each in an environment of its own, kept for the test run."""
-        for package in packages:
-            place = self.tools / package
+        """Install programs from PyPI for the user, each in an environment of its own, kept for the test run.
+
+        What stands behind a program's name is installed beside it.
+        """
+        for package in map(str.split, packages):
+            place = self.tools / package[0]
             if not (place / "bin/pip").exists():
                 self.sh(shlex.join([sys.executable, "-m", "venv", str(place)]))
-                self.sh(shlex.join([f"{place}/bin/pip", "install", "-q", "--disable-pip-version-check", package]))
+                self.sh(shlex.join([f"{place}/bin/pip", "install", "-q", "--disable-pip-version-check", *package]))
             self.env["PATH"] = f"{place}/bin:{self.env['PATH']}"
+
+    def install_packages(self, *packages: str) -> None:
+        """Install programs from npm for the user, kept for the test run."""
+        for package in packages:
+            place = self.tools / package
+            if not place.exists():
+                self.sh(shlex.join(["npm", "install", "--prefix", str(place), package]))
+            self.env["PATH"] = f"{place}/node_modules/.bin:{self.env['PATH']}"
 
     def sh(self, command: str) -> str:
         """Run a command as the user, with the network, and return what it prints."""
@@ -92,21 +103,35 @@ class Project:
 class Phase:
     """What the rehearsed session of a phase does."""
 
-    files: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
     subject: str = "feat: do the step"
     reads: tuple[str, ...] = ()
     """Files that are there already: a session does not replace what it has not seen."""
+    edits: tuple[tuple[str, str, str], ...] = ()
+    """Path, what stands there once, and what takes its place."""
 
     def render(self, number: int) -> Mapping[str, object]:
         """Return a session of a script."""
         calls: list[dict[str, object]] = [{"name": "read", "input": {"path": path}} for path in self.reads]
         calls += [{"name": "write", "input": {"path": path, "content": text}} for path, text in self.files.items()]
+        calls += [
+            {"name": "edit", "input": dict(zip(("path", "old", "new"), edit, strict=True))} for edit in self.edits
+        ]
         calls += [{"name": "bash", "input": {"command": command}} for command in self.commands]
         turns: list[object] = [{"tools": [call]} for call in calls]
         turns.append({"tools": [{"name": "tick", "input": {"item": f"{number}.1", "evidence": "done"}}]})
         turns.append({"text": f"Commit: {self.subject}"})
         return {"name": f"phase {number}", "turns": turns}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say where projects come from."""
+    parser.addoption(
+        "--source",
+        default="",
+        help="where git finds https://github.com/OWNER/NAME instead, as /mirror/{owner}+{name}; default: there",
+    )
 
 
 @pytest.fixture(scope="session")
