@@ -12,6 +12,7 @@ from relay.errors import ExitCode
 from relay.hints import AT_ROOT
 
 if TYPE_CHECKING:
+    from relay.config import Settings
     from relay.setup.agents import AgentFound
     from relay.setup.preconditions import Finding
 
@@ -36,10 +37,13 @@ def command(*, tried: str | None, as_json: bool) -> int:
     --try, when the one that was named does not work here, or none does.
     """
     from relay.setup.agents import examine_agents
+    from relay.setup.place import find_settings, get_place
 
-    found = examine_agents(os.environ)
+    place = get_place(plan=None, environ=os.environ, needs_repo=False)
+    settings = find_settings({}, os.environ, place.root, plan_settings={})
+    found = examine_agents(settings, os.environ)
     if tried is not None:
-        return _try(found, tried, as_json=as_json)
+        return _try(found, tried, settings, as_json=as_json)
     if as_json:
         say_json(json.dumps([_render(agent) for agent in found], ensure_ascii=True))
     else:
@@ -78,8 +82,8 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
     say("usage: exact, by relay's gateway; ~ as the agent tells it. `relay agents --try NAME` tries one for nothing.")
 
 
-def _try(found: "tuple[AgentFound, ...]", name: str, *, as_json: bool) -> int:
-    from relay.runners.registry import RUNNERS
+def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
+    from relay.runners.registry import list_runners
     from relay.sandbox.harden import prepare_process
     from relay.setup.agent_trial import try_agent
     from relay.setup.preconditions import State
@@ -88,9 +92,10 @@ def _try(found: "tuple[AgentFound, ...]", name: str, *, as_json: bool) -> int:
     if not chosen:
         raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.name for agent in found)}")
     prepare_process()
+    runners = list_runners(settings)
     works, rows = False, []
     for agent in chosen:
-        findings = try_agent(agent, RUNNERS[agent.name], os.environ)
+        findings = try_agent(agent, runners[agent.name], os.environ)
         ready = all(finding.state is not State.MISSING for finding in findings)
         works = works or ready
         rows.append({"name": agent.name, "ready": ready, "findings": [render_finding(f, AT_ROOT) for f in findings]})

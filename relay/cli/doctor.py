@@ -48,13 +48,13 @@ def command(*, model: str | None, as_json: bool) -> int:
 
 def _try_model(model: str, *, as_json: bool) -> int:
     from relay.config.model_table import show_user_file
-    from relay.runners.registry import get_kind
+    from relay.runners.registry import get_kind, list_runners
     from relay.setup.model_trial import estimate_trial, try_model
     from relay.setup.place import find_settings, get_place
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings({"model": model}, os.environ, place.root, plan_settings={})
-    kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"))
+    kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=list_runners(settings))
     kind.get_key(os.environ)
     complain(estimate_trial(settings))
     trial = try_model(kind, settings, os.environ)

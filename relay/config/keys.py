@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from relay.config.agents import AGENTS_SCHEMA, read_agents
 from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
@@ -305,6 +306,7 @@ KEYS: Mapping[str, Key] = {
     "model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=_text("the name of a runner", RUNNER_NAME)),
+    "agents": Key(read=Form(read=read_agents, schema=AGENTS_SCHEMA), widens=bool),
     "reset_at": Key(read=_RESET_AT),
     "models": Key(
         read=Form(read=_read_models, schema=_table_of(_table(MODEL_KEYS, price=_PRICE, compat=_table(COMPAT_KEYS)))),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 
+from relay.config.agents import AgentSettings
 from relay.config.network import CLOSED, Network
 from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.meters.prices import Price, normalize_model
@@ -78,6 +79,9 @@ class Settings:
     runner: str = "api"
     """Who runs the sessions: ``api`` is relay's own loop on the Messages API, others are agents (`relay agents`). A
     phase of the plan may name its own: ``Runner: claude``."""
+    agents: Mapping[str, AgentSettings] = field(default_factory=dict)
+    """Agents of your own, and what is different about one that relay knows: program, variables, files. Yours
+    alone; `docs/agents.md` has examples."""
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
     """Where a session hands off to a fresh one: a part of the model's window, a number of tokens, or the lower of
     both."""

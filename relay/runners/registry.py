@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from relay.config import Settings
 from relay.errors import ConfigError, FlagError
-from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.adaptation import adapt_profile
+from relay.runners.agents.profiles import PROFILES, Profile
 from relay.runners.agents.runner import make_kind
 from relay.runners.base import RunnerKind
 from relay.runners.messages.runner import MESSAGES
@@ -12,6 +14,28 @@ RUNNERS: Mapping[str, RunnerKind] = {
     "api": MESSAGES,
     **{name: make_kind(profile) for name, profile in PROFILES.items()},
 }
+
+
+def list_profiles(settings: Settings) -> Mapping[str, Profile]:
+    """Return every agent, with those of the user's settings.
+
+    Raises:
+        ConfigError: One of them is like an agent that there is not, or has no program.
+    """
+    made = dict(PROFILES)
+    for name, own in settings.agents.items():
+        try:
+            made[name] = adapt_profile(name, own, made)
+        except ValueError as error:
+            raise ConfigError(f"{settings.origins.get('agents', 'agents')}: agents.{name}: {error}") from None
+    return made
+
+
+def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
+    """Return every runner, in the same way."""
+    if not settings.agents:
+        return RUNNERS
+    return {**RUNNERS, **{name: make_kind(profile) for name, profile in list_profiles(settings).items()}}
 
 
 def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind] = RUNNERS) -> RunnerKind:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 
+from relay.config import Settings
 from relay.errors import RunnerError
 from relay.runners.agents.home import find_version, get_installed
-from relay.runners.agents.profiles import PROFILES, Profile
+from relay.runners.agents.profiles import Profile
 from relay.runners.agents.runner import make_kind
+from relay.runners.registry import list_profiles
 from relay.values import dataclass
 
 
@@ -36,9 +38,9 @@ class AgentFound:
     """What to type for it."""
 
 
-def examine_agents(environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
+def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
     """Look for every agent; nothing is started."""
-    return tuple(examine_agent(profile, environ) for profile in PROFILES.values())
+    return tuple(examine_agent(profile, environ) for profile in list_profiles(settings).values())
 
 
 def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:

@@ -14,7 +14,7 @@ from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
 from relay.runners.base import RunnerKind, Surroundings
-from relay.runners.registry import get_kind
+from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.install import find_way
 from relay.sandbox.policy import Level
@@ -123,7 +123,7 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings 
 def _examine_model(settings: Settings | None, environ: Mapping[str, str]) -> Iterator[Finding]:
 
     chosen = settings or Settings()
-    kind = get_kind(chosen.runner, origin=chosen.origins.get("runner", "default"))
+    kind = get_kind(chosen.runner, origin=chosen.origins.get("runner", "default"), known=list_runners(chosen))
     key = check_key(kind, environ)
     yield key
     if settings is not None and key.state is State.OK:

@@ -17,7 +17,7 @@ from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
 from relay.meters.prices import find_price
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.registry import RUNNERS, get_kind
+from relay.runners.registry import get_kind, list_runners
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Observe
 from relay.setup import preconditions
@@ -40,7 +40,7 @@ from relay.tools.workspace import Workspace
 
 @contextmanager
 def open_run(
-    request: RunRequest, view: Observe, interrupts: Interrupts, *, runners: Mapping[str, RunnerKind] = RUNNERS
+    request: RunRequest, view: Observe, interrupts: Interrupts, *, runners: Mapping[str, RunnerKind] | None = None
 ) -> Iterator[RunContext]:
     """Check everything, open everything, hand out the collaborators, close everything.
 
@@ -48,12 +48,13 @@ def open_run(
         request: What the command knows.
         view: Told of everything that happens.
         interrupts: Whether the user asked to stop.
-        runners: All there are; the settings and the plan's phases choose of them.
+        runners: All there are; None: those that relay knows and the user's own.
 
     Raises:
         RelayError: Something that the user or the environment has to change first.
     """
     settings = request.settings
+    runners = list_runners(settings) if runners is None else runners
     hidden = get_hidden(request.repo.root, settings, request.environ)
     request = replace(request, repo=replace(request.repo, hidden=hidden))
     _require_ready(request, runners)

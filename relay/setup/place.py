@@ -147,9 +147,9 @@ def find_settings(
         user_dir=find_user_dir(environ),
     )
     if (origin := settings.origins.get("runner", "default")) != "default":  # the default needs no import
-        from relay.runners.registry import get_kind
+        from relay.runners.registry import get_kind, list_runners
 
-        get_kind(settings.runner, origin=origin)
+        get_kind(settings.runner, origin=origin, known=list_runners(settings))
     return settings
 
 

@@ -8,14 +8,19 @@ from relay.config import Settings
 from relay.errors import PlanError
 from relay.plan.model import Phase, Violation
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.registry import RUNNERS, get_kind
+from relay.runners.registry import get_kind, list_runners
 from relay.values import dataclass
 
 
 def check_runners(
-    phases: Sequence[Phase], settings: Settings, known: Mapping[str, RunnerKind] = RUNNERS
+    phases: Sequence[Phase], settings: Settings, known: Mapping[str, RunnerKind] | None = None
 ) -> Iterator[Violation]:
-    """Name the phases that wish for a runner that there is not; what was typed for the run counts more than a wish."""
+    """Name the phases that wish for a runner that there is not; what was typed for the run counts more than a wish.
+
+    Raises:
+        ConfigError: The user's own agents cannot be made of their settings.
+    """
+    known = list_runners(settings) if known is None else known
     for phase in phases:
         if phase.runner and settings.runner_for(phase.runner) not in known:
             yield Violation(
@@ -23,7 +28,7 @@ def check_runners(
             )
 
 
-def require_runners(phases: Sequence[Phase], settings: Settings, known: Mapping[str, RunnerKind] = RUNNERS) -> None:
+def require_runners(phases: Sequence[Phase], settings: Settings, known: Mapping[str, RunnerKind] | None = None) -> None:
     """Stop where a phase that is going to be worked on wishes for a runner that there is not.
 
     Raises:

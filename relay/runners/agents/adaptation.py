@@ -1,0 +1,46 @@
+"""Profiles of the user's own: what the settings say on top of one that relay knows. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from relay.config.agents import AgentSettings
+from relay.runners.agents.profiles import Profile, Way
+
+_UNKNOWN = Profile(name="", title="", package="", program="", tested="")
+
+
+def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -> Profile:
+    """Return the profile of an agent as the user's settings have it.
+
+    Args:
+        name: What the user calls it; that of a known agent says what is different about that one.
+        own: The settings.
+        known: Profiles that it may begin with.
+
+    Raises:
+        ValueError: It begins with an unknown one, or nothing says which program it is.
+    """
+    if own.like and own.like not in known:
+        raise ValueError(f"like: found {own.like!r}; allowed: {', '.join(known)}")
+    base = known.get(own.like or name, _UNKNOWN)
+    program = own.program or base.program
+    if not program:
+        raise ValueError("program is missing, or like, the name of an agent whose profile it begins with")
+    ways = tuple(_find_way(base, family) for family in own.endpoints)
+    return replace(
+        base,
+        name=name,
+        title=base.title or name,
+        package=own.install or base.package or f"nothing that relay knows of; agents.{name}.program names it",
+        program=program,
+        arguments=base.arguments if own.arguments is None else own.arguments,
+        needs=(*base.needs, *own.needs),
+        env=(*base.env, *own.env),
+        files=(*base.files, *own.files),
+        mode=own.mode or base.mode,
+        ways=ways or base.ways,
+    )
+
+
+def _find_way(base: Profile, family: str) -> Way:
+    return next((way for way in base.ways if way.family == family), Way(family=family))
