@@ -15,7 +15,7 @@ from relay.runners.agents.wire import Answered, Notification, Question, parse_li
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 
 STREAMS = sorted(Path(__file__).with_name("streams").glob("*.jsonl"))
-"""A turn of eight tools, one of them failing, as versions of November 2026 told it."""
+"""A turn of eight tools or nearly, as the ten agents told it in November 2026."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
@@ -42,7 +42,7 @@ def test_a_recorded_turn_shows_its_words_and_its_tools_each_once(path):
     assert sorted(begun) == sorted(ended)
     assert len(begun) >= 5
     assert all("tick" not in event.name for event in events if isinstance(event, ToolStarted))
-    assert "MAIN-END" in view.last_text
+    assert view.last_text.endswith("-END")
     assert any("echo one > one.txt" in event.summary for event in events if isinstance(event, ToolStarted))
 
 

@@ -13,8 +13,13 @@ from relay.session.events import Observe, TextShown, ToolFinished, ToolStarted
 from relay.session.values import ToolCall, ToolResult
 from relay.values import dataclass
 
-_OWN = re.compile(r"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:tick|record|amend|hand_off|block|submit_plan)", re.IGNORECASE)
-"""A tool of relay's in the names that agents give it: ``mcp__relay__tick``, ``relay_tick``, ``relay: tick``."""
+_OWN = re.compile(
+    r"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:tick|record|amend|hand_off|block|submit_plan)(?: \(relay MCP Server\))?",
+    re.IGNORECASE,
+)
+"""A tool of relay's in the names that agents give it: ``mcp__relay__tick``, ``relay: tick``, ``relay_tick``."""
+_NAME = re.compile(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
+"""A title that is a name, or begins with one: ``run_commands: make``. Others say what is done: ``Editing files``."""
 _LOOKING = frozenset({"read", "search", "fetch", "think"})
 """Kinds of tools that change nothing."""
 
@@ -38,7 +43,7 @@ class _Tool:
     begun: float = field(default_factory=time.monotonic)
 
     def take(self, update: ToolUpdate) -> None:
-        self.name = self.name or update.name or update.title.split(" · ")[0].split("\n")[0][:60]
+        self.name = self.name or update.name or _find_name(update)
         for part in ("title", "kind", "input", "result", "paths"):
             setattr(self, part, getattr(update, part) or getattr(self, part))
         self.failed = self.failed or update.failed
@@ -53,6 +58,13 @@ class _Tool:
         """One line for a person: the title where it says more than the name, else what it was given."""
         said = self.title if self.title and self.title != self.name else " ".join(_list_texts(self.input))
         return " ".join(said.split())[:200]
+
+
+def _find_name(update: ToolUpdate) -> str:
+    """Return the name that a title says; else the kind of tool, empty where that is not told."""
+    title = update.title.strip()
+    found = None if _OWN.fullmatch(title) else _NAME.fullmatch(title)
+    return found[1] if found else title if _OWN.fullmatch(title) else update.kind
 
 
 def _list_texts(text: str) -> list[str]:
