@@ -139,6 +139,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.LegStarted: _on_leg,
     events.RequestStarted: _on_request,
     events.ResponseReceived: _on_response,
+    events.RelaySpoke: _on_nothing,
     events.TextShown: _on_text,
     events.ToolStarted: _on_tool,
     events.ToolFinished: _on_idle,

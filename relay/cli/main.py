@@ -16,6 +16,7 @@ COMMANDS = {
     "pause": "steer:pause_command",
     "resume": "steer:resume_command",
     "stop": "steer:stop_command",
+    "report": "report",
     "gate": "gate",
     "ledger": "ledger",
     "rewind": "rewind",

@@ -29,6 +29,8 @@ class TokenSource(StrEnum):
     LEDGER = "ledger"
     ENVIRONMENT = "environment"
     """Facts about branch and sandbox, red verify commands, stale files."""
+    STEERING = "steering"
+    """What a person said to the sessions before."""
     RELAY = "relay"
     """What relay says in mid-session: reminders, notices, the report of a red gate."""
     ASSISTANT = "assistant"

@@ -16,6 +16,7 @@ from relay.session.events import (
     GaugeCrossed,
     LegEnded,
     LegStarted,
+    RelaySpoke,
     ResponseReceived,
     RetryScheduled,
     ToolFinished,
@@ -84,6 +85,7 @@ class LegTally:
         self._signal: float | None = None
         self._ended: tuple[float, LegEnded] | None = None
         self._handlers: Mapping[type[Event], Callable[[float, Any], None]] = {
+            RelaySpoke: self._take_words,
             ToolStarted: self._start_tool,
             ToolFinished: self._end_tool,
             ResponseReceived: self._answer,
@@ -121,6 +123,9 @@ class LegTally:
         handle = self._handlers.get(type(record.event))
         if handle is not None:
             handle(record.at, record.event)
+
+    def _take_words(self, _: float, event: RelaySpoke) -> None:
+        self._append(TokenSource.RELAY, estimate_size_tokens(event.size_bytes))
 
     def _append(self, source: str, tokens: int, result: _Result | None = None) -> None:
         self._composition.append(source, tokens)

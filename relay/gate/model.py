@@ -44,6 +44,8 @@ class CommandCheck:
     """Names of failed tests and texts of findings that were recognised, sorted, repeats kept."""
     handle: str = ""
     """What the model passes to `read` for the full output; empty when `output_tail` is all of it."""
+    output_sha256: str = ""
+    """Of what it printed, as far as relay kept it, in UTF-8; empty for one that was never started."""
     causes: tuple[str, ...] = ()
     """A sentence on each thing that the sandbox kept from it and that its output names, with the setting for it."""
 

@@ -1,5 +1,6 @@
 """Run the commands of a gate."""
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -86,6 +87,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         status=_judge(command, result, output),
         duration_s=result.duration_s,
         output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
+        output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
         handle="" if spool is None or whole else _render_handle(gate.sandbox.policy.root, spool),
     )

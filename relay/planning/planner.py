@@ -167,6 +167,7 @@ def run_planning_session(ctx: RunContext, session_id: str, message: str, submiss
         title="planning",
         system=render_planner_system(ctx.rules.text, line_tokens=ctx.sessions.soft_tokens),
         tools=toolbox.specs,
+        message_parts=(("plan", message),),
         run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
         render_soft_notice=render_planner_notice,
     )

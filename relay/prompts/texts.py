@@ -16,6 +16,7 @@ from relay.session.values import Baton
 from relay.values import dataclass
 from relay.words import shorten
 
+_RULES = "\n\n# Rules of this repository\n\n"
 _ITEM_CHARS = 48
 """Of an item's text behind its id: the whole text stands in the phase."""
 
@@ -108,26 +109,35 @@ def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
 
 def render_phase_message(briefing: PhaseBriefing) -> str:
     """Return the first message of a leg."""
+    body = "\n\n".join(f"# {title}\n{text}" for _, title, text in _list_sections(briefing) if text)
+    return f"{body}\n\nCarry out phase {briefing.phase.id} now."
+
+
+def list_phase_parts(briefing: PhaseBriefing) -> tuple[tuple[str, str], ...]:
+    """Return the parts of the first message of a leg, each with its source as `LegStarted.prompt` names it."""
+    return tuple((source, f"# {title}\n{text}") for source, title, text in _list_sections(briefing) if text)
+
+
+def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
     plan, phase = briefing.plan, briefing.phase
-    sections = [
-        ("Environment", "\n".join(briefing.environment)),
-        ("The plan so far", _render_outline(plan, phase, briefing.plan_path)),
-        ("Your phase", plan.text[phase.start : phase.end].strip()),
-        ("Rules of its folders", briefing.rules),
-        ("Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
-        ("Not yours to do", _load("errands").strip() if has_errands(phase) else ""),
-        ("Red before this phase", briefing.baseline),
-        ("Changed since the plan was made", "\n".join(briefing.stale)),
-        ("What is known (ledger)", briefing.ledger),
-        ("From the session before you", briefing.baton),
-        ("Interrupted work", briefing.interruption),
+    return (
+        ("environment", "Environment", "\n".join(briefing.environment)),
+        ("plan", "The plan so far", _render_outline(plan, phase, briefing.plan_path)),
+        ("plan", "Your phase", plan.text[phase.start : phase.end].strip()),
+        ("rules", "Rules of its folders", briefing.rules),
+        ("plan", "Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
+        ("plan", "Not yours to do", _load("errands").strip() if has_errands(phase) else ""),
+        ("environment", "Red before this phase", briefing.baseline),
+        ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
+        ("ledger", "What is known (ledger)", briefing.ledger),
+        ("baton", "From the session before you", briefing.baton),
+        ("baton", "Interrupted work", briefing.interruption),
         (
+            "steering",
             "Said by the user to the sessions before you",
             "\n".join(f"- {' '.join(text.split())}" for text in briefing.said),
         ),
-    ]
-    body = "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
-    return f"{body}\n\nCarry out phase {phase.id} now."
+    )
 
 
 def render_feature_message(feature: str) -> str:
@@ -151,10 +161,16 @@ def render_no_plan_reminder() -> str:
     return _load("no_plan").strip()
 
 
+def split_rules(system: str) -> tuple[str, str]:
+    """Return role and protocol of a system text, and the repository's rules in it; empty when there are none."""
+    role, _, rules = system.partition(_RULES)
+    return role, rules
+
+
 def _with_rules(text: str, rules: str) -> str:
     if not rules:
         return text.strip()
-    return f"{text.strip()}\n\n# Rules of this repository\n\n{rules.strip()}"
+    return f"{text.strip()}{_RULES}{rules.strip()}"
 
 
 def _render_outline(plan: Plan, current: Phase, plan_path: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.files.secrecy import is_covered
+from relay.git.line_counts import count_lines
 from relay.git.message import Message
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_entries
@@ -319,6 +320,7 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
             status=candidate.status,
             phase_id=candidate.phase.id,
             items=candidate.pending.claimed_ids,
+            files=count_lines(ctx.repo, outcome.commit or "HEAD"),
         )
     )
     for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.leg.base_head, outcome.commit or "")):

@@ -156,6 +156,7 @@ def render_checks(result: GateResult) -> tuple[Mapping[str, Any], ...]:
             "exit_code": check.exit_code,
             "duration_s": round(check.duration_s, 3),
             "output": check.output_tail,
+            "output_sha256": check.output_sha256,
             "causes": list(check.causes),
         }
         for check in result.commands

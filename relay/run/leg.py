@@ -13,6 +13,7 @@ from typing import Protocol
 from relay.hints import Hint
 from relay.interrupts import Interrupts
 from relay.prompts.texts import (
+    list_phase_parts,
     render_gate_report,
     render_phase_message,
     render_reminder,
@@ -142,6 +143,7 @@ class Leg:
             reason=handover.reason,
             system=self._parts.system,
             tools=self._parts.toolbox.specs,
+            message_parts=list_phase_parts(handover.briefing),
             run_tool=self._run_tool,
             render_soft_notice=render_soft_notice,
             note_wait=self._parts.keeper.note_wait,

@@ -98,6 +98,14 @@ class ResponseReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySpoke:
+    """relay said something to the model in mid-session: a reminder, a notice, the report of a red gate."""
+
+    size_bytes: int
+    """Of its UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextShown:
     """The model said something; `thinking` marks a summary of its thinking."""
 
@@ -307,6 +315,7 @@ Event = (
     | LegStarted
     | RequestStarted
     | ResponseReceived
+    | RelaySpoke
     | TextShown
     | ToolStarted
     | ToolFinished

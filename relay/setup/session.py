@@ -12,6 +12,7 @@ from relay.meters.gauge import open_gauge
 from relay.meters.pace import Pace
 from relay.meters.prices import Price
 from relay.meters.spend import Meter
+from relay.prompts.parts import measure_prompt
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
@@ -56,6 +57,8 @@ class SessionTask:
     """Why the session starts, for the user."""
     system: str
     tools: tuple[ToolSpec, ...]
+    message_parts: tuple[tuple[str, str], ...] = ()
+    """Of the first message, each with its source, as `relay.prompts.parts` takes them; its sizes are told."""
     run_tool: Callable[[ToolCall], ToolResult]
     """Runs one call to its end. Must not raise for what a model or a command can do."""
     render_soft_notice: Callable[[int, int], str]
@@ -115,6 +118,7 @@ class Sessions:
                 leg=task.number,
                 attempt=task.attempt,
                 reason=task.reason,
+                prompt=measure_prompt(task.system, task.tools, task.message_parts),
                 runner=self.settings.runner_for(task.runner),
             )
         )

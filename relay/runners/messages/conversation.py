@@ -17,7 +17,7 @@ from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.context_window import ContextWindow
 from relay.runners.messages.repetition import LoopDetector
-from relay.session.events import GaugeCrossed, Noticed, ToolFinished, ToolStarted
+from relay.session.events import GaugeCrossed, Noticed, RelaySpoke, ToolFinished, ToolStarted
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.values import dataclass
 
@@ -299,11 +299,14 @@ class Conversation:
     def _say(self, text: str) -> None:
         self._context.history.say(text)
         self._context.append(text)
+        if self._context.turn > self._first_turn:  # what a leg begins with is told when it begins
+            self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _notify(self, text: str) -> None:
         taken = self._connection.dialect.takes_system(self._context.spec.model)
         self._context.history.notify(text, as_system=taken)
         self._context.append(text)
+        self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
         self._context.history.add_results(results)

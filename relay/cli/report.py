@@ -1,0 +1,120 @@
+"""`relay report`: where the tokens of a run went."""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from relay.cli.screen import complain, say, say_json
+from relay.errors import ConfigError, RepoError
+from relay.setup.place import get_place
+from relay.words import UNKNOWN, count, render_moment, render_tokens
+
+if TYPE_CHECKING:
+    from relay.figures.values import Figures
+    from relay.session.records import LoggedEvent
+    from relay.telemetry.log import LogReader
+    from relay.telemetry.logs import LogEntry
+
+
+@click.command("report", short_help="Show where the tokens of a run went.")
+@click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...")
+@click.option("--text", "as_text", is_flag=True, help="In the terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@click.option("--list", "as_list", is_flag=True, help="Which logs there are, newest first.")
+@click.option("--schema", is_flag=True, help="Print a JSON Schema of a line of the log and exit.")
+def command(*, runs: tuple[str, ...], as_text: bool, as_json: bool, as_list: bool, schema: bool) -> None:
+    """Show where the tokens of a run went: by source, phase, session and tool, and what proves each tick.
+
+    RUN is a run's id or how it begins; PLAN is the path of a plan, and means all of its runs together. Without either
+    it is the newest. Figures come from the event log below .relay/sessions/ alone (docs/events.md).
+    """
+    if schema:
+        from relay.telemetry.schema import render_event_schema
+
+        say_json(json.dumps(render_event_schema(), ensure_ascii=True))
+        return
+    entries = find_entries()
+    if as_list:
+        _say_list(entries)
+        return
+    figures, skipped = read_figures(choose(entries, runs))
+    if as_json:
+        from relay.figures.document import render_document
+
+        say_json(json.dumps(render_document(figures, skipped_lines=skipped), ensure_ascii=True, default=_as_json))
+        return
+    _ = as_text
+    from relay.cli.figures import render_figures
+
+    for line in render_figures(figures):
+        say(line.text, style=line.style)
+    if skipped:
+        complain(
+            f"{count(skipped, 'line')} of the log could not be read and {'is' if skipped == 1 else 'are'} not in it"
+        )
+
+
+def find_entries() -> "tuple[LogEntry, ...]":
+    """Return the logs of the repository here.
+
+    Raises:
+        RelayError: There is no repository, or no log in it.
+    """
+    from relay.telemetry.logs import list_logs
+
+    place = get_place(plan=None, environ=os.environ)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    entries = list_logs(place.root)
+    if not entries:
+        raise ConfigError("there is no log of a run here yet", hint="relay run writes one below .relay/sessions/")
+    return entries
+
+
+def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEntry, ...]":
+    """Return the logs that are meant, oldest first.
+
+    Raises:
+        ConfigError: A word means none, or could mean several.
+    """
+    from relay.telemetry.logs import find_logs
+
+    chosen: dict[str, LogEntry] = {}
+    for word in wanted or ("",):
+        found = find_logs(entries, word)
+        if not found:
+            raise ConfigError(f"no run, and no plan with runs, is called {word!r}", hint="relay report --list")
+        chosen.update({entry.run_id: entry for entry in found})
+    return tuple(sorted(chosen.values(), key=lambda entry: (entry.began or entry.written, entry.run_id)))
+
+
+def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
+    """Return the figures of all these logs together, and how many lines could not be read."""
+    from relay.figures.fold import fold_records
+    from relay.telemetry.log import open_events
+
+    readers = [reader for entry in entries if (reader := open_events(entry.path))]
+    figures = fold_records(_chain(readers))
+    return figures, sum(reader.skipped_lines for reader in readers)
+
+
+def _chain(readers: "Iterable[LogReader]") -> "Iterator[LoggedEvent]":
+    for reader in readers:
+        yield from reader
+
+
+def _say_list(entries: "Sequence[LogEntry]") -> None:
+    now = time.time()
+    for entry in entries:
+        when = render_moment(entry.began, now=now) if entry.began is not None else UNKNOWN
+        what = f"{entry.started.command} {entry.started.plan_path}" if entry.started else UNKNOWN
+        how = entry.ended.reason if entry.ended else "no end in the log: it works, or was killed"
+        say(f"{entry.run_id}  {when}  {what}  {render_tokens(entry.size_bytes)}B  {how}")
+
+
+def _as_json(value: object) -> str:
+    return str(value)

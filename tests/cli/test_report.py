@@ -1,0 +1,158 @@
+"""`relay report`: what it says of a run is what the endpoint counted."""
+
+import json
+import os
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.session.usage import Usage
+from relay.telemetry.logs import HEAD_BYTES, find_logs, list_logs
+
+PHASES = 10
+
+
+def call(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def make_phase(n):
+    """Read the rules twice, write the phase's file, one that it does not name, and tick."""
+    return [
+        {"text": "I look at the rules.", **call("read", path="AGENTS.md")},
+        call("read", path="AGENTS.md"),
+        call("write", path=f"part{n}.txt", content=f"part {n}\n" * 20),
+        call("write", path=f"stray{n}.txt", content="stray\n"),
+        call("record", claim=f"Parts have one file, {n}", because="it reads best", kind="decision", sources=[]),
+        call("tick", item=f"{n}.1", evidence="it is there"),
+        {"text": f"Commit: Make part {n}"},
+    ]
+
+
+def make_plan():
+    phases = (
+        f"## Phase {n} — Part {n}\n\n- [ ] Write part {n} — part{n}.txt\n\nVerify: `test -s part{n}.txt`\n"
+        for n in range(1, PHASES + 1)
+    )
+    return "# Ten parts\n\n" + "\n".join(phases)
+
+
+@pytest.fixture
+def ten(stage):
+    """Return a stage on which ten phases were built."""
+    stage.write("PLAN.md", make_plan())
+    stage.write("AGENTS.md", "Write short files.\n" * 30)
+    stage.commit()
+    script = {"sessions": [{"turns": make_phase(n)} for n in range(1, PHASES + 1)]}
+    assert stage.run(json.dumps(script)).exit_code == ExitCode.DONE
+    return stage
+
+
+def count(requests):
+    """Add up what the server's own log says was used."""
+    total = Usage()
+    for request in requests:
+        used = request.usage
+        if used is None:
+            continue
+        written = used.get("cache_creation") or {}
+        total += Usage(
+            input_tokens=used["input_tokens"],
+            cache_read_tokens=used.get("cache_read_input_tokens") or 0,
+            cache_write_5m_tokens=written.get("ephemeral_5m_input_tokens", 0),
+            cache_write_1h_tokens=written.get("ephemeral_1h_input_tokens", 0),
+            output_tokens=used["output_tokens"],
+        )
+    return total
+
+
+def test_a_report_of_ten_phases_is_the_server_s_own_log_to_the_token(ten):
+    """Totals, sources and what proves each tick; a run adds up from its phases and its sessions."""
+    done = ten.relay("report", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    truth, totals = count(ten.server.requests), found["totals"]
+    said = totals["spent"]["usage"]
+    assert {name: said[name] for name in said if name != "thinking_tokens"} == {
+        name: getattr(truth, name) for name in said if name != "thinking_tokens"
+    }
+    assert truth.prompt_tokens > 50_000
+    assert sum(totals["sources"].values()) == truth.prompt_tokens
+    assert totals["turns"] == len([r for r in ten.server.requests if r.usage is not None]) == 7 * PHASES
+    for parts in (found["phases"], found["runs"][0]["legs"]):
+        assert len(parts) == PHASES
+        assert sum(part["totals"]["prompt_tokens"] for part in parts) == truth.prompt_tokens
+        assert sum(part["totals"]["spent"]["usage"]["output_tokens"] for part in parts) == truth.output_tokens
+    # What relay knows of a prompt explains nearly all of it.
+    assert totals["sources"].get("other", 0) < 0.02 * truth.prompt_tokens
+    assert {"system", "tools", "rules", "plan", "environment", "assistant", "tool read"} <= set(totals["sources"])
+    assert (totals["ticks"], totals["records"], totals["commits"]) == (PHASES, PHASES, PHASES)
+    assert totals["duplicate_reads"] == PHASES
+    assert [phase["work"]["drift"] for phase in found["phases"]] == [0.5] * PHASES
+    assert found["log"]["skipped_lines"] == 0
+    for n, tick in enumerate(found["ticks"], 1):
+        assert (tick["items"], tick["phase_id"]) == ([f"{n}.1"], str(n))
+        (check,) = tick["checks"]
+        assert (check["command"], check["exit_code"]) == (f"test -s part{n}.txt", 0)
+        assert len(check["output_sha256"]) == 64
+        changed = {file["path"]: (file["added"], file["deleted"]) for file in tick["files"]}
+        assert changed[f"part{n}.txt"] == (20, 0)
+        assert changed[f"stray{n}.txt"] == (1, 0)
+
+
+def test_a_person_reads_it_in_the_terminal(ten):
+    """The first lines say what was done, what it cost; the tables have every phase, session and tool."""
+    text = ten.relay("report", "--text").stdout
+    first = text.splitlines()
+    assert first[0].startswith("run ")
+    assert first[1].startswith(
+        f"{PHASES} phases done, {PHASES} items ticked, {PHASES} commits, {PHASES} sessions, cost $"
+    )
+    for words in (
+        "Tokens of all prompts, by source", "cache hit", "duplicate reads 10", "decisions 30", "Hand-offs", "tool read",
+        "`test -s part3.txt` exit 0", "! stray4.txt", "none of it was in a prompt",
+    ):  # fmt: skip
+        assert words in text
+    listed = ten.relay("report", "--list").stdout.splitlines()
+    assert len(listed) == 1
+    assert "run PLAN.md" in listed[0]
+    run_id = listed[0].split()[0]
+    for wanted in ("PLAN.md", "./PLAN.md", run_id, run_id[:-2], f".relay/sessions/{run_id}.jsonl"):
+        assert ten.relay("report", "--text", wanted).stdout == text
+    missing = ten.relay("report", "NOTES.md")
+    assert (missing.returncode, "no run, and no plan with runs, is called 'NOTES.md'" in missing.stderr) == (1, True)
+
+
+def test_the_schema_is_of_lines_that_a_run_writes(stage):
+    schema = json.loads(stage.relay("report", "--schema").stdout)
+    assert schema["$defs"]["ToolFinished"]["properties"]["event"] == {"const": "ToolFinished"}
+
+
+def test_without_a_log_it_says_what_writes_one(stage):
+    done = stage.relay("report")
+    assert (done.returncode, "there is no log of a run here yet" in done.stderr) == (1, True)
+
+
+def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
+    """Newest first; links, pipes and folders are no logs, and a torn one is listed without what it lost."""
+    folder = tmp_path / ".relay" / "sessions"
+    folder.mkdir(parents=True)
+    head = (
+        '{{"v":1,"at":{at},"event":"RunStarted","run_id":"{id}","command":"run","model":"m","plan_path":"{plan}",'
+        '"branch":"main","sandbox":"off","cap_usd":null,"spent_usd":0,"rehearsed":true}}\n'
+    )
+    over = '{"v":1,"at":9,"event":"RunEnded","exit_code":0,"reason":"done","next_command":"","spent_usd":1}\n'
+    text = '{"v":1,"at":2,"event":"TextShown","text":"' + "x" * HEAD_BYTES + '"}\n'
+    folder.joinpath("r-1.jsonl").write_text(head.format(at=5, id="r-1", plan="PLAN.md") + text + over)
+    folder.joinpath("r-2.jsonl").write_text(head.format(at=7, id="r-2", plan="docs/PLAN.md"))
+    folder.joinpath("r-3.jsonl").write_text(head.format(at=9, id="r-3", plan="PLAN.md")[:50] + "\n" + "[" * 9_999)
+    folder.joinpath("notes.txt").touch()
+    os.mkfifo(folder / "r-4.jsonl")
+    folder.joinpath("r-5.jsonl").symlink_to("r-1.jsonl")
+    found = list_logs(tmp_path)
+    assert [(entry.run_id, entry.began) for entry in found] == [("r-3", None), ("r-2", 7.0), ("r-1", 5.0)]
+    assert [bool(entry.ended) for entry in found] == [False, False, True]
+    assert [entry.run_id for entry in find_logs(found, "")] == ["r-3"]
+    assert [entry.run_id for entry in find_logs(found, "docs/../PLAN.md")] == ["r-1"]
+    assert find_logs(found, "r-") == ()
+    assert list_logs(tmp_path / "none") == ()

@@ -1,0 +1,69 @@
+"""docs/events.md and the JSON Schema say what a log holds, and logs of older schemas are still read."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.session.events import Event
+from relay.session.records import LoggedEvent, find_scope, render_record
+from relay.session.records import Scope as Where
+from relay.telemetry.log import read_events
+from relay.telemetry.schema import render_event_schema
+from tests.any_event import any_event
+from tests.sessions.reference import render
+
+ROOT = Path(__file__).parents[2]
+SCHEMA: Any = render_event_schema()
+
+
+def fits(schema: Any, value: Any) -> bool:
+    """Check a value as a reader would, as far as relay's schema goes."""
+    if "$ref" in schema:
+        return fits(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], value)
+    if "anyOf" in schema or "oneOf" in schema:
+        fitting = [one for one in schema.get("anyOf", schema.get("oneOf")) if fits(one, value)]
+        return len(fitting) == 1 if "oneOf" in schema else bool(fitting)
+    if "const" in schema or "enum" in schema:
+        return value in schema.get("enum", [schema.get("const")])
+    kinds: Any = {
+        "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
+        "null": type(None),
+    }  # fmt: skip
+    name = schema["type"]
+    if isinstance(value, bool) != (name == "boolean") or not isinstance(value, kinds[name]):
+        return False
+    if name == "array":
+        return all(fits(schema["items"], item) for item in value)
+    if name != "object":
+        return True
+    known = schema.get("properties", {})
+    return set(schema.get("required", ())) <= set(value) and all(fits(known[key], value[key]) for key in known)
+
+
+@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
+@given(data=st.data())
+def test_every_line_fits_the_schema(kind: type, data: st.DataObject) -> None:
+    event = data.draw(any_event(kind))
+    line = json.loads(render_record(LoggedEvent(at=1.5, scope=find_scope(Where(run_id="r"), event), event=event)))
+    assert fits(SCHEMA, line)
+    assert not fits(SCHEMA, {**line, "v": 99})
+    assert not fits(SCHEMA, {name: value for name, value in line.items() if name != "run_id"})
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    assert (ROOT / "docs/events.md").read_text(encoding="utf-8") == render(), "make docs"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_log_of_an_older_relay_is_read_whole(version: int) -> None:
+    """A log as relay wrote it with each schema, before fields were added."""
+    path = Path(__file__).parent / f"schema{version}.jsonl"
+    log = read_events(path)
+    assert log
+    assert log.skipped_lines == 0
+    assert len(log.records) == len(path.read_text(encoding="utf-8").splitlines()) > 15
+    assert {json.loads(line)["v"] for line in path.read_text(encoding="utf-8").splitlines()} == {version}
