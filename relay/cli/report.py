@@ -37,7 +37,7 @@ def command(*, runs: tuple[str, ...], as_text: bool, as_json: bool, as_list: boo
 
         say_json(json.dumps(render_event_schema(), ensure_ascii=True))
         return
-    entries = find_entries()
+    entries = get_entries()
     if as_list:
         _say_list(entries)
         return
@@ -58,7 +58,7 @@ def command(*, runs: tuple[str, ...], as_text: bool, as_json: bool, as_list: boo
         )
 
 
-def find_entries() -> "tuple[LogEntry, ...]":
+def get_entries() -> "tuple[LogEntry, ...]":
     """Return the logs of the repository here.
 
     Raises:

@@ -127,9 +127,11 @@ class Fold:
         return self._runs[-1]
 
     def _get_phase(self, phase_id: str) -> PhaseTally:
-        if phase_id not in self._phases and len(self._phases) >= MOST_PHASES:
-            phase_id = ""
-        return self._phases.setdefault(phase_id, PhaseTally(phase_id))
+        found = self._phases.get(phase_id)
+        if found is None:
+            phase_id = phase_id if len(self._phases) < MOST_PHASES else ""
+            found = self._phases.setdefault(phase_id, PhaseTally(phase_id))
+        return found
 
     def _begin_run(self, record: LoggedEvent, event: RunStarted) -> None:
         self._close_leg("")

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 LEG_POINTS = 2_000
 """Points of one session at most."""
-RUN_POINTS = 100_000
+RUN_POINTS = 20_000
 """Points of all sessions that are over, at most."""
 
 PointT = TypeVar("PointT")

@@ -6,8 +6,9 @@ follows from the lines above.
 
 import json
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, field, fields, replace
+from functools import cache
 from typing import Any, Union, get_args, get_origin
 
 from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
@@ -95,43 +96,63 @@ def render_record(record: LoggedEvent) -> str:
 
 
 _NO_SCOPE = Scope()
+_Restore = Callable[[Any], Any]
 
 
-def parse_record(line: str, before: Scope = _NO_SCOPE) -> LoggedEvent | None:
+def parse_record(line: str | bytes, before: Scope = _NO_SCOPE, *, size_bytes: int = 0) -> LoggedEvent | None:
     """Read what `render_record` wrote, or what relay wrote before there was a scope.
 
     Args:
-        line: One line of a log.
+        line: One line of a log, in UTF-8 where it is bytes.
         before: What `leave_scope` made of the line above.
+        size_bytes: Of the line.
 
     Returns:
         None for a torn line, another version or an unknown event.
     """
     try:
         body = json.loads(line)
-        version, at, cls = body["v"], float(body["at"]), _CLASSES[body["event"]]
+        version, at, (cls, known) = body["v"], float(body["at"]), _make_reader(body["event"])
         if version not in {SCHEMA_VERSION, _WITHOUT_SCOPE}:
             return None
-        # A field that came later than the log has a default; any other that is missing makes the line unreadable.
-        known = [f for f in fields(cls) if f.name in body or f.default is MISSING]
-        event = cls(**{f.name: _restore(f.type, body[f.name]) for f in known})
+        event = cls(
+            **{
+                name: body[name] if restore is None else restore(body[name])
+                for name, restore, may_miss in known
+                # A field that came later than the log has a default; without any other the line is unreadable.
+                if not may_miss or name in body
+            }
+        )
         if version == _WITHOUT_SCOPE:
-            return LoggedEvent(at=at, scope=find_scope(before, event), event=event)
-        return LoggedEvent(at=at, scope=Scope(**{name: body[name] for name in _SCOPE}), event=event)
+            scope = find_scope(before, event)
+        else:
+            scope = before if all(body[name] == getattr(before, name) for name in _SCOPE) else _read_scope(body)
+        return LoggedEvent(at=at, scope=scope, event=event, size_bytes=size_bytes)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 
-def _restore(kind: Any, value: Any) -> Any:
-    """Turn what JSON kept of a field back into the field's type."""
+def _read_scope(body: Mapping[str, Any]) -> Scope:
+    return Scope(**{name: body[name] for name in _SCOPE})
+
+
+@cache
+def _make_reader(name: str) -> tuple[type[Any], tuple[tuple[str, _Restore | None, bool], ...]]:
+    """Return the class of an event, and of each field its name, what restores it, and whether a line may lack it."""
+    cls = _CLASSES[name]
+    return cls, tuple((f.name, _find_restore(f.type), f.default is not MISSING) for f in fields(cls))
+
+
+def _find_restore(kind: Any) -> _Restore | None:
+    """Return what turns that which JSON kept of a field back into the field's type; None where nothing has to."""
     if get_origin(kind) in {Union, types.UnionType}:
-        inner = next(arg for arg in get_args(kind) if arg is not type(None))
-        return None if value is None else _restore(inner, value)
+        inner = _find_restore(next(arg for arg in get_args(kind) if arg is not type(None)))
+        return inner and (lambda value: None if value is None else inner(value))
     if get_origin(kind) is tuple:
-        return tuple(value)
+        return tuple
     if kind in {Usage, Shown}:
-        return kind(**value)
-    return SessionEnd(value) if kind is SessionEnd else value
+        return lambda value: kind(**value)
+    return SessionEnd if kind is SessionEnd else None
 
 
 _SCOPE = tuple(f.name for f in fields(Scope))

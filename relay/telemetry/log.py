@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -152,10 +151,9 @@ def read_events(path: Path) -> ReadLog | None:
 def _parse(line: bytes, before: Scope) -> LoggedEvent | None:
     """Read one line; None for what is not an event, however it is nested."""
     try:
-        record = parse_record(line.decode("utf-8", "replace"), before)
+        return parse_record(line, before, size_bytes=len(line))
     except RecursionError:
         return None
-    return replace(record, size_bytes=len(line)) if record else None
 
 
 def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AGE_S) -> int:
