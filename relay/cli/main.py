@@ -19,6 +19,7 @@ COMMANDS = {
     "report": "report",
     "gate": "gate",
     "ledger": "ledger",
+    "inspect": "inspect",
     "rewind": "rewind",
     "sandbox": "sandbox",
     "doctor": "doctor",

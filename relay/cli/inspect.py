@@ -1,0 +1,105 @@
+"""`relay inspect`: the figures of a transcript of another agent, and what a relay would have made of it."""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.boundary import note_caller
+from relay.cli.screen import say, say_json
+from relay.setup.place import get_place
+from relay.values import dataclass
+
+if TYPE_CHECKING:
+    from relay.figures.values import Figures
+    from relay.transcripts.comparison import Relayed
+    from relay.transcripts.library import Transcript
+    from relay.transcripts.lines import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What is known of a transcript that was read to its end."""
+
+    transcript: "Transcript"
+    figures: "Figures"
+    relayed: "Relayed"
+    reading: "Reading"
+
+
+@click.command("inspect", short_help="The figures of a transcript of Claude Code, Codex or OpenCode.")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--session", default="", metavar="ID", help="Which of OpenCode's database; the last one when left out.")
+@click.option("--text", "as_text", is_flag=True, help="Words and bars; that is the default.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+def command(file: Path | None, session: str, *, as_text: bool, as_json: bool) -> None:
+    """Show how full the contexts of a session were, what compactions took, what was paid for twice, and what a relay
+    would have done: fresh sessions instead of one that grows. Nothing is changed, and nothing is sent anywhere.
+
+    FILE is a transcript: *.jsonl of Claude Code or Codex, or OpenCode's opencode.db. Without one, those about this
+    directory are listed, the last one first.
+    """  # noqa: D205  # click prints it as it stands
+    if as_text and as_json:
+        raise click.UsageError("--text and --json exclude each other")
+    if file is None:
+        _list(as_json=as_json)
+        return
+    found = inspect(file, session)
+    if as_json:
+        say_json(json.dumps(_render(found), default=str))
+        return
+    from relay.cli.inspection import write_inspection
+
+    for line, style in write_inspection(found.transcript, found.figures, found.relayed, found.reading):
+        say(line, style=style)
+
+
+def inspect(file: Path, session: str) -> Inspection:
+    """Read a transcript to its end, in one pass of constant memory.
+
+    Raises:
+        ConfigError: It cannot be read, or is of no format that relay knows.
+    """
+    from relay.figures.fold import Fold, find_table_rates
+    from relay.session.events import ResponseReceived
+    from relay.transcripts.comparison import RelayedTally
+    from relay.transcripts.library import OpenTranscript, get_transcript
+
+    opened = OpenTranscript(transcript=get_transcript(file, session))
+    fold, relayed = Fold(), RelayedTally()
+    for record in opened:
+        fold.take(record)
+        model = record.event.model if isinstance(record.event, ResponseReceived) else ""
+        relayed.take(record, find_table_rates(model, record.at) if model else None)
+    return Inspection(
+        transcript=opened.transcript, figures=fold.figures, relayed=relayed.figures, reading=opened.reading
+    )
+
+
+def _list(*, as_json: bool) -> None:
+    from relay.cli.inspection import write_listing
+    from relay.transcripts.library import list_transcripts
+
+    place = get_place(plan=None, environ=os.environ)
+    note_caller(place.caller)
+    found = list_transcripts(place.root, os.environ)
+    if as_json:
+        say_json(json.dumps({"directory": str(place.root), "transcripts": [asdict(one) for one in found]}, default=str))
+        return
+    for line in write_listing(found, place.root, shlex.quote):
+        say(line)
+
+
+def _render(found: Inspection) -> Mapping[str, Any]:
+    """Return it as JSON has it; what is unknown is null."""
+    return {
+        "transcript": asdict(found.transcript),
+        "figures": asdict(found.figures),
+        "relayed": asdict(found.relayed),
+        "read": asdict(found.reading),
+    }

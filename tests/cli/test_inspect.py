@@ -1,0 +1,145 @@
+"""`relay inspect`: a transcript's figures on the screen, as JSON, and which transcripts there are."""
+
+import json
+import os
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.transcripts.library import name_project
+from tests.transcripts.samples import (
+    CWD,
+    Base,
+    answer,
+    ask,
+    boundary,
+    call,
+    counts,
+    file_edit,
+    file_read,
+    finish,
+    line,
+    meta,
+    say,
+    write_lines,
+)
+
+
+def see(number, prompt, path, read, lines=4):
+    """Make a turn that shows a file, the same each time."""
+    shown = file_read(f"{CWD}/{path}", 1, lines)
+    return (
+        say(number, f"m{number}", prompt, call(f"c{number}", "Read", file_path=f"{CWD}/{path}"), read=read),
+        answer(number + 0.5, f"c{number}", f"{path}\n" * 8_000, shown),
+    )
+
+
+@pytest.fixture
+def marathon(tmp_path):
+    """A session that reads a file twice, is compacted, and then edits a file that it no longer sees."""
+    return write_lines(
+        tmp_path / "marathon.jsonl",
+        ask(0),
+        *see(1, 20_000, "a.py", 0),
+        *see(2, 40_000, "b.py", 20_000),
+        *see(3, 60_000, "a.py", 40_000),
+        say(4, "m4", 92_000, call("c4", "Bash", command="echo \x1b[31mred"), read=60_000),
+        answer(5, "c4", "x" * 60_000),
+        say(6, "m6", 110_000, {"type": "text", "text": "far"}, read=92_000),
+        boundary(7, 110_010, 6_000),
+        ask(7, "a summary", isCompactSummary=True),
+        say(8, "m8", 24_000, call("c8", "Edit", file_path=f"{CWD}/b.py")),
+        answer(9, "c8", "fine", file_edit(f"{CWD}/b.py")),
+        *see(10, 25_000, "a.py", 24_000),
+        say(11, "m11", 40_000, read=25_000),
+        {"type": "brand-\x1b[31mnew", "sessionId": "x"},
+        {"type": "cost-state", "totalCostUSD": 9.5},
+        "{torn",
+    )
+
+
+def test_the_decay_of_a_session_on_the_screen(relay, marathon):
+    shown = relay("inspect", str(marathon))
+    assert (shown.code, shown.err) == (ExitCode.DONE, "")
+    assert "\x1b" not in shown.out
+    for words in (
+        "8 turns and 6 tool calls in 2 contexts\n",
+        "contexts, to 110k; a relay's line is at 90k",
+        "▂▃▅▇█  5 turns, 20k → 110k tokens",
+        "    compacted (auto) from 110,010 tokens to 6,000 tokens; the next context began with 24k",
+        "    what it held then: tool Read 60k, other 32k, tool Bash 18k, assistant 50",
+        "  turns by band: Orient 0% · Explore 62% · Execute 0% · Consolidate 12% · Hand-off 25%",
+        "  1 read of what was there, unchanged: ",
+        "  ghost edits: 1 file changed without being shown",
+        "  as it was:                  $0.57, 411k tokens of prompts, at most 110k at a time",
+        "  a relay, little read again: $0.64, 401k tokens of prompts, at most 92k at a time, 1 reset",
+        "  20k tokens in every prompt from turn 3 on: Read /work/repo/a.py",
+        "  re-read tax: 40k tokens of what was superseded, $0.01",
+        "passed over: 1 line that cannot be read",
+        "not known, and not counted: brand-new (1)",
+        "the agent counted $9.50: ",
+    ):
+        assert words in shown.out, shown.out
+
+
+def test_the_same_for_machines(relay, marathon):
+    found = json.loads(relay("inspect", "--json", str(marathon)).out)
+    assert found["transcript"]["format"] == "Claude Code"
+    totals = found["figures"]["totals"]
+    assert (totals["turns"], totals["ghost_edits"], totals["duplicate_reads"]) == (8, 1, 1)
+    assert totals["tax_tokens"] > 0
+    assert found["relayed"]["least"]["resets"] == 1
+    assert found["relayed"]["least"]["prompt_tokens"] < found["relayed"]["was"]["prompt_tokens"]
+    assert found["read"]["torn"] == 1
+
+
+def test_what_there_is_about_this_directory(relay, project, tmp_path):
+    home, here = tmp_path / "home", str(project)
+    assert relay("inspect").out == f"no transcript of Claude Code, Codex, OpenCode is about {here}\n"
+    folder = home / ".claude/projects" / name_project(project)
+    claude = write_lines(folder / "one.jsonl", {"type": "mode"}, ask(0, cwd=here))
+    write_lines(folder / "elsewhere.jsonl", ask(0, cwd=f"{here}-not"))
+    below = write_lines(folder.with_name(f"{folder.name}-src") / "b.jsonl", ask(0, cwd=f"{here}/src"))
+    days = home / ".codex/sessions/2026/11/22"
+    codex = write_lines(days / "rollout-1.jsonl", {**meta(), "payload": {"cwd": here}})
+    write_lines(days / "rollout-2.jsonl", {**meta(), "payload": {"cwd": "/"}})
+    (days / "rollout-3.jsonl").write_bytes(b"\0\xff")
+    base = Base(home / ".local/share/opencode/opencode.db")
+    base.add_session("ses_1", second=3, cwd=here)
+    base.add_session("ses_2", parent="ses_1", cwd=here)
+    base.add_session("ses_3", cwd="/")
+    for second, path in enumerate((claude, codex, below)):
+        os.utime(path, (2e9 - second, 2e9 - second))
+
+    lines = relay("inspect").out.splitlines()
+    assert [text.split("  relay inspect ")[1] for text in lines] == [
+        *map(str, (claude, codex, below)),
+        f"{base.path} --session ses_1  # keys",
+    ]
+    listed = json.loads(relay("inspect", "--json").out)
+    assert [one["format"] for one in listed["transcripts"]] == ["Claude Code", "Codex", "Claude Code", "OpenCode"]
+    moved = {"CLAUDE_CONFIG_DIR": "/none", "CODEX_HOME": "/none", "XDG_DATA_HOME": "/none"}
+    assert relay("inspect", env=moved).out.startswith("no transcript")
+
+
+def test_what_is_not_known_is_said(relay, tmp_path):
+    """No price, no turn, another format."""
+    spent = (line("turn_context", 0, model="gpt-5.5"), line("token_usage_record", 1, usage=counts(9_000, 0, 5)))
+    shown = relay("inspect", str(write_lines(tmp_path / "r.jsonl", meta(), *spent))).out
+    assert "9k tokens of prompts, 0% of them from the cache; 5 of answers; cost unknown\n" in shown
+    assert "it never reached the line at 90k: a relay changes nothing" in shown
+    assert "the window of gpt-5.5 is unknown; a relay's line is that of 200,000 tokens" in shown
+    empty = relay("inspect", str(write_lines(tmp_path / "e.jsonl", ask(0)))).out
+    assert "no answer of a model is in it" in empty
+    base = Base(tmp_path / "o.db")
+    base.add_session("ses_1")
+    base.add("ses_1", 0, {"role": "assistant", "modelID": "m"}, finish(0, 0, 0))
+    unknown = relay("inspect", str(base.path)).out
+    assert "of 1 turn the tokens are unknown: they are in no figure" in unknown
+    assert "$0" not in unknown
+    (tmp_path / "x.txt").write_text("hello\n")
+    failed = relay("inspect", str(tmp_path / "x.txt"))
+    assert failed.code == ExitCode.USER
+    assert "x.txt is of no format that relay knows" in failed.err
+    assert "known are Claude Code (~/.claude/projects/" in failed.err
+    assert relay("inspect", "--text", "--json", str(tmp_path / "x.txt")).code == ExitCode.USAGE

@@ -1,0 +1,223 @@
+"""Transcripts of Claude Code as events: answers counted once, contexts apart, nothing fatal."""
+
+import json
+import os
+
+import pytest
+
+from relay.errors import ConfigError
+from relay.session.events import LegEnded, ResponseReceived, RetryScheduled, RunStarted, ToolFinished, ToolStarted
+from relay.session.usage import Usage
+from relay.session.values import Shown
+from tests.transcripts.samples import (
+    CWD,
+    MODEL,
+    SESSION,
+    answer,
+    ask,
+    boundary,
+    call,
+    entry,
+    file_edit,
+    file_read,
+    say,
+    write_lines,
+)
+
+MAIN = ("conversation", "from its beginning", "")
+
+
+def test_turns_tools_and_files(read, tmp_path):
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        ask(0),
+        say(2, "m1", 1000, call("c1", "Read", file_path=f"{CWD}/a.py"), call("c2", "Bash", command="seq 3")),
+        answer(3, "c1", "1\tx\n2\ty", file_read(f"{CWD}/a.py", 1, 2)),
+        answer(4.5, "c2", "1\n2\n3"),
+        say(6, "m2", 1100, call("c3", "Edit", file_path=f"{CWD}/a.py"), read=1000),
+        answer(7, "c3", "fine", file_edit(f"{CWD}/a.py")),
+        say(8, "m3", 1200, call("c4", "Bash", command="false"), read=1100),
+        answer(9, "c4", "Exit code 1", is_error=True),
+        say(10, "m4", 1300, {"type": "text", "text": "done"}, read=1200),
+    )
+    seen = read(path)
+    (run,) = seen.of(RunStarted)
+    assert (run.run_id, run.command, run.branch) == (SESSION, "Claude Code 2.1.316", "main")
+    assert seen.contexts == [MAIN]
+    first = seen.of(ResponseReceived)[0]
+    assert first.usage == Usage(cache_write_5m_tokens=1000, output_tokens=10)
+    assert (first.model, first.fill_tokens, first.duration_s) == (MODEL, 1010, 2)
+    assert first.cost_usd == pytest.approx((1000 * 3.75 + 10 * 15) / 1e6)
+    assert seen.prompts == [1000, 1100, 1200, 1300]
+    assert [event.summary for event in seen.of(ToolStarted)][:2] == [f"{CWD}/a.py", "seq 3"]
+    assert seen.tools["Read"].shown == Shown(path="a.py", first_line=1, last_line=2)
+    assert seen.tools["Edit"].changed_paths == ("a.py",)
+    failed = seen.of(ToolFinished)[-1]
+    assert (failed.is_error, failed.changed_paths, failed.result_bytes, failed.duration_s) == (True, (), 11, 1)
+    assert seen.of(ToolFinished)[1].changed_paths is None
+
+
+def test_an_answer_of_many_lines_counts_once_with_what_its_last_line_knows(read, tmp_path):
+    """Older versions repeated the first count of a stream; a tool may be answered before the last line."""
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        ask(0),
+        say(1, "m1", 1000, {"type": "text", "text": "a"}, output=1),
+        say(2, "m1", 1000, call("c1", "Bash", command="ls"), output=1),
+        answer(3, "c1", "x"),
+        say(4, "m1", 1000, call("c2", "Bash", command="ls"), output=70),
+        answer(5, "c2", "x"),
+        say(6, "m2", 1200),
+        say(7, "m1", 1000, output=70),
+    )
+    seen = read(path)
+    assert [(e.turn, e.usage.output_tokens, e.duration_s) for e in seen.of(ResponseReceived)] == [
+        (1, 70, 1),
+        (2, 10, 1),
+    ]
+    kinds = [type(record.event).__name__ for record in seen.records]
+    assert kinds.index("ResponseReceived") < kinds.index("ToolStarted")
+
+
+def test_a_compaction_begins_a_context(read, tmp_path):
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        ask(0),
+        say(1, "m1", 90_000, call("c1", "Bash", command="ls")),
+        boundary(2, 90_010, 5_000),
+        ask(2, "a summary", isCompactSummary=True),
+        answer(2, "c1", "kept over it"),
+        say(2, "m1", 0, output=0),
+        say(3, "m2", 20_000),
+        ask(4, "another summary", isCompactSummary=True),
+        say(5, "m3", 21_000),
+    )
+    seen = read(path)
+    told = "compacted (auto) from 90,010 tokens to 5,000 tokens"
+    after = ("conversation", "after a compaction")
+    assert seen.contexts == [MAIN, (*after, told), (*after, "compacted (summary)")]
+    assert next((end.result, end.detail) for end in seen.of(LegEnded)) == ("compacted", told)
+    assert seen.prompts == [90_000, 20_000, 21_000]
+    assert seen.of(ToolFinished) == []
+
+
+def test_sub_agents_have_contexts_of_their_own(read, tmp_path):
+    """In their own files; in the same one, as older versions had them, between the lines of the conversation."""
+    side = {"isSidechain": True}
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        ask(0),
+        say(1, "m1", 1000),
+        ask(2, "look", **side, parentUuid=None),
+        say(3, "s1", 300, **side),
+        say(3, "m2", 1100),
+        ask(4, "look", **side, parentUuid=None),
+        say(5, "s2", 310, **side),
+    )
+    write_lines(
+        tmp_path / "a/subagents/agent-a7.jsonl",
+        ask(6, "look", **side, agentId="a7", parentUuid=None),
+        say(7, "t1", 400, **side, agentId="a7"),
+    )
+    seen = read(path)
+    assert seen.contexts == [MAIN, *[("sub-agents", "sub-agent", "")] * 2, ("sub-agents", "sub-agent a7", "")]
+    assert seen.prompts == [1000, 1100, 300, 310, 400]
+    assert seen.reading.lines == 9
+    alone = read(tmp_path / "a/subagents/agent-a7.jsonl")
+    assert (alone.contexts, alone.prompts) == ([("sub-agents", "sub-agent a7", "")], [400])
+
+
+def test_what_is_odd_is_counted_and_never_fatal(read, tmp_path):
+    huge = json.dumps(answer(3, "c1", [{"type": "image", "source": {"data": "A" * 2_000_000}}]))
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        {"type": "queue-operation", "content": "hello", "timestamp": "never", "sessionId": SESSION},
+        ask(0),
+        {"type": "brand-new", "sessionId": SESSION},
+        {"no": "type"},
+        {"type": 7},
+        '{"torn": ',
+        "[" * 100_000,
+        "[1]",
+        "",
+        entry("system", 1, subtype="api_error", retryAttempt=2, retryInMs=1500),
+        say(1, "e1", 0, output=0, isApiErrorMessage=True),
+        say(2, "m1", 1000, call("c1", "Read", file_path=f"{CWD}/x.png"), {"type": "tool_use", "name": 5, "input": []}),
+        huge,
+        answer(3, "unheard of", "x"),
+        entry(
+            "assistant", 4, message={"id": "m2", "content": "x", "usage": {"input_tokens": -1, "output_tokens": True}}
+        ),
+        entry("user", 4, message=None),
+        entry("progress", 4, data={"x": "y" * 1000}),
+        {**ask(4), "timestamp": "0001-01-01T00:00:00"},
+        {**ask(4), "timestamp": "9999-12-31T23:59:59Z"},
+        '{"type": "cost-state", "totalCostUSD": NaN}',
+        {"type": "cost-state", "totalCostUSD": 1.25, "sessionId": SESSION},
+        say(5, "m3", 1200),
+    )
+    seen = read(path)
+    assert seen.prompts == [1000, 1200]
+    assert seen.tools["Read"].result_bytes == 8_000
+    assert [(e.attempt, e.wait_s) for e in seen.of(RetryScheduled)] == [(2, 1.5)]
+    assert seen.reading.unknown == {"brand-new": 1, "without a type": 2}
+    assert (seen.reading.torn, seen.reading.own_cost_usd) == (3, 1.25)
+    assert seen.reading.sent_bytes < seen.reading.size_bytes
+
+
+def test_a_fork_says_that_it_begins_with_the_turns_of_another(read, tmp_path):
+    path = write_lines(tmp_path / "a.jsonl", ask(100), ask(0), say(1, "m1", 1000), ask(101), say(102, "m2", 1100))
+    seen = read(path)
+    assert seen.prompts == [1000, 1100]
+    assert seen.reading.notes == [
+        "it begins with turns of the session that it was forked from; they are counted here too"
+    ]
+
+
+def test_a_cache_write_for_an_hour_has_its_price(read, tmp_path):
+    line = say(1, "m1", 1000)
+    line["message"]["usage"]["cache_creation"] = {"ephemeral_1h_input_tokens": 400}
+    line["message"]["usage"]["output_tokens_details"] = {"thinking_tokens": 7}
+    usage = read(write_lines(tmp_path / "a.jsonl", ask(0), line)).of(ResponseReceived)[0].usage
+    assert usage == Usage(cache_write_5m_tokens=600, cache_write_1h_tokens=400, output_tokens=10, thinking_tokens=7)
+
+
+def test_what_plain_commands_showed_is_known(read, tmp_path):
+    commands = ["cat a.py", "sed -n '10,20p' a.py", "head -5 ./b.py", "cat a.py | wc", "nl -ba a.py"]
+    lines = [ask(0)]
+    for number, command in enumerate(commands):
+        lines += [say(number, f"m{number}", 1000, call(f"c{number}", "Bash", command=command))]
+        lines += [answer(number, f"c{number}", "x\ny\nz\n")]
+    shown = [event.shown for event in read(write_lines(tmp_path / "a.jsonl", *lines)).of(ToolFinished)]
+    assert [s and (s.path, s.first_line, s.last_line) for s in shown] == [
+        ("a.py", 1, 3), ("a.py", 10, 20), ("b.py", 1, 5), None, ("a.py", 1, 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is of no format that relay knows"),
+        (b"hello\n" * 9, "is of no format that relay knows"),
+        (b'{"messages": []}', "is of no format that relay knows"),
+        (b'{"v": 2, "event": "RunStarted"}\n', "is a log of relay's own"),
+        (b"SQLite format 3\0 and nothing else", "is of no format that relay knows"),
+    ],
+)
+def test_an_unknown_format_is_an_error_that_names_the_known_ones(read, tmp_path, content, words):
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=words) as told:
+        read(path)
+    if "no format" in words:
+        assert all(name in str(told.value.hint) for name in ("Claude Code", "Codex", "OpenCode"))
+
+
+def test_what_is_no_file_is_told(read, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (("none", "cannot be read"), ("pipe", "is no file"), (".", "is no file")):
+        with pytest.raises(ConfigError, match=words):
+            read(tmp_path / name)
+    path = write_lines(tmp_path / "a.jsonl", ask(0))
+    with pytest.raises(ConfigError, match="holds one session only"):
+        read(path, "x")

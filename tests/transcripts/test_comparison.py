@@ -1,0 +1,97 @@
+"""What a relay would have done, by hand and in general."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.meters.gauge import Band
+from relay.meters.prices import Rates
+from relay.session.events import LegStarted, ResponseReceived
+from relay.session.records import LoggedEvent
+from relay.session.usage import Usage
+from relay.transcripts.comparison import Course, RelayedTally
+
+RATES = Rates(input=3, output=15, write_5m=3.75, write_1h=6, read=0.3)
+LINE = 90_000
+
+
+def begin(tally, phase="conversation"):
+    started = LegStarted(session_id="s", phase_id=phase, title="", leg=1, reason="")
+    tally.take(LoggedEvent(at=0, event=started), None)
+
+
+def go(tally, prompt, output=1_000, rates=RATES):
+    usage = Usage(input_tokens=prompt, output_tokens=output)
+    event = ResponseReceived(
+        turn=1,
+        model="m",
+        usage=usage if prompt else None,
+        cost_usd=None,
+        fill_tokens=usage.context_tokens if prompt else None,
+        soft_tokens=LINE,
+        hard_tokens=LINE,
+        window_tokens=200_000,
+        stop_reason="",
+        duration_s=0,
+    )
+    tally.take(LoggedEvent(at=0, event=event), rates)
+
+
+def test_by_hand():
+    tally = RelayedTally()
+    go(tally, 5_000)  # outside of any context: not of the conversation
+    begin(tally)
+    for prompt in (20_000, 80_000, 95_000, 0, 97_000):  # 0: unknown, no turn of this
+        go(tally, prompt)
+    begin(tally, "sub-agents")
+    go(tally, 70_000)
+    begin(tally)
+    go(tally, 30_000)  # behind a compaction
+    found = tally.figures
+
+    def price(*turns):
+        return pytest.approx(sum(read * 0.3 + write * 3.75 + 1_000 * 15 for read, write in turns) / 1e6)
+
+    same = ((0, 20_000), (21_000, 59_000), (81_000, 14_000))
+    assert found.line_tokens == LINE
+    assert found.was == Course(
+        peak_tokens=98_000, prompt_tokens=322_000, usd=price(*same, (96_000, 1_000), (20_000, 10_000))
+    )
+    assert found.least == Course(
+        resets=1, peak_tokens=96_000, prompt_tokens=248_000, usd=price(*same, (0, 26_000), (27_000, 0))
+    )
+    assert (found.most.resets, found.most.prompt_tokens) == (1, 195_000 + 51_000 + 52_000)
+    assert dict(found.bands) == {
+        Band.ORIENT: 0,
+        Band.EXPLORE: 2,
+        Band.EXECUTE: 0,
+        Band.CONSOLIDATE: 0,
+        Band.HAND_OFF: 3,
+    }
+
+
+def test_without_a_turn_nothing_is_known_and_without_a_price_no_cost():
+    tally = RelayedTally()
+    assert (tally.figures.line_tokens, tally.figures.was) == (None, Course())
+    begin(tally)
+    go(tally, 10_000, rates=None)
+    go(tally, 12_000)
+    assert (tally.figures.was.usd, tally.figures.least.usd, tally.figures.was.prompt_tokens) == (None, None, 22_000)
+
+
+@given(st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 5_000), st.booleans()), max_size=30))
+def test_below_the_line_it_is_the_same_and_above_it_never_holds_more_than_was_brought(turns):
+    tally = RelayedTally()
+    begin(tally)
+    for prompt, output, compacted in turns:
+        if compacted:
+            begin(tally)
+        go(tally, prompt, output)
+    found = tally.figures
+    assert found.least.resets <= found.most.resets <= max(0, len(turns) - 1)
+    assert found.was.resets == 0
+    if not found.most.resets and not any(compacted for *_, compacted in turns[1:]):
+        growing = all(later[0] >= one[0] + one[1] for one, later in itertools.pairwise(turns))
+        assert not growing or found.least == found.was
