@@ -1,0 +1,131 @@
+"""One plan, three phases, three runners with the real agents: killed in each phase, run again, counted to the token.
+
+    python -m tests.agents.real_phases [--place DIR] [AGENT AGENT]
+
+The first phase is run by relay's own loop, the others by the two agents. See `tests.agents.real`.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.store.trailers import parse_usage
+from tests.agents.real import AGENTS, KEY, Agent, Trial, install
+
+WORDS = ("one", "two", "three")
+ITEMS = "Verify: `grep -q {word} {word}.txt`\n- [ ] Say {word} — {word}.txt\n\n"
+
+
+class Phases(Trial):
+    """The plan, and a session for each of its phases."""
+
+    def __init__(self, agents: list[Agent], path: str) -> None:
+        super().__init__(agents[0], path)
+        own = Agent("api", (), "bash", "")
+        self.runners = (own, *agents)
+        text = "# Words\n\n"
+        for number, (word, runner) in enumerate(zip(WORDS, self.runners, strict=True), start=1):
+            text += f"## Phase {number} — {word}\nRunner: {runner.name}\n{ITEMS.format(word=word)}"
+        (self.root / "PLAN.md").write_text(text)
+        self.git("commit", "-qam", "plan")
+
+    def start(self, server: Any, *args: str, command: str = "run") -> Any:
+        """Start relay without naming a runner: the plan does."""
+        import subprocess
+
+        self.env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": KEY}
+        program = [sys.executable, "-P", "-m", "relay", command, *args]
+        return subprocess.Popen(
+            program, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def bash(self, command: str, rest: str = "") -> str:
+        """Return a turn that calls the shell; relay's own takes nothing besides the command."""
+        turn = super().bash(command, rest)
+        return turn.replace(", description: x", "") if self.agent.name == "api" else turn
+
+    def write_script(self, hanging: str = "") -> str:
+        """Return a session for each phase; that of `hanging` hangs once its file is written."""
+        text = "sessions:\n"
+        text += '- {name: title, aside: true, when: {first_message_contains: "itle"}, turns: [{text: x}]}\n'
+        for number, (word, runner) in enumerate(zip(WORDS, self.runners, strict=True), start=1):
+            self.agent = runner
+            hang = "; sleep 600" if word == hanging else ""
+            tick = self.tool("tick", f'{{item: "{number}.1", evidence: seen}}')
+            when = f"when: {{first_message_contains: 'Say {word}', tools_include: [{runner.bash}]}}"
+            turns = f"{self.bash(f'echo {word} > {word}.txt{hang}')}, {tick}, {{text: 'Commit: {word}'}}"
+            text += f"- {{{when}, turns: [{turns}]}}\n"
+        return text
+
+
+def try_phases(agents: list[Agent], path: str) -> bool:
+    """Say whether a run without a kill ends in three green commits with the tokens of the server's log."""
+    trial = Phases(agents, path)
+    with serve(parse_script(trial.write_script())) as server:
+        code, said = trial.run(server)
+        messages = trial.git("log", "-3", "--format=%B%x00", "--reverse").split("\0")[:3]
+        names = ["Relay-Agent: " in message for message in messages]
+        counted = sum(_count(message) for message in messages)
+        used = [request.usage for request in server.requests if request.usage]
+        logged = sum(sum(int(usage.get(name) or 0) for name in _CLASSES) for usage in used)
+    held = code == 0 and names == [False, True, True] and counted == logged and _is_whole(trial)
+    if not held:
+        sys.stderr.write(f"{code} {names} {counted} {logged}\n{said}")
+    return held
+
+
+_CLASSES = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
+def _count(message: str) -> int:
+    text = next((line for line in message.splitlines() if line.startswith("Relay-Usage: ")), "")
+    usage = parse_usage(text.partition(": ")[2])
+    return usage.context_tokens if usage else 0
+
+
+def _is_whole(trial: Trial) -> bool:
+    texts = [trial.git("show", f"HEAD:{word}.txt") for word in WORDS]
+    return texts == [f"{word}\n" for word in WORDS] and "- [ ]" not in trial.git("show", "HEAD:PLAN.md")
+
+
+def try_kills(agents: list[Agent], path: str) -> bool:
+    """Say whether a run that is killed in each phase ends in the same tree, by the same number of commits."""
+    trial = Phases(agents, path)
+    for word in WORDS:
+        with serve(parse_script(trial.write_script(word))) as server:
+            process = trial.start(server)
+            while not (trial.root / f"{word}.txt").exists() and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=60)
+    with serve(parse_script(trial.write_script())) as server:
+        code, said = trial.run(server)
+    held = code == 0 and _is_whole(trial) and trial.git("rev-list", "--count", "HEAD").strip() == "5"
+    if not held:
+        sys.stderr.write(f"{code}\n{said}{trial.git('log', '--format=%s')}")
+    return held
+
+
+def main() -> int:
+    """Print what held; 1 when something did not."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--place", type=Path)
+    parser.add_argument("names", nargs="*", default=["claude", "opencode"])
+    asked: Any = parser.parse_args()
+    agents = [agent for name in asked.names for agent in AGENTS if agent.name == name]
+    path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
+    found = {"to the token": try_phases(agents, path), "killed in each phase": try_kills(agents, path)}
+    who = ", ".join(["api", *asked.names])
+    for name, held in found.items():
+        sys.stdout.write(f"three phases under {who}, {name}: {'yes' if held else '**no**'}\n")
+    return 0 if all(found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
