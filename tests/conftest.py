@@ -152,7 +152,9 @@ class Stage:
     arranged: Path = Path()
     """What repositories of this process were left like, by the name of what was done."""
 
-    def relay(self, *args: str, answer: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
+    def relay(
+        self, *args: str, answer: str = "", path: str = "", environ: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[str]:
         """Run the whole program at the root, with `answer` on its standard input."""
         return subprocess.run(
             [*self.find_program(), *args],
@@ -161,7 +163,7 @@ class Stage:
             text=True,
             check=False,
             input=answer,
-            env={**os.environ, "PATH": path or os.environ["PATH"]},
+            env={**os.environ, **environ, "PATH": path or os.environ["PATH"]},
         )
 
     def git(self, *args: str) -> str:

@@ -33,6 +33,7 @@ class ScriptedRunner:
     results: list[ToolResult] = field(default_factory=list)
     specs: list[SessionSpec] = field(default_factory=list)
     agent: str = ""
+    metering: str = ""
 
     @property
     def kind(self) -> RunnerKind:

@@ -4,9 +4,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from relay.config.network import PATTERN, read_network
 from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
 
+LOGINS = ("key", "tunnel")
+"""How an agent asks its model:
+
+key     with the key that relay's gateway holds
+tunnel  with your login, which lies in its sandbox then, at its vendor's hosts and no others; usage as it tells it
+"""
 ENDPOINTS = ("anthropic", "openai", "gemini")
 _RESERVED = "api"
 _INSIDE = r"(?!/)(?!(?:.*/)?\.\.?(?:/|$))[^\0\n]+"
@@ -38,11 +45,22 @@ class AgentSettings:
     """Of the session."""
     endpoints: tuple[str, ...] = ()
     """Families of endpoints that it speaks to."""
+    login: str = ""
+    """One of `LOGINS`; empty is ``key``."""
+    credentials: tuple[str, ...] = ()
+    """Files below your home directory that hold the login, copied into its private one; variables in capitals."""
+    hosts: tuple[str, ...] = ()
+    """What ``tunnel`` lets through, by HTTPS."""
 
     @property
     def text(self) -> str:
         """In one line, without values that may be secret."""
-        parts = (("like", self.like), ("program", self.program))
+        parts = (
+            ("like", self.like),
+            ("program", self.program),
+            ("login", self.login),
+            ("hosts", ", ".join(self.hosts)),
+        )
         return "; ".join(f"{name} {value}" for name, value in parts if value) or "as it is known"
 
 
@@ -107,6 +125,20 @@ def _read_pairs(pattern: str, allowed: str) -> Callable[[Any], tuple[tuple[str, 
     return read
 
 
+def _read_credentials(value: Any) -> tuple[str, ...]:
+    names = _read_texts(value)
+    if not all(re.fullmatch(_INSIDE, name) for name in names):
+        raise ValueError("paths below your home directory, and names of variables")
+    return names
+
+
+def _read_hosts(value: Any) -> tuple[str, ...]:
+    hosts = read_network({"hosts": value}).hosts
+    if "*" in hosts:
+        raise ValueError("names of hosts; every host is none of an agent's vendor")
+    return hosts
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "like": _read_text,
     "program": _read_text,
@@ -117,6 +149,9 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "files": _read_pairs(_INSIDE, "a table of texts, by their paths below the home directory"),
     "mode": _read_text,
     "endpoints": _read_endpoints,
+    "login": _read_choice(*LOGINS),
+    "credentials": _read_credentials,
+    "hosts": _read_hosts,
 }
 _TABLE = {"type": "object", "additionalProperties": {"type": "string"}}
 AGENTS_SCHEMA: Mapping[str, Any] = {
@@ -126,9 +161,17 @@ AGENTS_SCHEMA: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             **dict.fromkeys(("like", "program", "install", "mode"), _TEXT),
-            **dict.fromkeys(("arguments", "needs"), _TEXTS),
+            **dict.fromkeys(("arguments", "needs", "credentials"), _TEXTS),
             **dict.fromkeys(("env", "files"), _TABLE),
             "endpoints": {"type": "array", "items": {"enum": list(ENDPOINTS)}},
+            "login": {"enum": list(LOGINS)},
+            "hosts": {
+                "type": "array",
+                "items": {
+                    "type": "string",
+                    "pattern": PATTERN,
+                },
+            },
         },
         "additionalProperties": False,
     },

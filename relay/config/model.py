@@ -80,7 +80,7 @@ class Settings:
     """Who runs the sessions: ``api`` is relay's own loop on the Messages API, others are agents (`relay agents`). A
     phase of the plan may name its own: ``Runner: claude``."""
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
-    """Agents of your own, and what is different about one that relay knows: program, variables, files. Yours
+    """Agents of your own, and what is different about one that relay knows: program, variables, files, login. Yours
     alone; `docs/agents.md` has examples."""
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
     """Where a session hands off to a fresh one: a part of the model's window, a number of tokens, or the lower of

@@ -32,7 +32,7 @@ def render_phase_message(
         run: How its gate ran.
         doubts: Trailers that say what speaks against a tick.
     """
-    pending = candidate.pending
+    pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)
     ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
     baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
@@ -53,7 +53,7 @@ def render_phase_message(
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *(trailers.render_said(candidate.leg.said) if candidate.status == "handoff" else ()),
-            *trailers.render_agent(ctx.sessions.find_runner(candidate.phase.runner).agent),
+            *trailers.render_agent(runner.agent, runner.metering),
             *trailers.render_spent(spent),
         ),
     )

@@ -108,6 +108,10 @@ class Runner(Protocol):
     def agent(self) -> str:
         """Name and version of the agent that ran the last session; empty for relay's own loop."""
 
+    @property
+    def metering(self) -> str:
+        """Who counted its tokens: ``gateway``, or ``agent`` for the agent itself; nothing asks relay's own loop."""
+
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model; what the user's settings say of it counts more than the endpoint."""
 

@@ -10,6 +10,9 @@ from relay.runners.agents.runner import make_kind
 from relay.runners.registry import list_profiles
 from relay.values import dataclass
 
+TOLD = "~"
+"""For what the agent itself tells."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFound:
@@ -59,7 +62,7 @@ def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
         tested=profile.tested,
         missing=missing,
         install=profile.package,
-        usage="exact",
+        usage=TOLD if profile.tunnelled else "exact",
         steering="yes",
         tools="MCP",
         login=_find_login(profile, environ),
@@ -70,4 +73,4 @@ def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
     try:
         return make_kind(profile).get_key(environ)
     except RunnerError:
-        return "no key"
+        return "no login" if profile.tunnelled else "no key"

@@ -137,9 +137,9 @@ def render_hooks(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return () if names == COMMIT_HOOKS else ((HOOKS, " ".join(names) or "skip"),)
 
 
-def render_agent(agent: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailers of work that an agent did; nothing for an empty name."""
-    return ((AGENT, agent), (METERING, "gateway")) if agent else ()
+def render_agent(agent: str, metering: str) -> tuple[tuple[str, str], ...]:
+    """Return the trailers of work that an agent did, and of who counted it; nothing for an empty name."""
+    return ((AGENT, agent), (METERING, metering)) if agent else ()
 
 
 def render_said(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

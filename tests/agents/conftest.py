@@ -52,7 +52,7 @@ def programs(tmp_path):
 def agent(stage, tmp_path, programs):
     """Runs a command on the fake agent against a script, with the lies that it is given."""
 
-    def enter(command, script, *lies, runner=None, more=MappingProxyType({}), **flags):
+    def enter(command, script, *lies, kind=None, runner=None, more=MappingProxyType({}), **flags):
         from contextlib import contextmanager
 
         @contextmanager
@@ -64,7 +64,7 @@ def agent(stage, tmp_path, programs):
                     "ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user",
                     "ANTHROPIC_BASE_URL": stage.server.base_url,
                 }
-                fake = None if runner else FakeRunner(kind=make_kind(make_profile(*lies)))
+                fake = None if runner else FakeRunner(kind=kind or make_kind(make_profile(*lies)))
                 settings = flags if runner else {"runner": "fake", **flags}
                 with stage.enter(command, flags=settings, environ=environ, runner=fake, more=more) as ctx:
                     yield ctx

@@ -10,6 +10,10 @@ dies        ends in the middle of a line when its first turn begins
 mute        does not answer session/new
 idle        ends its turn without asking the endpoint
 daemon      leaves a process that writes to the repository
+shy         tells nothing of what it uses
+big         tells of a context that is over every line
+patient     waits for a cancel before each answer but the first
+abroad      writes what it can see of a login and of other hosts into abroad.txt
 peek        writes what it can see of keys and of the world into peek.txt
 """
 
@@ -24,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 LIES = os.environ.get("FAKE_LIES", "").split()
-BASE = urllib.parse.urlsplit(os.environ["FAKE_BASE"])
+BASE = urllib.parse.urlsplit(os.environ.get("FAKE_BASE", ""))
+"""Empty where it asks its vendor itself: `ALONE` says what is answered then."""
 BASH = {"name": "bash", "description": "run", "input_schema": {"type": "object"}}
 CANCELLED = threading.Event()
 SAYING = threading.Lock()
@@ -65,6 +70,8 @@ class Tools:
 
 def post(body):
     """Return status and content blocks of the answer."""
+    if not BASE.netloc:
+        return answer_alone(body)
     connection = http.client.HTTPConnection(BASE.hostname or "", BASE.port, timeout=60)
     headers = {"content-type": "application/json", "x-api-key": "held-by-relay", "anthropic-version": "2023-06-01"}
     connection.request("POST", "/v1/messages", json.dumps(body), headers)
@@ -73,6 +80,24 @@ def post(body):
     if response.status != 200:
         return response.status, text
     return 200, collect(text)
+
+
+ALONE: list[Any] = [
+    [{"type": "text", "text": "I write."}, {"type": "tool_use", "id": "c1", "name": "bash",
+      "input": {"command": "echo hello > hello.txt"}}],
+    [{"type": "tool_use", "id": "c2", "name": "tick", "input": {"item": "1.1", "evidence": "seen"}}],
+    [{"type": "text", "text": "Done.\n\nCommit: say hello"}],
+]  # fmt: skip
+
+
+def answer_alone(body):
+    """Return what the vendor would answer, and tell how full the context is."""
+    said = sum(message["role"] == "assistant" for message in body["messages"])
+    if "patient" in LIES and said:
+        CANCELLED.wait(2)
+    if "shy" not in LIES:
+        update(sessionUpdate="usage_update", used=90_000 if "big" in LIES else 20_000 + 2_000 * said, size=1_000_000)
+    return 200, ALONE[min(said, len(ALONE) - 1)]
 
 
 def collect(text):
@@ -130,7 +155,9 @@ def work(tools, history, prompt):
                 update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": block["text"]})
         calls = [block for block in found if block["type"] == "tool_use"]
         if not calls:
-            return {"result": {"stopReason": "end_turn"}}
+            used = {"inputTokens": 30, "outputTokens": 20, "cachedReadTokens": 1000, "cachedWriteTokens": 200}
+            told = {} if BASE.netloc or "shy" in LIES else {"usage": used}
+            return {"result": {"stopReason": "end_turn", **told}}
         history.append({"role": "user", "content": [run_tool(tools, block) for block in calls]})
 
 
@@ -159,7 +186,23 @@ def peek(root):
     Path(root, "peek.txt").write_text("\n".join(seen))
 
 
+def go_abroad(root):
+    """Ask two hosts, as far as the way out lets it."""
+    proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
+    seen = [os.environ.get("FAKE_TOKEN", ""), Path(os.environ["HOME"], ".fake/login.json").read_text()]
+    for host in ("elsewhere.example.org", "vendor.invalid"):
+        connection = http.client.HTTPSConnection(proxy.hostname or "", proxy.port, timeout=20)
+        connection.set_tunnel(host, 443)
+        try:
+            connection.connect()
+        except OSError as error:
+            seen.append(f"{host}: {error}")
+    Path(root, "abroad.txt").write_text("\n".join(seen))
+
+
 def begin_turn(root):
+    if "abroad" in LIES:
+        go_abroad(root)
     if "dies" in LIES:
         sys.stdout.write('{"jsonrpc": "2.0", "method": "session/upd')
         sys.stdout.flush()

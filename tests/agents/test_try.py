@@ -82,3 +82,14 @@ def test_a_name_that_no_agent_has_is_refused(stage):
     ran = stage.relay("agents", "--try", "magic")
     assert ran.returncode == ExitCode.USAGE
     assert "--try: found 'magic'; allowed: claude" in ran.stderr
+
+
+def test_one_with_a_login_is_not_asked_for_a_session(stage, tmp_path):
+    """That would be the user's subscription."""
+    (tmp_path / "config/relay").mkdir(parents=True)
+    (tmp_path / "config/relay/config.toml").write_text('[agents.claude]\nlogin = "tunnel"\n')
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    [row] = json.loads(stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin", environ=environ).stdout)
+    states = {finding["name"]: finding["state"] for finding in row["findings"]}
+    assert states == {"installed": "missing", "session": "info", "key": "missing"}
+    assert "no login of Claude Code" in row["findings"][-1]["words"]

@@ -69,6 +69,10 @@ def test_a_repository_brings_no_agent(tmp_path):
         ("[agents.x]\nenv = ['x']", "env: a table of variables"),
         ("[agents.x]\nenv = { A = 1 }", "env: a list of texts"),
         ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
+        ("[agents.x]\nlogin = 'mine'", "login: key, tunnel"),
+        ("[agents.x]\nhosts = ['*']", "hosts: names of hosts; every host is none of an agent's vendor"),
+        ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: true, false, or"),
+        ("[agents.x]\ncredentials = ['../x']", "credentials: paths below your home directory"),
         ("[agents.x]\nfiles = { '/x' = 'x' }", "files: a table of texts, by their paths"),
     ],
 )
@@ -83,6 +87,7 @@ def test_what_is_no_agent_is_refused_with_what_is_allowed(tmp_path, text, words)
     ("text", "words"),
     [
         ("[agents.x]\nlike = 'magic'", "agents.x: like: found 'magic'; allowed: claude"),
+        ("[agents.opencode]\nlogin = 'tunnel'", "agents.opencode: credentials is missing, which login = tunnel needs"),
         ("[agents.x]\nmode = 'y'", "agents.x: program is missing, or like"),
     ],
 )

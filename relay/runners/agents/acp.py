@@ -9,11 +9,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from relay.session.usage import Usage
 from relay.values import dataclass
 
 VERSION = 1
 _TEXTS = {"agent_message_chunk": False, "agent_thought_chunk": True}
 _ENDED = frozenset({"completed", "failed"})
+_CLASSES = ("inputTokens", "cachedReadTokens", "cachedWriteTokens", "outputTokens")
 _SHOWN_CHARS = 20_000
 """Of a tool's result: it is compared with others and counted, no more."""
 
@@ -109,6 +111,25 @@ def read_update(params: Mapping[str, Any]) -> Update | None:
     if kind in {"tool_call", "tool_call_update"} and isinstance(update.get("toolCallId"), str):
         return _read_tool(update)
     return None
+
+
+def read_fill(params: Mapping[str, Any]) -> int | None:
+    """Return how full an update says that the context is, in tokens; None for any other update."""
+    update = params.get("update")
+    used = update.get("used") if isinstance(update, dict) and update.get("sessionUpdate") == "usage_update" else None
+    return used if type(used) is int and used >= 0 else None
+
+
+def read_usage(answer: Mapping[str, Any]) -> Usage | None:
+    """Return what the answer to a prompt says was used; None when it says nothing usable."""
+    found = answer.get("usage")
+    if not isinstance(found, dict):
+        return None
+    counts = [int(count) for name in _CLASSES if type(count := found.get(name, 0)) is int and count >= 0]
+    if len(counts) < len(_CLASSES) or not any(counts):
+        return None
+    fresh, read, written, output = counts
+    return Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_5m_tokens=written, output_tokens=output)
 
 
 def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relay.config.agents import AgentSettings
-from relay.runners.agents.profiles import Profile, Way
+from relay.runners.agents.profiles import NO_KEY, Profile, Way
 
 _UNKNOWN = Profile(name="", title="", package="", program="", tested="")
 
@@ -27,7 +27,7 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
     if not program:
         raise ValueError("program is missing, or like, the name of an agent whose profile it begins with")
     ways = tuple(_find_way(base, family) for family in own.endpoints)
-    return replace(
+    made = replace(
         base,
         name=name,
         title=base.title or name,
@@ -39,7 +39,28 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         files=(*base.files, *own.files),
         mode=own.mode or base.mode,
         ways=ways or base.ways,
+        credentials=own.credentials or base.credentials,
+        hosts=own.hosts or base.hosts,
     )
+    return _tunnel(made) if own.login == "tunnel" else made
+
+
+def _tunnel(profile: Profile) -> Profile:
+    """Return a profile without what leads to the gateway.
+
+    Raises:
+        ValueError: Nothing says where the login is, or whose it is.
+    """
+    for name in ("credentials", "hosts"):
+        if not getattr(profile, name):
+            raise ValueError(f"{name} is missing, which login = tunnel needs")
+    way = Way(family=profile.ways[0].family)
+    env, files = _drop_gateway(profile.env), _drop_gateway(profile.files)
+    return replace(profile, tunnelled=True, env=env, files=files, ways=(way,))
+
+
+def _drop_gateway(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in pairs if "{base}" not in text and NO_KEY not in text)
 
 
 def _find_way(base: Profile, family: str) -> Way:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relay.errors import RunnerError
+from relay.files.tree import read_start
 from relay.meters.prices import normalize_model
 from relay.runners.agents.profiles import Profile, Way
 from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
@@ -20,6 +21,7 @@ HOME_NAME = "home"
 _MODULES = "node_modules"
 _OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"), ("codex", "openai"))
 """What the names of models begin with, and whose they are."""
+_MOST_LOGIN_BYTES = 256 * 1024
 _NEAR = 4
 """Directories between a program and its package's own."""
 
@@ -113,6 +115,33 @@ def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str])
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(fill(text, words))
+
+
+def find_login(profile: Profile, environ: Mapping[str, str]) -> str:
+    """Return what holds the user's login with an agent's vendor: a variable, or a file's path; empty for nothing."""
+    return next((name for name in profile.credentials if environ.get(name) or _find_file(name, environ)), "")
+
+
+def _find_file(name: str, environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("HOME", "")
+    place = Path(home, name)
+    return place if home.startswith("/") and place.is_file() else None
+
+
+def lend_login(profile: Profile, environ: Mapping[str, str], place: Path) -> Mapping[str, str]:
+    """Copy a login into the private home directory; return the variables that hold one.
+
+    What the agent makes of its copy is thrown away with it.
+    """
+    for name in profile.credentials:
+        found = _find_file(name, environ)
+        data = read_start(found, _MOST_LOGIN_BYTES) if found else None
+        if data is not None:
+            target = place / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch(mode=0o600)
+            target.write_bytes(data)
+    return {name: environ[name] for name in profile.credentials if environ.get(name)}
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:

@@ -50,6 +50,12 @@ class Profile:
     """For session/new."""
     mode: str = ""
     """Of the session; empty for the one that it starts with."""
+    tunnelled: bool = False
+    """It asks its vendor itself, with the user's login; else relay's gateway, which has the key."""
+    credentials: tuple[str, ...] = ()
+    """What holds a login: names of variables, and files below the user's home directory."""
+    hosts: tuple[str, ...] = ()
+    """Of the vendor, which a login is for."""
 
 
 CLAUDE = Profile(
@@ -77,6 +83,8 @@ CLAUDE = Profile(
         }
     },
     mode="bypassPermissions",
+    credentials=("CLAUDE_CODE_OAUTH_TOKEN", ".claude/.credentials.json"),
+    hosts=("api.anthropic.com", "platform.claude.com"),
 )
 
 _OPENCODE_JSON = """\

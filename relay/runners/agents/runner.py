@@ -14,15 +14,17 @@ from relay.config.model import ModelSettings
 from relay.errors import ConfigError, RunnerError
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
+from relay.session.events import Noticed
 from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.runners.agents.home import Installed
-    from relay.runners.agents.parts import Inbox, Started
+    from relay.runners.agents.parts import Around, Inbox, Started
     from relay.runners.agents.profiles import Way
     from relay.runners.agents.session import AgentSession
     from relay.runners.messages.conversation import ApiRunner
     from relay.runners.messages.endpoint import Family
+    from relay.sandbox.policy import Door
     from relay.sandbox.run import Sandbox
 
 PORT = 47_113
@@ -40,8 +42,8 @@ class AgentRunner:
     way: "Way"
     family: "Family"
     given: Surroundings
-    endpoint: "ApiRunner"
-    """Asked for the model."""
+    endpoint: "ApiRunner | None"
+    """Asked for the model; None in a tunnel, where there is no key for that."""
     versions: list[str] = field(default_factory=list)
     """As the agent told, session by session."""
 
@@ -50,13 +52,24 @@ class AgentRunner:
         """The agent with the version that it told last."""
         return f"{self.profile.name} {self.versions[-1] if self.versions else ''}".strip()
 
+    @property
+    def metering(self) -> str:
+        """Who counted."""
+        return "agent" if self.profile.tunnelled else "gateway"
+
     def get_model(self, model: str) -> ModelInfo:
-        """Return window and limits of a model, as the endpoint tells them: agents have them from catalogues."""
-        return self.endpoint.get_model(model)
+        """Return window and limits of a model, by the endpoint or a table: agents have them from catalogues."""
+        if self.endpoint is not None:
+            return self.endpoint.get_model(model)
+        from relay.config.model_table import show_user_file
+        from relay.runners.messages.limits import settle_limits
+
+        own = self.given.settings.find_model(model)
+        return settle_limits(model, own, ModelSettings(), user_file=show_user_file(self.given.environ))
 
     def describe_model(self, model: str) -> ModelSettings:
-        """Return a model as the endpoint tells of it."""
-        return self.endpoint.describe_model(model)
+        """Return a model as the endpoint, or else the user, tells of it."""
+        return self.endpoint.describe_model(model) if self.endpoint else self.given.settings.find_model(model)
 
     @contextmanager
     def open_session(self, spec: SessionSpec) -> "Iterator[AgentSession]":
@@ -67,14 +80,10 @@ class AgentRunner:
         """
         import queue
 
-        from relay.runners.agents.account import Account
         from relay.runners.agents.parts import Around
-        from relay.runners.agents.session import AgentSession
 
         mark = f"relay-session {spec.session_id}-{secrets.token_hex(6)}"
         inbox: Inbox = queue.SimpleQueue()
-        settings = self.given.settings
-        account = Account(spec, self.get_model(spec.model), self.given.observe, max_wait_s=settings.max_wait_s)
         with ExitStack() as stack:
             sandbox, installed = self._put_up(stack, spec, inbox, mark)
             around = Around(
@@ -85,14 +94,24 @@ class AgentRunner:
                 root=sandbox.policy.root,
                 mark=mark,
             )
-            yield AgentSession(self.profile, spec, account, inbox, around)
+            yield self._make_session(spec, inbox, around)
+
+    def _make_session(self, spec: SessionSpec, inbox: "Inbox", around: "Around") -> "AgentSession":
+        model, observe = self.get_model(spec.model), self.given.observe
+        if self.profile.tunnelled:
+            from relay.runners.agents.tunnel import ToldAccount, TunnelSession
+
+            return TunnelSession(self.profile, spec, ToldAccount(spec, model, observe), inbox, around)
+        from relay.runners.agents.account import Account
+        from relay.runners.agents.session import AgentSession
+
+        account = Account(spec, model, observe, max_wait_s=self.given.settings.max_wait_s)
+        return AgentSession(self.profile, spec, account, inbox, around)
 
     def _put_up(self, stack: ExitStack, spec: SessionSpec, inbox: "Inbox", mark: str) -> "tuple[Sandbox, Installed]":
         """Open gateway, tool server and a sandbox with a door to each."""
-        from relay.runners.agents.gateway import Route, open_gateway
         from relay.runners.agents.home import get_installed
         from relay.runners.agents.toolserver import Offer, open_toolserver
-        from relay.runners.messages.endpoint import find_own_secrets, open_client
         from relay.sandbox.policy import Door, Mechanism
         from relay.sandbox.run import open_sandbox
 
@@ -101,29 +120,43 @@ class AgentRunner:
                 f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
                 hint="relay doctor shows what is missing; --runner api needs no such sandbox",
             )
-        environ, settings = self.given.environ, self.given.settings
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
-        client = stack.enter_context(open_client(environ, settings.idle_timeout_s, family=self.family))
-        secrets = find_own_secrets(environ)
-        route = Route(client=client, mark=mark.encode(), secrets=secrets, tell=inbox.put, family=self.family)
-        stack.enter_context(open_gateway(route, place / _MODEL))
+        ways_out = self._open_way_out(stack, place, inbox, mark)
         tools = tuple(tool for tool in spec.tools if tool.name in OWN_TOOLS)
         stack.enter_context(open_toolserver(Offer(tools=tools, tell=inbox.put), place / _TOOLS))
         policy = spec.sandbox.policy
-        installed = get_installed(self.profile, environ, policy.root)
-        doors = (Door(name=_MODEL, socket=place / _MODEL, port=PORT), Door(name=_TOOLS, socket=place / _TOOLS))
+        installed = get_installed(self.profile, self.given.environ, policy.root)
+        kept = (door for door in policy.doors if not (door.hosts and self.profile.tunnelled))  # there is one proxy
         policy = replace(
             policy,
-            doors=(*policy.doors, *doors),
+            doors=(*kept, *ways_out, Door(name=_TOOLS, socket=place / _TOOLS)),
             readable=(*policy.readable, *installed.shown),
             network=False,
         )
         return stack.enter_context(open_sandbox(policy, spec.sandbox.level)), installed
 
+    def _open_way_out(self, stack: ExitStack, place: Path, inbox: "Inbox", mark: str) -> "tuple[Door, ...]":
+        """Open the gateway, or for an agent that asks its vendor itself a proxy that knows the vendor's hosts."""
+        from relay.sandbox.policy import Door
+
+        if self.profile.tunnelled:
+            from relay.sandbox.openings.doors import hold_doors
+
+            return stack.enter_context(hold_doors(self.profile.hosts, ())).doors
+        from relay.runners.agents.gateway import Route, open_gateway
+        from relay.runners.messages.endpoint import find_own_secrets, open_client
+
+        environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
+        client = stack.enter_context(open_client(environ, idle_s, family=self.family))
+        secrets = find_own_secrets(environ)
+        route = Route(client=client, mark=mark.encode(), secrets=secrets, tell=inbox.put, family=self.family)
+        stack.enter_context(open_gateway(route, place / _MODEL))
+        return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),)
+
     def _start(
         self, stack: ExitStack, sandbox: "Sandbox", spec: SessionSpec, inbox: "Inbox", installed: "Installed"
     ) -> "Started":
-        from relay.runners.agents.home import HOME_NAME, fill, make_home
+        from relay.runners.agents.home import HOME_NAME, fill, lend_login, make_home
         from relay.runners.agents.parts import Started
         from relay.runners.agents.toolserver import BRIDGE
         from relay.runners.agents.wire import Wire
@@ -134,6 +167,8 @@ class AgentRunner:
         words = {"base": f"http://127.0.0.1:{PORT}", "model": spec.model, "home": str(home)}
         make_home(self.profile, self.way, sandbox.private.tmp / HOME_NAME, words)
         own = {name: fill(value, words) for name, value in (*self.profile.env, *self.way.env)}
+        if self.profile.tunnelled:
+            own |= lend_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
         child = start_child(
             sandbox.confinement,
             (str(installed.program), *(fill(word, words) for word in (*self.profile.arguments, *self.way.arguments))),
@@ -159,6 +194,7 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner
+    from relay.runners.messages.endpoint import FAMILIES
 
     settings = given.settings
     if settings.sandbox == "off":
@@ -168,6 +204,11 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
             hint="leave out --sandbox off, or use --runner api",
         )
     get_installed(profile, given.environ)  # before anything is asked
+    if profile.tunnelled:
+        given.observe(Noticed(text=_describe_tunnel(profile), warning=True))
+        family = next(found for found in FAMILIES if found.name == profile.ways[0].family)
+        yield AgentRunner(profile=profile, way=profile.ways[0], family=family, given=given, endpoint=None)
+        return
     way, family = get_way(profile, given.environ, settings.model)
     idle_s = settings.idle_timeout_s
     with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, family=family) as api:
@@ -178,11 +219,31 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
         yield AgentRunner(profile=profile, way=way, family=family, given=given, endpoint=endpoint)
 
 
+def _describe_tunnel(profile: Profile) -> str:
+    return (
+        f"{profile.name}: your login goes with it into its sandbox, which reaches {', '.join(profile.hosts)} and "
+        "nothing else; what it uses is what it tells (~), and no cap holds before a request, only after what it told"
+    )
+
+
 def _get_key(profile: Profile, environ: Mapping[str, str]) -> str:
+    if profile.tunnelled:
+        return _get_login(profile, environ)
     from relay.runners.messages.endpoint import FAMILIES, get_key_name
 
     known = {family.name: family for family in FAMILIES}
     return get_key_name(environ, [known[way.family] for way in profile.ways])
+
+
+def _get_login(profile: Profile, environ: Mapping[str, str]) -> str:
+    from relay.runners.agents.home import find_login
+
+    if found := find_login(profile, environ):
+        return found
+    raise RunnerError(
+        f"no login of {profile.title}: none of {', '.join(profile.credentials)} is there (files: below your home)",
+        hint=f"log in with {profile.title} itself, or leave out login = tunnel in agents.{profile.name}",
+    )
 
 
 def make_kind(profile: Profile) -> RunnerKind:

@@ -249,7 +249,8 @@ class AgentSession:
     def _handle_request(self, held: HeldRequest) -> None:
         request = held.request
         if self._outcome is None and request.is_main and not self._pending:
-            self._cross_boundary(held)
+            self._account.look_at(request)
+            self._cross_boundary()
         if self._outcome is None and not self._pending:
             self._outcome = self._account.check(request)
         if self._outcome is not None or (self._pending and request.is_main):
@@ -258,12 +259,11 @@ class AgentSession:
         self._account.start(request)
         held.release.set_result("")
 
-    def _cross_boundary(self, held: HeldRequest) -> None:
+    def _cross_boundary(self) -> None:
         """Keep what the turn did, and see whether there may be another."""
         calls = self._doings.begin_turn()
         if calls is not None:
             self._spec.note_boundary()
-        self._account.look_at(held.request)
         if self._ends_at_boundary:
             self._end(SessionEnd.ENDED_BY_TOOL, "")
         elif self._around.interrupts.finish_turn:

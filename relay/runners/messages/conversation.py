@@ -50,6 +50,7 @@ class ApiRunner:
     """What has been asked already."""
     agent: str = ""
     """It is none."""
+    metering: str = ""
 
     def get_model(self, model: str) -> ModelInfo:
         """Return window and limits of a model; the endpoint is asked once."""

@@ -63,6 +63,7 @@ class Continuous:
     """``none``, ``compact`` or ``prune``."""
     agent: str = ""
     """It is none."""
+    metering: str = ""
     _kept: tuple[SessionSpec, Conversation] | None = None
 
     def get_model(self, model: str) -> ModelInfo:

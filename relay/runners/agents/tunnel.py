@@ -1,0 +1,117 @@
+"""An agent that asks its vendor itself, with the user's login: only what it tells is known, and marked as such.
+
+Nothing is held, so there is no look at the caps before a request: they are looked at where the agent tells that its
+tools have ended, as are the lines and a stop. A text is put in there by cancelling the turn; an answer that was begun
+meanwhile may be lost.
+"""
+
+import time
+from typing import Any
+
+from relay.meters.prices import cost_usd
+from relay.runners.agents.account import Account
+from relay.runners.agents.acp import ToolUpdate, read_fill, read_update, read_usage
+from relay.runners.agents.parts import Around, Inbox
+from relay.runners.agents.profiles import Profile
+from relay.runners.agents.session import AgentSession
+from relay.runners.agents.wire import Answered, Notification
+from relay.runners.base import ModelInfo, SessionSpec
+from relay.session.events import Observe, RequestStarted, ResponseReceived
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd, SessionOutcome
+
+
+class ToldAccount(Account):
+    """Counts what an agent tells. Mutable.
+
+    Args:
+        spec: The caps, the prices and the lines.
+        model: Its window and limits.
+        observe: Told of every turn.
+    """
+
+    def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe) -> None:
+        super().__init__(spec, model, observe, max_wait_s=0.0)
+        self._fills: list[int] = []
+        """Of the turn that runs, one for each request that the agent tells of, in tokens."""
+        self._begun = time.monotonic()
+
+    def begin(self) -> None:
+        """Note that a turn begins."""
+        self.turn += 1
+        self._begun = time.monotonic()
+        self._observe(RequestStarted(turn=self.turn))
+
+    def tell_fill(self, fill_tokens: int) -> None:
+        """Take in how full the agent says that its context is."""
+        self._fills.append(fill_tokens)
+        self.gauge = self.gauge.measure(Usage(input_tokens=fill_tokens))
+
+    def check_told(self) -> SessionOutcome | None:
+        """Say that what was told by now is over a cap; None when it is not."""
+        why = self._spec.check_budget(self._guess().prompt_tokens, 0)
+        return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
+
+    def end(self, usage: Usage | None) -> None:
+        """Account for a turn by what the agent tells; None: by how full its context was."""
+        known, price = usage or self._guess(), self._spec.price
+        self._fills.clear()
+        self._observe(
+            ResponseReceived(
+                turn=self.turn,
+                model=self._spec.model,
+                usage=known,
+                cost_usd=None if price is None else cost_usd(known, price),
+                fill_tokens=self.gauge.fill_tokens,
+                soft_tokens=self.gauge.soft_tokens,
+                hard_tokens=self.gauge.hard_tokens,
+                window_tokens=self.gauge.window_tokens,
+                stop_reason="told",
+                duration_s=time.monotonic() - self._begun,
+                estimated=True,
+            )
+        )
+
+    def close(self) -> None:
+        """Account for a turn that did not come to its end."""
+        if self._fills:
+            self.end(None)
+
+    def _guess(self) -> Usage:
+        """Return what the prompts were together: each holds the one before it, which comes from the cache."""
+        return Usage(input_tokens=max(self._fills, default=0), cache_read_tokens=sum(self._fills[:-1]))
+
+
+class TunnelSession(AgentSession):
+    """One conversation with an agent that asks its vendor itself.
+
+    Args:
+        profile: Which agent.
+        spec: What the session is made of.
+        account: What it tells.
+        inbox: Where everything comes in.
+        around: What it has around it.
+    """
+
+    def __init__(self, profile: Profile, spec: SessionSpec, account: ToldAccount, inbox: Inbox, around: Around) -> None:
+        super().__init__(profile, spec, account, inbox, around)
+        self._told = account
+
+    def _say(self, text: str) -> None:
+        self._told.begin()
+        super()._say(text)
+
+    def _handle_update(self, said: Notification) -> None:
+        super()._handle_update(said)
+        if (fill := read_fill(said.params)) is not None:
+            self._told.tell_fill(fill)
+        update: Any = read_update(said.params)
+        ended = isinstance(update, ToolUpdate) and update.ended and not self._doings.is_busy
+        if ended and self._prompt and self._outcome is None and not self._pending:
+            self._cross_boundary()
+            if over := self._told.check_told():
+                self._end(over.end, over.detail)
+
+    def _handle_turn_end(self, answered: Answered) -> None:
+        self._told.end(read_usage(answered.result))
+        super()._handle_turn_end(answered)

@@ -1,0 +1,139 @@
+"""An agent with the user's login: what it tells is all that is known, and everything says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from relay.config.agents import AgentSettings
+from relay.errors import ConfigError, ExitCode, RunnerError
+from relay.runners.agents.acp import read_fill, read_usage
+from relay.runners.agents.adaptation import adapt_profile
+from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.runner import make_kind
+from relay.session.events import GaugeCrossed, LegEnded, Noticed
+from relay.session.usage import Usage
+from tests.agents.conftest import make_profile
+from tests.agents.test_session import play
+
+NOTHING = "sessions: [{turns: [{text: nobody asks this server}]}]"
+
+
+@pytest.fixture
+def tunnel(agent, tmp_path):
+    """Runs a command on the fake agent with a login."""
+    (tmp_path / "home/.fake").mkdir(parents=True)
+    (tmp_path / "home/.fake/login.json").write_text("the login")
+
+    def enter(*lies, **flags):
+        own = AgentSettings(login="tunnel", credentials=("FAKE_TOKEN", ".fake/login.json"), hosts=("vendor.invalid",))
+        profile = adapt_profile("fake", own, {"fake": make_profile(*lies)})
+        return agent("run", NOTHING, kind=make_kind(profile), **flags)
+
+    return enter
+
+
+def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
+    with tunnel("noise") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    message = stage.git("log", "-1", "--format=%B")
+    assert "Relay-Agent: fake 9.9\nRelay-Metering: agent\n" in message
+    assert "Relay-Usage: input=30 output=20 cache_read=1000 cache_write=200" in message
+    assert "Relay-Cost: ~" in message
+    [leg] = stage.seen(LegEnded)
+    assert leg.estimated
+    assert [request for request in stage.server.requests if request.usage] == []
+    [said] = [notice.text for notice in stage.seen(Noticed) if "login" in notice.text]
+    assert "reaches vendor.invalid and nothing else" in said
+    assert "no cap holds before a request" in said
+
+
+def test_one_that_tells_nothing_is_counted_by_nothing_and_marked(stage, tunnel):
+    with tunnel("shy") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.seen(LegEnded)[0].estimated
+
+
+def test_its_login_goes_with_it_and_it_reaches_its_vendor_only(stage, tunnel):
+    with tunnel("abroad") as ctx:
+        play(ctx)
+
+    seen = (stage.root / "abroad.txt").read_text().splitlines()
+    assert seen[1] == "the login"
+    assert "elsewhere.example.org: Tunnel connection failed: 403" in seen[2]
+    assert "vendor.invalid: Tunnel connection failed: 502" in seen[3]  # let through; there is no such host
+
+
+def test_at_the_soft_line_its_turn_is_cancelled_and_it_is_told(stage, tunnel):
+    with tunnel("patient", reset_at="21000") as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
+
+
+def test_at_the_hard_line_it_is_ended_with_its_work_kept(stage, tunnel):
+    with tunnel("big", "patient", reset_at="21000", max_legs=1) as ctx:
+        play(ctx)
+
+    leg = stage.seen(LegEnded)[0]
+    assert (leg.end, leg.result, leg.estimated) == ("hard_line", "handoff", True)
+    assert leg.usage.prompt_tokens == 90_000
+    assert (stage.root / "hello.txt").read_text() == "hello\n"
+
+
+def test_a_cap_is_looked_at_after_what_it_told(stage, tunnel):
+    with tunnel("patient", max_cost_usd=0.01) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.STOPPED
+    assert [leg.end for leg in stage.seen(LegEnded)] == ["budget"]
+
+
+def test_without_a_login_nothing_is_started(tunnel, tmp_path):
+    (tmp_path / "home/.fake/login.json").unlink()
+    with pytest.raises(RunnerError, match="no login of Fake") as raised, tunnel():
+        pass
+    assert "log in with Fake itself" in str(raised.value.hint)
+
+
+def test_no_login_goes_where_there_is_no_sandbox(tunnel):
+    with pytest.raises(ConfigError, match="starts no agent without its sandbox"), tunnel(sandbox="off"):
+        pass
+
+
+def test_a_profile_in_a_tunnel_has_nothing_that_leads_to_the_gateway():
+    made = adapt_profile("mine", AgentSettings(like="claude", login="tunnel"), PROFILES)
+    assert made.tunnelled
+    assert "ANTHROPIC_BASE_URL" not in dict(made.env)
+    assert "ANTHROPIC_API_KEY" not in dict(made.env)
+    assert dict(made.env)["ANTHROPIC_MODEL"] == "{model}"
+    assert made.hosts == PROFILES["claude"].hosts
+    with pytest.raises(ValueError, match="hosts is missing"):
+        adapt_profile("x", AgentSettings(login="tunnel", credentials=("X",)), {"x": replace(made, hosts=())})
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"usage": {"inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 3}},
+         Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3)),
+        ({"usage": {"inputTokens": -1}}, None),
+        ({"usage": {"inputTokens": "1"}}, None),
+        ({"usage": {}}, None),
+        ({"usage": [1]}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_what_an_answer_tells_is_read_or_passed_over(answer, expected):
+    assert read_usage(answer) == expected
+
+
+@pytest.mark.parametrize("used", [None, "1", -1, True, [1]])
+def test_a_fill_that_is_none_is_passed_over(used):
+    assert read_fill({"update": {"sessionUpdate": "usage_update", "used": used}}) is None
+    assert read_fill({"update": {"sessionUpdate": "plan", "used": 1}}) is None
+    assert read_fill({"update": 1}) is None
