@@ -1,0 +1,310 @@
+"""What relay adds to an agent: a job of three phases bare and under relay, the start of a leg, and each request.
+
+    python benchmarks/agents.py [--place DIR] [--rounds N] [--out DIR] [AGENT …]
+
+A rehearsal server without latency plays the model: in each phase a command writes a file, one more call is made, a
+text ends it. Bare, the agent does that in three sessions of its own process each, by the same protocol, without a
+sandbox and with the server as its endpoint; nothing is checked and nothing committed. Under relay the second call is
+``tick``.
+Packages are installed into DIR. Read the differences; absolute times are those of the machine. Writes ``agents.md``.
+"""
+
+import argparse
+import json
+import os
+import queue
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from processes import git, make_environ, make_repository, run_process
+
+from relay.meters.prices import cost_usd, find_price
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
+from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
+from relay.runners.agents.home import fill, get_installed, make_home
+from relay.runners.agents.profiles import PROFILES
+from relay.runners.agents.wire import Answered, Question, Wire
+from relay.runners.messages.endpoint import open_client
+from relay.session.usage import Usage
+from tests.agents.real import AGENTS, Agent, install
+
+HERE = Path(__file__).resolve().parent
+MODEL = "claude-opus-5-5"
+PHASES = 3
+REQUESTS = 60
+PROMPT_CHARS = 120_000
+"""About 30,000 tokens."""
+PORT = 47_114
+MARK = "relay-session benchmark"
+CLASSES = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One job."""
+
+    wall_s: float
+    first_s: float
+    """Until the first request has arrived."""
+    cpu_s: float
+    rss_mb: float
+    """Of the largest process."""
+    requests: int
+    tokens: tuple[int, ...]
+    """By `CLASSES`."""
+
+
+def make_plan() -> dict[str, str]:
+    """Return the files of the job's repository."""
+    phases = "\n".join(
+        f"## Phase {n} — Part {n}\nVerify: `test -s part{n}.txt`\n- [ ] Write part {n} — part{n}.txt\n"
+        for n in range(1, PHASES + 1)
+    )
+    return {"PLAN.md": f"# A job of three parts\n\n{phases}", "AGENTS.md": "# Rules\nKeep it short.\n"}
+
+
+def make_script(agent: Agent, *, ticks: bool) -> str:
+    """Return a session for each phase, and an answer for titles."""
+    title = {"name": "title", "aside": True, "when": {"first_message_contains": "itle"}, "turns": [{"text": "x"}]}
+    sessions: list[Any] = [title] if agent.makes_titles else []
+    for n in range(1, PHASES + 1):
+
+        def bash(command: str) -> dict[str, Any]:
+            return {"name": agent.bash, "input": {"command": command, "description": "x"}}
+
+        tick = {"name": f"{agent.own}tick", "input": {"item": f"{n}.1", "evidence": "written"}}
+        second = tick if ticks else bash("true")
+        turns = [{"tools": [bash(f"echo {n} > part{n}.txt")]}, {"tools": [second]}, {"text": f"Commit: part {n}"}]
+        sessions.append({"when": {"tools_include": [agent.bash]}, "turns": turns})
+    return json.dumps({"sessions": sessions})
+
+
+def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
+    """Play the job once."""
+    asked: list[float] = []
+
+    def note_question() -> float:  # the server looks at the clock once for each question to the model
+        asked.append(time.perf_counter())
+        return asked[-1]
+
+    script = parse_script(make_script(agent, ticks=under_relay))
+    with make_repository(make_plan()) as root, serve(script, clock=note_question) as server:
+        argv = [sys.executable, "-P", "-m", "relay", "run", "--runner", agent.name]
+        argv = argv if under_relay else [sys.executable, __file__, "--bare", agent.name]
+        cost, status, output = run_process(argv, root, make_environ(server.base_url, PATH=path))
+        commits = int(git(root, "rev-list", "--count", "HEAD"))
+        if status or server.errors or commits != (PHASES + 1 if under_relay else 1):
+            raise RuntimeError(f"exit {status}, {commits} commits\n{output}\n{server.errors}{server.unplayed}")
+        used = [request.usage for request in server.requests if request.usage]
+    return Run(
+        wall_s=cost.wall_ms / 1e3,
+        first_s=asked[0] - cost.begin_s,
+        cpu_s=cost.cpu_ms / 1e3,
+        rss_mb=cost.rss_mb,
+        requests=len(used),
+        tokens=tuple(sum(int(usage.get(name) or 0) for usage in used) for name in CLASSES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Child:
+    """The agent's process, for a `Wire`."""
+
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def output(self) -> IO[bytes]:
+        assert self.process.stdout
+        return self.process.stdout
+
+    def send(self, data: bytes) -> bool:
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+        return True
+
+
+def work_bare(name: str, root: Path) -> None:
+    """Hold a session for each phase, each in a process of its own, with nothing between the agent and its endpoint."""
+    profile = PROFILES[name]
+    installed = get_installed(profile, os.environ)
+    for n in range(1, PHASES + 1):
+        with tempfile.TemporaryDirectory() as place:
+            home = Path(place, "home")
+            words = {"base": os.environ["ANTHROPIC_BASE_URL"], "model": MODEL, "home": str(home)}
+            make_home(profile, profile.ways[0], home, words)
+            env = {key: fill(text, words) for key, text in (*profile.env, *profile.ways[0].env)}
+            arguments = (*profile.arguments, *profile.ways[0].arguments)
+            process = subprocess.Popen(
+                [str(installed.program), *(fill(word, words) for word in arguments)],
+                cwd=root, env={**os.environ, **env, "HOME": str(home), "PATH": installed.path},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            talk(process, root, name, n)
+
+
+def talk(process: "subprocess.Popen[bytes]", root: Path, name: str, n: int) -> None:
+    """Have the agent do one phase, and end it."""
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    wire, profile = Wire(_Child(process=process), inbox.put), PROFILES[name]
+
+    def ask(method: str, params: dict[str, Any]) -> Any:
+        number = wire.ask(method, params)
+        while True:
+            found = inbox.get(timeout=120)
+            if isinstance(found, Question):
+                wire.answer(found, None)
+            if isinstance(found, Answered) and found.id == number:
+                return found.result
+
+    ask("initialize", make_initialize())
+    opened = ask("session/new", {"cwd": str(root), "mcpServers": [], **profile.options})
+    session = str(opened["sessionId"])
+    if profile.mode and has_mode(opened, profile.mode):
+        ask("session/set_mode", {"sessionId": session, "modeId": profile.mode})
+    ask("session/prompt", make_prompt(session, f"Write part {n} into part{n}.txt."))
+    process.kill()
+    process.wait()
+
+
+def find_processes(word: str) -> Iterator[int]:
+    """Yield the processes that have a word of their own among their arguments."""
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (place / "cmdline").read_bytes().split(b"\0"):
+                yield int(place.name)
+
+
+@contextmanager
+def open_way(base_url: str) -> Iterator[int]:
+    """Open a gateway that holds nothing for longer than it takes, and the shim that a sandbox has; yield its port."""
+    from relay.sandbox.openings import inside
+
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def release() -> None:
+        while True:
+            found = told.get()
+            if isinstance(found, HeldRequest):
+                found.release.set_result("")
+
+    threading.Thread(target=release, daemon=True).start()
+    environ = {"ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": base_url}
+    with tempfile.TemporaryDirectory() as place, open_client(environ, 60.0) as client:
+        door = Path(place, "door")
+        with open_gateway(Route(client=client, mark=MARK.encode(), secrets=(), tell=told.put), door):
+            shim = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(inside.__file__), f"{PORT}={door}", "--", "sleep", "600"]
+            )
+            try:
+                while socket.socket().connect_ex(("127.0.0.1", PORT)):
+                    time.sleep(0.02)
+                yield PORT
+            finally:
+                for pid in find_processes(f"{PORT}={door}"):  # it stands aside of what it has started
+                    os.kill(pid, signal.SIGKILL)
+                shim.kill()
+                shim.wait()
+
+
+def measure_requests() -> tuple[float, float]:
+    """Return the milliseconds of a request to the server, and by way of shim and gateway: medians, in turn."""
+    import httpx2
+
+    message = f"{MARK} {'word ' * (PROMPT_CHARS // 5)}"
+    body = {
+        "model": MODEL, "max_tokens": 100, "stream": True,
+        "tools": [{"name": "bash", "description": "x", "input_schema": {"type": "object"}}],
+        "messages": [{"role": "user", "content": message}],
+    }  # fmt: skip
+    headers = {"x-api-key": "rehearsal", "anthropic-version": "2023-06-01"}
+    with (
+        serve(parse_script("sessions: [{repeat: true, turns: [{text: Done.}]}]")) as server,
+        open_way(server.base_url) as port,
+    ):
+        spans: dict[str, list[float]] = {server.base_url: [], f"http://127.0.0.1:{port}": []}
+        with httpx2.Client(timeout=60.0, headers=headers) as client:
+            for _ in range(REQUESTS + 1):
+                for base, found in spans.items():
+                    begin = time.perf_counter()
+                    client.post(f"{base}/v1/messages", json=body).raise_for_status()
+                    found.append((time.perf_counter() - begin) * 1e3)
+        direct, through = (statistics.median(found[1:]) for found in spans.values())
+    return direct, through
+
+
+def render_report(rows: dict[tuple[str, str], list[Run]], spans: tuple[float, float], rounds: int) -> str:
+    """Return the report as Markdown."""
+    price = find_price(MODEL, at=datetime.now(UTC).date())
+    titles = ("wall, s", "to the first request, s", "CPU, s", "peak RSS, MB", "requests", *CLASSES, "cost, USD")
+    lines = [f"| agent | | {' | '.join(titles)} |", "| --- | --- |" + " ---: |" * len(titles)]
+    for (name, how), runs in rows.items():
+        middle = [
+            statistics.median(getattr(run, field) for run in runs) for field in ("wall_s", "first_s", "cpu_s", "rss_mb")
+        ]
+        fresh, read, written, output = runs[-1].tokens
+        usage = Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_5m_tokens=written, output_tokens=output)
+        cost = f"{cost_usd(usage, price):.4f}" if price else "unknown"
+        counts = [f"{count:,}" for count in runs[-1].tokens]
+        cells = [*(f"{value:.2f}" for value in middle[:3]), f"{middle[3]:.0f}", str(runs[-1].requests), *counts, cost]
+        lines.append(f"| {name} | {how} | {' | '.join(cells)} |")
+    table, (direct, through) = "\n".join(lines), spans
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    busy = ": others worked on this machine" if load > processors else ""
+    return f"""# Agents, bare and under relay
+
+`python benchmarks/agents.py --rounds {rounds}` — a job of three phases, three requests each, on a rehearsed model
+without latency; medians of {rounds}, taken in turn. Written by the benchmark, at a load of {load:.1f} on {processors}
+processors{busy}.
+
+{table}
+
+A request of about 30,000 tokens: {direct:.1f} ms straight to the server, {through:.1f} ms by way of the sandbox's shim
+and relay's gateway, which add **{through - direct:.1f} ms** (medians of {REQUESTS}, in turn).
+
+Bare is three sessions, each in a process of its own, without sandbox, gate or commit. Under relay there are the sandbox
+and its proof, two gates and a commit for each phase, snapshots, the rules and the plan in the prompt, and relay's
+tools; *to the first request* holds all that relay does before it, the baseline gate too.
+"""
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--place", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--bare", help="for the benchmark's own use")
+    parser.add_argument("names", nargs="*", default=["claude", "opencode"])
+    asked = parser.parse_args()
+    if asked.bare:
+        work_bare(asked.bare, Path.cwd())
+        return
+    agents = [agent for agent in AGENTS if agent.name in asked.names]
+    path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
+    rows: dict[tuple[str, str], list[Run]] = {}
+    for _ in range(asked.rounds):
+        for agent in agents:
+            for how in ("bare", "relay"):
+                rows.setdefault((agent.name, how), []).append(run_job(agent, path, under_relay=how == "relay"))
+    report = render_report(dict(sorted(rows.items())), measure_requests(), asked.rounds)
+    (asked.out / "agents.md").write_text(report)
+    sys.stdout.write(report)
+
+
+if __name__ == "__main__":
+    main()
