@@ -144,6 +144,13 @@ def worst_cost_usd(prompt_tokens: int, max_output_tokens: int, price: Price) -> 
     return (prompt_tokens * rates.dearest_input + max_output_tokens * rates.output) / _MILLION
 
 
+def answer_cost_usd(usage: Usage, price: Price | None, *, estimated: bool) -> float | None:
+    """Return what a response cost, at most where its usage is an estimate; None where the price is unknown."""
+    if price is None:
+        return None
+    return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price) if estimated else cost_usd(usage, price)
+
+
 PRICE_KEYS = ("input", "output", "write_5m", "write_1h", "read")
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 from relay.meters.gauge import Gauge, Zone, open_gauge
-from relay.meters.prices import Price, cost_usd, normalize_model, worst_cost_usd
+from relay.meters.prices import Price, answer_cost_usd, normalize_model, worst_cost_usd
 from relay.runners.agents.dialects import ModelRequest
 from relay.runners.agents.gateway import Passed
 from relay.runners.base import ModelInfo, SessionSpec
@@ -180,7 +180,7 @@ class Account:
                 turn=self.turn,
                 model=model,
                 usage=usage,
-                cost_usd=_cost(self._find_price(model), usage, estimated=estimated),
+                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=estimated),
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,
@@ -212,9 +212,3 @@ class Account:
             return SessionOutcome(end=SessionEnd.DENIED, detail=words)
         words = f"{gauge.least_tokens:,} tokens in context, the hard line is {gauge.hard_tokens:,}"
         return SessionOutcome(end=SessionEnd.HARD_LINE, detail=words)
-
-
-def _cost(price: Price | None, usage: Usage, *, estimated: bool) -> float | None:
-    if price is None:
-        return None
-    return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price) if estimated else cost_usd(usage, price)

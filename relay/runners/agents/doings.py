@@ -141,19 +141,9 @@ class Doings:
         changed = self._find_changed(tool)
         if not tool.shown:
             self._observe(ToolStarted(call_id=tool.id, name=call.name, summary=tool.summary))
-        data = tool.result.encode("utf-8", "surrogatepass")
-        self._observe(
-            ToolFinished(
-                call_id=tool.id,
-                name=call.name,
-                is_error=tool.failed,
-                result_sha256=hashlib.sha256(data).hexdigest(),
-                result_bytes=len(data),
-                duration_s=time.monotonic() - tool.begun,
-                changed_paths=changed,
-            )
-        )
-        return call, ToolResult(text=tool.result, is_error=tool.failed, changed_paths=changed)
+        result = ToolResult(text=tool.result, is_error=tool.failed, changed_paths=changed)
+        self._show_end(call, result, tool.begun)
+        return call, result
 
     def _find_changed(self, tool: _Tool) -> tuple[str, ...] | None:
         if tool.kind in _LOOKING:
@@ -177,6 +167,10 @@ class Doings:
         summary = next((" ".join(value.split())[:200] for value in call.input.values() if isinstance(value, str)), "")
         self._observe(ToolStarted(call_id=call.id, name=call.name, summary=summary))
         result: ToolResult = run(call)
+        self._show_end(call, result, begun)
+        return result
+
+    def _show_end(self, call: ToolCall, result: ToolResult, begun: float) -> None:
         data = result.text.encode("utf-8", "surrogatepass")
         self._observe(
             ToolFinished(
@@ -189,4 +183,3 @@ class Doings:
                 changed_paths=result.changed_paths,
             )
         )
-        return result

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.meters.gauge import Gauge, open_gauge
-from relay.meters.prices import Price, cost_usd, normalize_model, worst_cost_usd
+from relay.meters.prices import Price, answer_cost_usd, normalize_model
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
@@ -226,7 +226,7 @@ class ContextWindow:
                 turn=self.turn,
                 model=model,
                 usage=usage,
-                cost_usd=self._price(model, usage, estimated=estimated),
+                cost_usd=answer_cost_usd(usage, self._others.get(model) or self.spec.price, estimated=estimated),
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,
@@ -237,15 +237,6 @@ class ContextWindow:
                 streamed=streamed,
             )
         )
-
-    def _price(self, model: str, usage: Usage, *, estimated: bool) -> float | None:
-        """Return what a response cost, at most where its usage is an estimate; None when the price is unknown."""
-        price = self._others.get(model) or self.spec.price
-        if price is None:
-            return None
-        if estimated:
-            return worst_cost_usd(usage.prompt_tokens, usage.output_tokens, price)
-        return cost_usd(usage, price)
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")
