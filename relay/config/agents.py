@@ -8,11 +8,12 @@ from relay.config.network import PATTERN, read_network
 from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
 
-LOGINS = ("key", "tunnel")
+LOGINS = ("key", "tunnel", "gateway")
 """How an agent asks its model:
 
-key     with the key that relay's gateway holds
-tunnel  with your login, which lies in its sandbox then, at its vendor's hosts and no others; usage as it tells it
+key      with the key that relay's gateway holds
+tunnel   with your login, which lies in its sandbox then, at its vendor's hosts and no others; usage as it tells it
+gateway  with your login, through relay's gateway, which counts every token; a vendor's terms may not allow that
 """
 ENDPOINTS = ("anthropic", "openai", "gemini")
 _RESERVED = "api"

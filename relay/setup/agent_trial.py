@@ -23,7 +23,7 @@ from relay.sandbox.install import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
-from relay.setup.agents import TOLD, AgentFound
+from relay.setup.agents import AgentFound
 from relay.setup.preconditions import Finding, State, check_key, make_missing
 from relay.setup.request import RunRequest
 from relay.setup.workspace import open_own_workspace
@@ -85,7 +85,7 @@ def try_agent(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -
 
 def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield _judge_installed(found)
-    if found.usage == TOLD:
+    if found.is_lent:
         words = "it asks its vendor with your login: a session would be used up, so none is held"
         yield Finding(name="session", state=State.INFO, words=words)
     elif not found.missing:

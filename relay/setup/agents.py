@@ -35,6 +35,8 @@ class AgentFound:
     """How it is told something in the middle of a turn."""
     tools: str
     """How relay's own tools reach it."""
+    is_lent: bool
+    """Whether it has the user's own login."""
     login: str
     """What it asks its model with: the variable of a key, or what there is to set."""
     install: str
@@ -62,6 +64,7 @@ def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
         tested=profile.tested,
         missing=missing,
         install=profile.package,
+        is_lent=profile.is_lent,
         usage=TOLD if profile.tunnelled else "exact",
         steering="yes",
         tools="MCP",
@@ -73,4 +76,4 @@ def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:
     try:
         return make_kind(profile).get_key(environ)
     except RunnerError:
-        return "no login" if profile.tunnelled else "no key"
+        return "no login" if profile.is_lent else "no key"

@@ -13,7 +13,7 @@ from relay.runners.agents.runner import make_kind
 from relay.session.events import GaugeCrossed, LegEnded, Noticed
 from relay.session.usage import Usage
 from tests.agents.conftest import make_profile
-from tests.agents.test_session import play
+from tests.agents.test_session import HELLO, count_usage, play, sum_usage
 
 NOTHING = "sessions: [{turns: [{text: nobody asks this server}]}]"
 
@@ -24,10 +24,10 @@ def tunnel(agent, tmp_path):
     (tmp_path / "home/.fake").mkdir(parents=True)
     (tmp_path / "home/.fake/login.json").write_text("the login")
 
-    def enter(*lies, **flags):
-        own = AgentSettings(login="tunnel", credentials=("FAKE_TOKEN", ".fake/login.json"), hosts=("vendor.invalid",))
+    def enter(*lies, login="tunnel", script=NOTHING, **flags):
+        own = AgentSettings(login=login, credentials=("FAKE_TOKEN", ".fake/login.json"), hosts=("vendor.invalid",))
         profile = adapt_profile("fake", own, {"fake": make_profile(*lies)})
-        return agent("run", NOTHING, kind=make_kind(profile), **flags)
+        return agent("run", script, kind=make_kind(profile), **flags)
 
     return enter
 
@@ -98,6 +98,20 @@ def test_without_a_login_nothing_is_started(tunnel, tmp_path):
     with pytest.raises(RunnerError, match="no login of Fake") as raised, tunnel():
         pass
     assert "log in with Fake itself" in str(raised.value.hint)
+
+
+def test_a_login_through_the_gateway_is_counted_to_the_token(stage, tunnel):
+    """It is the agent's own, and no key of relay's goes with it."""
+    with tunnel(login="gateway", script=HELLO) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert "Relay-Metering: gateway\n" in stage.git("log", "-1", "--format=%B")
+    assert sum_usage(stage.seen(LegEnded)[0].usage) == count_usage(stage)
+    asked = [request.headers for request in stage.server.requests if request.usage]
+    assert ["authorization" in headers for headers in asked] == [False, False, False]
+    assert all("x-api-key" in headers for headers in asked)
+    assert any("whose terms may not allow that" in notice.text for notice in stage.seen(Noticed))
 
 
 def test_no_login_goes_where_there_is_no_sandbox(tunnel):

@@ -69,7 +69,7 @@ def test_a_repository_brings_no_agent(tmp_path):
         ("[agents.x]\nenv = ['x']", "env: a table of variables"),
         ("[agents.x]\nenv = { A = 1 }", "env: a list of texts"),
         ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
-        ("[agents.x]\nlogin = 'mine'", "login: key, tunnel"),
+        ("[agents.x]\nlogin = 'mine'", "login: key, tunnel, gateway"),
         ("[agents.x]\nhosts = ['*']", "hosts: names of hosts; every host is none of an agent's vendor"),
         ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: true, false, or"),
         ("[agents.x]\ncredentials = ['../x']", "credentials: paths below your home directory"),

@@ -42,25 +42,28 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         credentials=own.credentials or base.credentials,
         hosts=own.hosts or base.hosts,
     )
-    return _tunnel(made) if own.login == "tunnel" else made
+    return _lend(made, own.login) if own.login not in {"", "key"} else made
 
 
-def _tunnel(profile: Profile) -> Profile:
-    """Return a profile without what leads to the gateway.
+def _lend(profile: Profile, login: str) -> Profile:
+    """Return a profile that has the user's login, without the key that is none, and in a tunnel without the gateway.
 
     Raises:
         ValueError: Nothing says where the login is, or whose it is.
     """
-    for name in ("credentials", "hosts"):
+    tunnelled = login == "tunnel"
+    for name in ("credentials", *(["hosts"] if tunnelled else [])):
         if not getattr(profile, name):
-            raise ValueError(f"{name} is missing, which login = tunnel needs")
-    way = Way(family=profile.ways[0].family)
-    env, files = _drop_gateway(profile.env), _drop_gateway(profile.files)
-    return replace(profile, tunnelled=True, env=env, files=files, ways=(way,))
+            raise ValueError(f"{name} is missing, which login = {login} needs")
+    first = profile.ways[0]
+    way = Way(family=first.family) if tunnelled else replace(first, env=_drop(first.env, NO_KEY))
+    words = (NO_KEY, "{base}") if tunnelled else (NO_KEY,)
+    env, files = _drop(profile.env, *words), _drop(profile.files, *words)
+    return replace(profile, login=login, env=env, files=files, ways=(way,))
 
 
-def _drop_gateway(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text) for name, text in pairs if "{base}" not in text and NO_KEY not in text)
+def _drop(pairs: tuple[tuple[str, str], ...], *words: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in pairs if not any(word in text for word in words))
 
 
 def _find_way(base: Profile, family: str) -> Way:

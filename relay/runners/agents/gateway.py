@@ -38,6 +38,7 @@ _HELD_BACK = frozenset({
     "expect", "proxy-authorization", "proxy-connection", "authorization", "x-api-key", "x-goog-api-key", "cookie",
 })  # fmt: skip
 """Of a request's headers: those of the connection, and everything that is or could be a key."""
+_LOGIN = frozenset({"authorization", "x-api-key"})
 _NOT_PASSED_ON = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"})
 _OK = range(200, 300)
 
@@ -87,6 +88,8 @@ class Route:
     """Told of every request that a model answers, twice, on a thread of the request's own."""
     family: Family = ANTHROPIC
     """What kind of endpoint it is."""
+    passes_login: bool = False
+    """The agent's own login goes with its requests, in the place of a key of relay's."""
 
 
 def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
@@ -149,7 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
         import httpx2
 
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HELD_BACK}
+        held_back = _HELD_BACK - _LOGIN if self.way.passes_login else _HELD_BACK
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in held_back}
         headers |= {"accept-encoding": "identity"}
         tally = None
         try:

@@ -50,12 +50,22 @@ class Profile:
     """For session/new."""
     mode: str = ""
     """Of the session; empty for the one that it starts with."""
-    tunnelled: bool = False
-    """It asks its vendor itself, with the user's login; else relay's gateway, which has the key."""
+    login: str = "key"
+    """How it asks its model: see `relay.config.agents.LOGINS`."""
     credentials: tuple[str, ...] = ()
     """What holds a login: names of variables, and files below the user's home directory."""
     hosts: tuple[str, ...] = ()
     """Of the vendor, which a login is for."""
+
+    @property
+    def tunnelled(self) -> bool:
+        """Whether it asks its vendor itself."""
+        return self.login == "tunnel"
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether it has the user's login, not a key that relay holds."""
+        return self.login != "key"
 
 
 CLAUDE = Profile(

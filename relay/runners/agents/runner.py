@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from relay.config.model import ModelSettings
 from relay.errors import ConfigError, RunnerError
-from relay.runners.agents.profiles import Profile
+from relay.runners.agents.profiles import NO_KEY, Profile
 from relay.runners.base import ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
 from relay.session.events import Noticed
 from relay.values import dataclass
@@ -43,7 +43,7 @@ class AgentRunner:
     family: "Family"
     given: Surroundings
     endpoint: "ApiRunner | None"
-    """Asked for the model; None in a tunnel, where there is no key for that."""
+    """Asked for the model; None with a login, which is not for that."""
     versions: list[str] = field(default_factory=list)
     """As the agent told, session by session."""
 
@@ -147,9 +147,19 @@ class AgentRunner:
         from relay.runners.messages.endpoint import find_own_secrets, open_client
 
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
-        client = stack.enter_context(open_client(environ, idle_s, family=self.family))
-        secrets = find_own_secrets(environ)
-        route = Route(client=client, mark=mark.encode(), secrets=secrets, tell=inbox.put, family=self.family)
+        lent = self.profile.is_lent
+        keys = {self.family.keys[0]: NO_KEY} if lent else {}
+        client = stack.enter_context(open_client({**environ, **keys}, idle_s, family=self.family))
+        if lent:
+            del client.headers[self.family.key_header[0]]
+        route = Route(
+            client=client,
+            mark=mark.encode(),
+            secrets=find_own_secrets(environ),
+            tell=inbox.put,
+            family=self.family,
+            passes_login=lent,
+        )
         stack.enter_context(open_gateway(route, place / _MODEL))
         return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),)
 
@@ -167,7 +177,7 @@ class AgentRunner:
         words = {"base": f"http://127.0.0.1:{PORT}", "model": spec.model, "home": str(home)}
         make_home(self.profile, self.way, sandbox.private.tmp / HOME_NAME, words)
         own = {name: fill(value, words) for name, value in (*self.profile.env, *self.way.env)}
-        if self.profile.tunnelled:
+        if self.profile.is_lent:
             own |= lend_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
         child = start_child(
             sandbox.confinement,
@@ -204,8 +214,8 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
             hint="leave out --sandbox off, or use --runner api",
         )
     get_installed(profile, given.environ)  # before anything is asked
-    if profile.tunnelled:
-        given.observe(Noticed(text=_describe_tunnel(profile), warning=True))
+    if profile.is_lent:
+        given.observe(Noticed(text=_describe_login(profile), warning=True))
         family = next(found for found in FAMILIES if found.name == profile.ways[0].family)
         yield AgentRunner(profile=profile, way=profile.ways[0], family=family, given=given, endpoint=None)
         return
@@ -219,7 +229,12 @@ def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
         yield AgentRunner(profile=profile, way=way, family=family, given=given, endpoint=endpoint)
 
 
-def _describe_tunnel(profile: Profile) -> str:
+def _describe_login(profile: Profile) -> str:
+    if not profile.tunnelled:
+        return (
+            f"{profile.name}: your login goes with it into its sandbox and through relay's gateway to its vendor, "
+            "whose terms may not allow that to a subscription; relay counts every token and keeps nothing of it"
+        )
     return (
         f"{profile.name}: your login goes with it into its sandbox, which reaches {', '.join(profile.hosts)} and "
         "nothing else; what it uses is what it tells (~), and no cap holds before a request, only after what it told"
@@ -227,7 +242,7 @@ def _describe_tunnel(profile: Profile) -> str:
 
 
 def _get_key(profile: Profile, environ: Mapping[str, str]) -> str:
-    if profile.tunnelled:
+    if profile.is_lent:
         return _get_login(profile, environ)
     from relay.runners.messages.endpoint import FAMILIES, get_key_name
 
@@ -242,7 +257,7 @@ def _get_login(profile: Profile, environ: Mapping[str, str]) -> str:
         return found
     raise RunnerError(
         f"no login of {profile.title}: none of {', '.join(profile.credentials)} is there (files: below your home)",
-        hint=f"log in with {profile.title} itself, or leave out login = tunnel in agents.{profile.name}",
+        hint=f"log in with {profile.title} itself, or leave out login in agents.{profile.name}",
     )
 
 
