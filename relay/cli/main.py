@@ -17,6 +17,7 @@ COMMANDS = {
     "resume": "steer:resume_command",
     "stop": "steer:stop_command",
     "report": "report",
+    "replay": "replay",
     "gate": "gate",
     "ledger": "ledger",
     "inspect": "inspect",

@@ -324,6 +324,7 @@ KEYS: Mapping[str, Key] = {
     "idle_timeout_s": Key(read=_number(1, 3_600)),
     "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
     "context": Key(read=_choice(*CONTEXTS)),
+    "history": Key(read=_SWITCH, widens=bool),
     "ablate": Key(read=_words(*FEATURES), split=_COMMA, widens=bool),
     "prices": Key(read=Form(read=_read_prices, schema=_table_of(_PRICE)), widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),

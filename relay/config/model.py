@@ -111,6 +111,9 @@ class Settings:
     taken close to five minutes in this run."""
     context: str = "reset"
     """What happens when the context fills: relay's own ``reset``, or one of the strategies that it is compared with."""
+    history: bool = True
+    """Whether `.relay/history/` keeps for 30 days what each session and its endpoint said, for `relay replay`; secrets
+    are left out, and a repository may only switch it off."""
     ablate: tuple[str, ...] = ()
     """relay's own features that are switched off for this run, to find out what each is worth; never twice the same."""
     prices: tuple[Price, ...] = ()

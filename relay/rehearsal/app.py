@@ -1,5 +1,6 @@
 """The ASGI application: one exchange per request."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,11 @@ class App:
     """Answers HTTP requests from one state."""
 
     state: ServerState
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the server shuts down."""
+        return self.state.stopping
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; websockets and lifespan do not come here."""

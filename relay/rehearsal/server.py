@@ -1,14 +1,17 @@
 """The life of a rehearsal server."""
 
+import asyncio
 import contextlib
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from relay.errors import ConfigError
 from relay.rehearsal.app import App
+from relay.rehearsal.delivery import Receive, Send
 from relay.rehearsal.state import Recorded, ServerState
 from relay.rehearsal.turns import Script
 from relay.values import dataclass
@@ -62,6 +65,30 @@ def serve(
         ConfigError: The address cannot be listened on.
         RuntimeError: The server's thread died; its traceback is on stderr.
     """
+    state = ServerState(script, clock, keeps_bodies=keeps_bodies)
+    with host_app(App(state=state), host=host, port=port) as base_url:
+        yield Rehearsal(base_url=base_url, state=state)
+
+
+class HostedApp(Protocol):
+    """An ASGI application that ends when it is told to."""
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the server shuts down."""
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+
+@contextlib.contextmanager
+def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve an application until the block ends; yields its address, without ``/v1``.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+        RuntimeError: The server's thread died; its traceback is on stderr.
+    """
     from relay.rehearsal.transport import build_server
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -71,15 +98,14 @@ def serve(
         raise ConfigError(f"the rehearsal server cannot listen on {host}:{port}: {error}") from error
     # Accepted connections inherit it; without, each answer on a connection that is used again waits for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    state = ServerState(script, clock, keeps_bodies=keeps_bodies)
-    server = build_server(App(state=state))
+    server = build_server(app)
     thread = threading.Thread(target=server.run, args=([listener],), name="relay-rehearsal", daemon=True)
     thread.start()
     shown = f"[{host}]" if family == socket.AF_INET6 else host
     try:
         if not server.ready.wait(_START_S):
             raise RuntimeError("the rehearsal server did not start")
-        yield Rehearsal(base_url=f"http://{shown}:{listener.getsockname()[1]}", state=state)
+        yield f"http://{shown}:{listener.getsockname()[1]}"
     finally:
         server.stop()
         thread.join(_START_S)

@@ -15,7 +15,6 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from relay.rehearsal.app import App
 from relay.rehearsal.delivery import TRANSPORT
 
 _PATIENCE_S = 0.5
@@ -39,10 +38,10 @@ class RehearsalProtocol(H11Protocol):
 class RehearsalServer(uvicorn.Server):
     """A server that says when it is ready and stops at once when told to."""
 
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(self, config: uvicorn.Config, app: Any) -> None:
         super().__init__(config)
         self.ready = threading.Event()
-        self._stopping = app.state.stopping
+        self._stopping = app.stopping
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
@@ -82,7 +81,7 @@ class RehearsalServer(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._stopping.set)
 
 
-def build_server(app: App) -> RehearsalServer:
+def build_server(app: Any) -> RehearsalServer:
     """Configure a server for sockets that are already listening."""
     config = uvicorn.Config(
         app,

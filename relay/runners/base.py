@@ -17,6 +17,7 @@ from relay.meters.prices import Price
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import Observe
+from relay.session.tape import Keep
 from relay.session.values import SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
 
@@ -59,6 +60,8 @@ class SessionSpec:
     hear: Callable[[], str] = lambda: ""
     """Asked before each further request of a turn: waits while the user pauses the run, and returns what the user says
     to the model; empty for nothing. What it returns has to be told."""
+    keep: Keep = lambda _: None
+    """Takes notes of what goes over the wire (`relay.session.tape`)."""
     sandbox: Sandbox | None = None
     """Where the session's commands run; a runner that starts programs of its own starts them as confined."""
     limits: Limits | None = None

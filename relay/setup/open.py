@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from relay.errors import within
 from relay.interrupts import Interrupts
@@ -33,8 +34,10 @@ from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.runners import OpenRunners, require_runners
 from relay.setup.session import Sessions
+from relay.setup.taping import OpenTape
 from relay.setup.workspace import open_workspace
 from relay.telemetry.log import sweep_outputs
+from relay.telemetry.tape import open_tape, sweep_tapes
 from relay.tools.workspace import Workspace
 
 
@@ -87,8 +90,14 @@ def open_run(
             secret_values=find_secret_values(request.environ),
         )
         announce(ctx, request.command, run_id, (*left, *describe_settings(settings, request.environ)))
-        sweep_outputs(ctx.repo.root, now_s=time.time())
+        _sweep(ctx.repo.root)
         yield ctx
+
+
+def _sweep(root: Path) -> None:
+    """Delete what relay has kept long enough."""
+    for sweep in (sweep_outputs, sweep_tapes):
+        sweep(root, now_s=time.time())
 
 
 def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> None:
@@ -130,8 +139,15 @@ def _make_sessions(
         observe=observe,
         sandbox=workspace.sandbox,
         limits=workspace.limits,
+        open_tape=_find_tapes(request),
     )
     return sessions, book
+
+
+def _find_tapes(request: RunRequest) -> OpenTape | None:
+    """Return what keeps the history of sessions, where it is wanted."""
+    values = find_secret_values(request.environ)
+    return partial(open_tape, request.repo.root, secret_values=values) if request.settings.history else None
 
 
 def new_id() -> str:

@@ -5,6 +5,7 @@ is a `SessionTask`, a function that drives the open session, and the value that 
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Protocol, TypeVar
 
 from relay.config import Settings
@@ -18,6 +19,7 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import LegEnded, LegStarted, Observe
 from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
+from relay.setup.taping import OpenTape, TapedConversation, begin_tape
 from relay.values import dataclass
 
 
@@ -37,6 +39,8 @@ class SessionResult(Protocol):
         """One line for the user."""
 
 
+OWN_RUNNER = "api"
+"""relay's own loop, whose requests are kept; an agent's are its own."""
 ResultT = TypeVar("ResultT", bound=SessionResult)
 
 
@@ -96,6 +100,8 @@ class Sessions:
     """Where commands of the sessions run; None where no runner starts programs of its own."""
     limits: Limits | None = None
     """Of those commands."""
+    open_tape: OpenTape | None = None
+    """Opens what keeps a session's history; None where none is kept."""
 
     @property
     def soft_tokens(self) -> int:
@@ -123,8 +129,12 @@ class Sessions:
             )
         )
         self.meter.open_session()
-        with runner.open_session(self._make_spec(task)) as session:
-            result = drive(session)
+        with ExitStack() as stack:
+            spec = self._make_spec(task)
+            if self.open_tape is not None and self.settings.runner_for(task.runner) == OWN_RUNNER:
+                spec = begin_tape(stack, self.open_tape, spec, self.model)
+            session = stack.enter_context(runner.open_session(spec))
+            result = drive(TapedConversation(session, spec.keep))
         spent = self.meter.session
         self.observe(
             LegEnded(

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,9 @@ from relay.runners.messages.limits import read_limits, settle_limits
 from relay.runners.messages.reading import OnBlock, PageError, read_answer
 from relay.runners.messages.retry_after import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
+from relay.runners.messages.wire_notes import Wire
 from relay.secrets.patterns import redact
+from relay.session.tape import Keep
 from relay.session.usage import Usage
 
 if TYPE_CHECKING:
@@ -134,30 +136,33 @@ class MessagesApi:
                 hint=f"check {self._family.base}, and whether a proxy or a login page is in between",
             ) from error
 
-    def send(self, request: Mapping[str, Any], *, on_block: OnBlock) -> Answer | Fault:
+    def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: Keep = lambda _: None) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
             request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
+            keep: Takes notes of what is sent and what comes.
         """
-        found = self._send(request, on_block)
+        body = {**request, "stream": True}
+        found = self._send(body, Wire(keep, body), on_block)
         return self._clean(found) if isinstance(found, Fault) else found
 
     def _clean(self, fault: Fault) -> Fault:
         """Leave out of an endpoint's words what it was told in confidence."""
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))
 
-    def _send(self, request: Mapping[str, Any], on_block: OnBlock) -> Answer | Fault:
+    def _send(self, request: Mapping[str, Any], wire: Wire, on_block: OnBlock) -> Answer | Fault:
         import httpx2
 
         builder = AnswerBuilder()
         try:
             with self._interrupts.interruptible():
-                return self._receive(request, builder, on_block)
+                return self._receive(request, wire, builder, on_block)
         except Interrupted:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
         except StatusError as error:
+            wire.refuse(error)
             return judge_status(error)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.WriteError, httpx2.InvalidURL) as error:
             return Fault(kind=FaultKind.INFRA, message=name_cause(error))
@@ -190,17 +195,19 @@ class MessagesApi:
     def _receive(
         self,
         request: Mapping[str, Any],
+        wire: Wire,
         builder: AnswerBuilder,
         on_block: OnBlock,
     ) -> Answer | Fault:
         import httpx2
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        manager = self._get_client().stream("POST", "/v1/messages", json={**request, "stream": True})
+        manager = self._get_client().stream("POST", "/v1/messages", json=request)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))
-            chunks = response.iter_bytes()
+            wire.begin(response.status_code, response.headers)
+            chunks = stack.enter_context(closing(wire.listen(response.iter_bytes())))
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
                 return judge_event(error, builder.usage)
             # The answer counts whatever happens here: it is paid for.

@@ -16,6 +16,7 @@ from relay.runners.messages.dialect import Dialect
 from relay.runners.messages.faults import Fault
 from relay.runners.messages.retry import RetryPolicy
 from relay.session.events import Observe, RetryScheduled
+from relay.session.tape import Keep
 from relay.session.values import SessionEnd, SessionOutcome
 from relay.values import dataclass
 
@@ -29,8 +30,13 @@ class Api(Protocol):
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Return window and limits, the user's own first, or a fault that may pass by itself."""
 
-    def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
-        """Send one request. Contract: never raises for what an endpoint or a signal does."""
+    def send(
+        self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None], keep: Keep
+    ) -> Answer | Fault:
+        """Send one request, and keep what goes over the wire.
+
+        Contract: never raises for what an endpoint or a signal does.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

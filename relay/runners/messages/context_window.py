@@ -15,6 +15,7 @@ from relay.runners.messages.dialect import Part
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
+from relay.runners.messages.wire_notes import describe_result
 from relay.session.events import Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.tokens import estimate_tokens
 from relay.session.usage import Usage
@@ -74,8 +75,9 @@ class ContextWindow:
         while True:
             self._connection.observe(RequestStarted(turn=self.turn))
             started, request = self._connection.clock(), self._render_request()
-            result = self._connection.api.send(request, on_block=self._show)
+            result = self._connection.api.send(request, on_block=self._show, keep=self.spec.keep)
             duration_s = self._connection.clock() - started
+            self.spec.keep(describe_result(result))
             if isinstance(result, Answer):
                 self._connection.dialect.answered = True
                 self._account(result, duration_s)

@@ -1,0 +1,168 @@
+"""What a session and its endpoint said to each other, note by note, so that the session can be played again. Pure.
+
+A note is a JSON object with a ``kind``:
+
+- ``session``: what the session was made of; the first note.
+- ``say``: what relay said to begin an advance: ``text``.
+- ``request``: ``body`` as it was sent; of its messages the first ``same`` are those of the request before.
+- ``answer``: ``status``, ``headers`` and ``body`` as they came; ``cut`` when the connection ended first.
+- ``made``: what relay made of it: ``stop_reason``, ``usage`` and ``content_sha256`` (of its content without secrets,
+  which is in the next request), or ``fault`` and its words.
+- ``tool``: the result of a call, by its ``id``.
+- ``notice``, ``heard``, ``budget``: what relay's own parts said when they were asked for the ``n``-th time.
+- ``full``: the tape ends here, because it had grown too long.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relay.values import dataclass
+
+VERSION = 1
+Note = Mapping[str, Any]
+Keep = Callable[[Note], None]
+"""Takes the next note. Must not raise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapedAnswer:
+    """What came back on the wire."""
+
+    status: int
+    """0 when nothing came."""
+    headers: Mapping[str, str]
+    body: bytes
+    cut: bool
+    """The connection ended before the answer did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapedExchange:
+    """A request and what came of it."""
+
+    body: Mapping[str, Any]
+    answer: TapedAnswer
+    made: Mapping[str, Any]
+    """Empty where relay was killed before it made anything of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapedSession:
+    """A whole tape."""
+
+    header: Mapping[str, Any]
+    said: tuple[str, ...]
+    exchanges: tuple[TapedExchange, ...]
+    tools: Mapping[str, Mapping[str, Any]]
+    """Results by the id of the call."""
+    replies: Mapping[str, Mapping[int, str]]
+    """Of each kind of question to relay's own parts what was answered when it was asked for the n-th time."""
+    is_whole: bool
+    """False for one that had grown too long."""
+
+
+_NOTHING = TapedAnswer(status=0, headers={}, body=b"", cut=True)
+_ASKED = frozenset({"notice", "heard", "budget"})
+
+
+def shorten_request(body: Mapping[str, Any], before: Sequence[Any]) -> Note:
+    """Return the note of a request.
+
+    Args:
+        body: As it is sent.
+        before: The messages of the request before.
+    """
+    messages = body.get("messages", [])
+    same = 0
+    for one, other in zip(messages, before, strict=False):
+        if one != other:
+            break
+        same += 1
+    return {"kind": "request", "same": same, "body": {**body, "messages": list(messages[same:])}}
+
+
+def seal_content(note: Note, redact: Callable[[str], str] = str) -> Note:
+    """Return the note of what was made of an answer with a digest in place of its content.
+
+    Args:
+        note: With ``content``; another is returned as it is.
+        redact: Leaves secrets out of a text.
+    """
+    if "content" not in note:
+        return note
+    text = redact(json.dumps(note["content"], ensure_ascii=False, separators=(",", ":"), default=str))
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return {**{name: value for name, value in note.items() if name != "content"}, "content_sha256": digest}
+
+
+def render_wire(body: Mapping[str, Any]) -> bytes:
+    """Return a body as the HTTP client writes it."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+def join_notes(notes: Sequence[Note]) -> TapedSession | None:
+    """Return what notes say; None where the first is no session's. A note that does not fit is passed over."""
+    if not notes or notes[0].get("kind") != "session":
+        return None
+    said: list[str] = []
+    exchanges: list[TapedExchange] = []
+    tools: dict[str, Note] = {}
+    replies: dict[str, dict[int, str]] = {kind: {} for kind in _ASKED}
+    messages: list[Any] = []
+    for note in notes[1:]:
+        match note.get("kind"):
+            case "say":
+                said.append(str(note.get("text", "")))
+            case "request" if isinstance(note.get("body"), Mapping):
+                messages = [*messages[: int(note.get("same", 0))], *note["body"].get("messages", ())]
+                body = {**note["body"], "messages": messages}
+                exchanges.append(TapedExchange(body=body, answer=_NOTHING, made={}))
+            case "answer" | "made" if exchanges:
+                exchanges[-1] = _complete(exchanges[-1], note)
+            case "tool":
+                tools[str(note.get("id"))] = note
+            case kind if kind in _ASKED:
+                replies[str(kind)][int(note.get("n", 0))] = str(note.get("text", ""))
+            case _:
+                pass
+    return TapedSession(
+        header=notes[0],
+        said=tuple(said),
+        exchanges=tuple(exchanges),
+        tools=tools,
+        replies=replies,
+        is_whole=all(note.get("kind") != "full" for note in notes),
+    )
+
+
+def _complete(exchange: TapedExchange, note: Note) -> TapedExchange:
+    if note["kind"] == "made":
+        made = {name: value for name, value in note.items() if name != "kind"}
+        return TapedExchange(body=exchange.body, answer=exchange.answer, made=made)
+    headers = note.get("headers")
+    answer = TapedAnswer(
+        status=int(note.get("status", 0)),
+        headers={str(name): str(value) for name, value in headers.items()} if isinstance(headers, Mapping) else {},
+        body=str(note.get("body", "")).encode("utf-8", "surrogateescape"),
+        cut=bool(note.get("cut")),
+    )
+    return TapedExchange(body=exchange.body, answer=answer, made=exchange.made)
+
+
+def find_difference(one: Any, other: Any, at: str = "") -> str:
+    """Return where two JSON values differ first, such as ``messages[3].content[0].text``; empty when they are equal."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in (*one, *(name for name in other if name not in one)):
+            if name not in one or name not in other:
+                return f"{at}.{name}".lstrip(".")
+            if found := find_difference(one[name], other[name], f"{at}.{name}".lstrip(".")):
+                return found
+        return ""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        for n, (a, b) in enumerate(zip(one, other, strict=False)):
+            if found := find_difference(a, b, f"{at}[{n}]"):
+                return found
+        return "" if len(one) == len(other) else f"{at}[{min(len(one), len(other))}]"
+    return "" if type(one) is type(other) and one == other else at or "the whole"

@@ -1,0 +1,141 @@
+"""A session played again from its tape: relay's own loop, the recorded endpoint, the recorded results of tools."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from relay.interrupts import Interrupts
+from relay.meters.gauge import parse_reset_at
+from relay.rehearsal.tape import serve_tape
+from relay.runners.base import ModelInfo, SessionSpec
+from relay.session.events import Observe
+from relay.session.tape import Note, TapedSession, find_difference, render_wire, seal_content
+from relay.session.values import SessionEnd, Shown, ToolCall, ToolResult, ToolSpec
+from relay.values import dataclass
+
+IDLE_S = 90.0
+_GOES_ON = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedRequest:
+    """One request of the tape, as it is today."""
+
+    number: int
+    """From 1."""
+    is_same: bool
+    """The very bytes that were sent then."""
+    differs_at: str
+    """Where the body differs first; empty where it does not, or was not sent."""
+    made_differs_at: str
+    """The same of what relay makes of the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """How a session went when it was played again."""
+
+    requests: tuple[ReplayedRequest, ...]
+    beyond: int
+    """Requests that were made behind the tape's end: the session was stopped there."""
+    end: SessionEnd
+    detail: str
+
+    @property
+    def is_same(self) -> bool:
+        """Whether every request, and what was made of every answer, is what it was."""
+        return all(request.is_same and not request.made_differs_at for request in self.requests)
+
+
+def replay_session(taped: TapedSession, observe: Observe) -> Replay:
+    """Play a session again; nothing is paid, no command runs, no file is touched.
+
+    Args:
+        taped: What was kept of it.
+        observe: Told of what happens, as in a run.
+    """
+    from relay.runners.messages.api import open_api
+    from relay.runners.messages.connection import ApiConnection
+    from relay.runners.messages.conversation import ApiRunner
+
+    made: list[Note] = []
+    interrupts = Interrupts(sleep=lambda _: None)
+    with serve_tape([exchange.answer for exchange in taped.exchanges]) as server:
+        environ = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "replay"}
+        with open_api(environ=environ, interrupts=interrupts, idle_timeout_s=IDLE_S) as api:
+            connection = ApiConnection(api=api, observe=observe, interrupts=interrupts, max_wait_s=float("inf"))
+            model = ModelInfo(**taped.header["model_info"])
+            spec = _make_spec(taped, made.append)
+            runner = ApiRunner(connection=connection, known={spec.model: model})
+            end, detail = SessionEnd.FINISHED, ""
+            with runner.open_session(spec) as session:
+                for message in taped.said:
+                    outcome = session.advance(message)
+                    end, detail = outcome.end, outcome.detail
+                    if end not in _GOES_ON:
+                        break
+    sealed = [seal_content(note) for note in made if note["kind"] == "made"]
+    outcomes = [{name: note[name] for name in note if name != "kind"} for note in sealed]
+    return Replay(
+        requests=tuple(_compare(n, taped, server.asked, outcomes) for n in range(len(taped.exchanges))),
+        beyond=max(0, len(server.asked) - len(taped.exchanges)),
+        end=end,
+        detail=detail,
+    )
+
+
+def _compare(n: int, taped: TapedSession, asked: Sequence[bytes], outcomes: list[dict[str, Any]]) -> ReplayedRequest:
+    exchange = taped.exchanges[n]
+    if n >= len(asked):
+        return ReplayedRequest(number=n + 1, is_same=False, differs_at="", made_differs_at="")
+    is_same = asked[n] == render_wire(exchange.body)
+    now = outcomes[n] if n < len(outcomes) else {}
+    # Of a fault the kind counts: its words may name the address.
+    before = {"fault": exchange.made["fault"]} if "fault" in exchange.made else exchange.made
+    now = {"fault": now["fault"]} if "fault" in now else now
+    return ReplayedRequest(
+        number=n + 1,
+        is_same=is_same,
+        differs_at="" if is_same else find_difference(exchange.body, json.loads(asked[n])) or "the order of its fields",
+        made_differs_at=find_difference(before, json.loads(json.dumps(now))) if before else "",
+    )
+
+
+def _make_spec(taped: TapedSession, keep: Any) -> SessionSpec:
+    """Return what the session was made of; its tools answer from the tape."""
+    header = taped.header
+    notices, hearings, checks = count(1), count(1), count(1)
+    kept = ("max_output_tokens", "max_turns", "effort", "cached", "cache_ttl", "slowest_turn_s")
+    return SessionSpec(
+        session_id=str(header["session_id"]),
+        model=header["model"],
+        system=header["system"],
+        tools=tuple(ToolSpec(**tool) for tool in header["tools"]),
+        run_tool=lambda call: _find_result(taped.tools, call),
+        reset_at=parse_reset_at(header["reset_at"]),
+        render_soft_notice=lambda fill, room: _answer(taped.replies["notice"], notices) or f"{fill}, {room}",
+        hear=lambda: _answer(taped.replies["heard"], hearings),
+        check_budget=lambda *_: _answer(taped.replies["budget"], checks) or None,
+        keep=keep,
+        price=None,
+        **{name: header[name] for name in kept},
+    )
+
+
+def _answer(replies: Mapping[int, str], numbers: "count[int]") -> str:
+    return replies.get(next(numbers), "")
+
+
+def _find_result(tools: Mapping[str, Mapping[str, Any]], call: ToolCall) -> ToolResult:
+    found = tools.get(call.id)
+    if found is None:
+        return ToolResult(text=f"relay: the tape has no result of the call {call.id}", is_error=True)
+    shown = found.get("shown")
+    return ToolResult(
+        text=str(found.get("text", "")),
+        is_error=bool(found.get("is_error")),
+        ends_session=bool(found.get("ends_session")),
+        changed_paths=tuple(found["changed_paths"]) if found.get("changed_paths") is not None else None,
+        shown=Shown(**shown) if shown else None,
+    )

@@ -1,0 +1,161 @@
+"""Tapes below ``.relay/history/``: one file per session, a note on each line; no run depends on them.
+
+As with the event log, the place may have been planted and is entered without following links, secrets are left out, and
+what cannot be written is given up.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from relay.files.walk import open_folder, open_ignored, open_regular
+from relay.plan.files import STATE_DIR
+from relay.secrets.patterns import redact
+from relay.session.tape import Note, TapedSession, join_notes, seal_content, shorten_request
+from relay.telemetry.stream_text import redact_stream
+from relay.values import dataclass
+
+FOLDER = "history"
+MAX_TAPE_BYTES = 64 * 1024 * 1024
+"""Of one session; a longer one is played as far as its tape goes."""
+MAX_NOTE_BYTES = 32 * 1024 * 1024
+"""Of one line that is read."""
+TAPE_AGE_S = 30 * 86_400
+"""Tapes are kept so long by their modification time."""
+_SUFFIX = ".jsonl"
+
+
+class FileTape:
+    """An open tape. Mutable: holds a descriptor and the last request's messages.
+
+    Args:
+        descriptor: Where notes go; None when there is nowhere.
+        secret_values: Never written; nor is anything that has the form of a secret.
+    """
+
+    def __init__(self, descriptor: int | None, secret_values: tuple[str, ...]) -> None:
+        self._descriptor = descriptor
+        self._secret_values = secret_values
+        self._messages: list[Any] = []
+        self._written = 0
+
+    def keep(self, note: Note) -> None:
+        """Write a note at once; where that fails, and when the tape is too long, nothing more is written."""
+        if self._descriptor is None:
+            return
+        if note.get("kind") == "request":
+            messages = list(note["body"].get("messages", ()))
+            note = shorten_request(note["body"], self._messages)
+            self._messages = messages
+        line = self._render(note)
+        if self._written + len(line) > MAX_TAPE_BYTES:
+            self._write(b'{"kind":"full"}\n')
+            self.close()
+            return
+        self._write(line)
+
+    def _render(self, note: Note) -> bytes:
+        leave_out = partial(redact, environ_values=self._secret_values)
+        if note.get("kind") == "answer":
+            note = {**note, "body": redact_stream(note["body"], leave_out)}
+        note = seal_content(note, leave_out)
+        text = json.dumps(note, ensure_ascii=False, separators=(",", ":"), default=str)
+        return f"{leave_out(text)}\n".encode("utf-8", "backslashreplace")
+
+    def _write(self, data: bytes) -> None:
+        if self._descriptor is None:
+            return
+        self._written += len(data)
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def open_tape(repo_root: Path, session_id: str, secret_values: tuple[str, ...] = ()) -> FileTape:
+    """Open a new tape; what is there already is a session's that is over, and nothing is added to it."""
+    try:
+        with (
+            open_ignored(repo_root, (STATE_DIR,)),
+            open_folder(repo_root, (STATE_DIR, FOLDER), create=True, permissions=0o700) as folder,
+        ):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+            return FileTape(open_regular(f"{session_id}{_SUFFIX}", folder, flags), secret_values)
+    except OSError:
+        return FileTape(None, secret_values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapeEntry:
+    """A tape that is there."""
+
+    session_id: str
+    written: float
+    """When it was written last; seconds since the epoch."""
+    size_bytes: int
+
+
+def list_tapes(repo_root: Path) -> tuple[TapeEntry, ...]:
+    """Return the tapes, newest first; links and what is no file are passed over."""
+    try:
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
+            files = [file for file in os.scandir(folder) if file.name.endswith(_SUFFIX)]
+            found = [(file.name, file.stat(follow_symlinks=False)) for file in files if _is_plain(file)]
+    except OSError:
+        return ()
+    entries = (
+        TapeEntry(session_id=name.removesuffix(_SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
+        for name, state in found
+    )
+    return tuple(sorted(entries, key=lambda entry: (-entry.written, entry.session_id)))
+
+
+def _is_plain(file: "os.DirEntry[str]") -> bool:
+    return file.is_file(follow_symlinks=False)
+
+
+def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
+    """Read a session's tape; None when there is none, or nothing of it can be read."""
+    try:
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
+            descriptor = open_regular(f"{session_id}{_SUFFIX}", folder)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        return join_notes([*_iter_notes(stream)])
+
+
+def _iter_notes(stream: BinaryIO) -> Iterator[Note]:
+    """Yield notes; a torn line is none."""
+    read = 0
+    while read <= MAX_TAPE_BYTES and (line := stream.readline(MAX_NOTE_BYTES)):
+        read += len(line)
+        try:
+            note = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(note, dict):
+            yield note
+
+
+def sweep_tapes(repo_root: Path, *, now_s: float) -> None:
+    """Delete tapes older than `TAPE_AGE_S`."""
+    try:
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
+            for file in os.scandir(folder):
+                if file.is_file(follow_symlinks=False) and (
+                    file.stat(follow_symlinks=False).st_mtime < now_s - TAPE_AGE_S
+                ):
+                    os.unlink(file.name, dir_fd=folder)
+    except OSError:
+        return  # there are none, or they are not relay's to delete
