@@ -101,10 +101,11 @@ def read_if_there(path):
 
 
 def test_a_time_limit_kills_the_whole_tree(run):
-    command = "(trap '' TERM; setsid sleep 4251) & echo started; sleep 30"
+    own = f"4251.{os.getpid()}"
+    command = f"(trap '' TERM; setsid sleep {own}) & echo started; sleep 30"
     (result,) = run(command, limits=Limits(timeout_s=0.5)).commands
     assert (result.status, result.exit_code, result.output_tail) == (Outcome.TIMED_OUT, None, "started")
-    assert not [line for path in Path("/proc").glob("[0-9]*/cmdline") if b"4251" in (line := read_if_there(path))]
+    assert not [line for path in Path("/proc").glob("[0-9]*/cmdline") if own.encode() in (line := read_if_there(path))]
 
 
 def test_a_stop_ends_the_running_command_and_skips_the_rest(run):

@@ -27,6 +27,10 @@ def box(request: Any, place: Any) -> Any:
         yield opened
 
 
+OWN = os.getpid()
+"""Behind the point of how long something sleeps: other suites on this machine run the same tests."""
+
+
 def find_marked(mark: str) -> list[str]:
     """Return the command lines of living processes that carry the mark."""
     found = []
@@ -68,9 +72,9 @@ def test_flood_is_cut_in_the_middle_and_timed_out(box: Any) -> None:
 
 def test_background_job_does_not_hold_the_result(box: Any) -> None:
     """A job that keeps the pipe open is ended when the command ends."""
-    result = box.sh("sleep 4242 & echo hi")
+    result = box.sh(f"sleep 4242.{OWN} & echo hi")
     assert (result.exit_code, result.output) == (0, b"hi\n")
-    assert find_marked("sleep 4242") == []
+    assert find_marked(f"sleep 4242.{OWN}") == []
 
 
 def test_closed_output_is_not_an_end(box: Any) -> None:
@@ -81,20 +85,20 @@ def test_closed_output_is_not_an_end(box: Any) -> None:
 
 def test_timeout_holds_for_one_that_ignores_signals(box: Any) -> None:
     """TERM, INT and HUP may be ignored; the end comes anyway."""
-    result = box.sh("trap '' TERM INT HUP; echo up; while :; do sleep 4243; done", limits=SHORT)
+    result = box.sh(f"trap '' TERM INT HUP; echo up; while :; do sleep 4243.{OWN}; done", limits=SHORT)
     assert (result.timed_out, result.exit_code, result.output) == (True, None, b"up\n")
-    assert find_marked("sleep 4243") == []
+    assert find_marked(f"sleep 4243.{OWN}") == []
 
 
 @pytest.mark.parametrize("end", ["exit 0", "sleep 30"])
 def test_daemons_do_not_survive(box: Any, tmp_path: Path, end: str) -> None:
     """Double forks and new sessions, fifty of them, end with the command, when it ends and when it is stopped."""
-    script = f"for i in $(seq 50); do (setsid sleep 4244 >/dev/null 2>&1 &) ; done; echo made; {end}"
+    script = f"for i in $(seq 50); do (setsid sleep 4244.{OWN} >/dev/null 2>&1 &) ; done; echo made; {end}"
     spool = tmp_path / "spool"
     result = box.sh(script, spool=spool, should_stop=lambda: end != "exit 0" and spool.read_bytes() == b"made\n")
     assert result.output == b"made\n"
     assert result.interrupted == (end != "exit 0")
-    assert find_marked("sleep 4244") == []
+    assert find_marked(f"sleep 4244.{OWN}") == []
     assert count_zombies() == 0
 
 
@@ -271,11 +275,11 @@ def test_no_core_is_dumped(box: Any) -> None:
 
 def test_fork_bomb_is_stopped(box: Any) -> None:
     """Either the kernel refuses further processes or relay kills the tree; nothing is left."""
-    script = "i=0; while [ $i -lt 400 ]; do sleep 4245 & i=$((i+1)); done; echo done; sleep 10"
+    script = f"i=0; while [ $i -lt 400 ]; do sleep 4245.{OWN} & i=$((i+1)); done; echo done; sleep 10"
     result = box.sh(script, limits=Limits(timeout_s=8, processes=60))
     assert b"done" not in result.output or result.notes
     assert any("more than 60" in note for note in result.notes) or b"ork" in result.output
-    assert find_marked("sleep 4245") == []
+    assert find_marked(f"sleep 4245.{OWN}") == []
 
 
 def test_two_commands_at_once_do_not_touch_each_other(box: Any) -> None:
@@ -300,18 +304,19 @@ from relay.sandbox.policy import Level, Limits, Policy
 from relay.sandbox.run import open_sandbox
 policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ))
 box = open_sandbox(policy, Level.WORKSPACE_WRITE, off=sys.argv[2] == "off")
-box.run(("/bin/sh", "-c", "(setsid sleep 4246 &); echo x > up; sleep 4246"), limits=Limits(timeout_s=60))
+nap = sys.argv[3]
+box.run(("/bin/sh", "-c", f"(setsid sleep {nap} &); echo x > up; sleep {nap}"), limits=Limits(timeout_s=60))
 """
     for mode in ("off", "bwrap"):
         with place.open(Level.WORKSPACE_WRITE, Mechanism(mode)):
             up = place.root / "up"
             up.unlink(missing_ok=True)
             env = {**os.environ, "TMPDIR": str(tmp_path)}
-            argv = (sys.executable, "-c", script, str(place.root), mode)
+            argv = (sys.executable, "-c", script, str(place.root), mode, f"4246.{OWN}")
             with subprocess.Popen(argv, env=env, cwd=Path(__file__).parents[2]) as relay:
                 wait_for(up.exists)
                 relay.send_signal(signal.SIGKILL)
-            wait_for(lambda: not find_marked("sleep 4246"))
+            wait_for(lambda: not find_marked(f"sleep 4246.{OWN}"))
 
 
 def wait_for(condition: Any) -> None:
