@@ -128,8 +128,9 @@ def talk(program, project, environ, lines):
 
 def test_a_shell_has_a_terminal_of_its_own(program, project, environ):
     """Ctrl-C ends what runs in it and not the shell; its exit status is relay's."""
-    # Nothing that is typed ends in a prompt, wherever its echo is cut.
-    lines = (b"test -t 0 && test -t 2 && echo term''inal-23\r", b"echo wait''ing; sleep 60\r", b"\x03", b"exit 3\r")
+    # Nothing that is typed ends in a prompt, wherever its echo is cut; and what says that it waits is what Ctrl-C hits.
+    terminal, wait = b"test -t 0 && test -t 2 && echo term''inal-23\r", b"sh -c \"echo wait''ing; exec sleep 60\"\r"
+    lines = (terminal, wait, b"\x03", b"exit 3\r")
     shown, code = talk(program, project, environ, lines)
     assert "a shell as a session has it (bwrap, workspace-write)" in shown
     assert "terminal-23" in shown
