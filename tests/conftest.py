@@ -53,6 +53,7 @@ GIT_CONFIG = """\
     email = test@example.invalid
 [init]
     defaultBranch = main
+    templateDir = ~/template
 [commit]
     gpgSign = false
 """
@@ -79,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
     home = Path(tempfile.mkdtemp(prefix="relay-tests-home-"))
     config.add_cleanup(lambda: _remove(home))
     (home / ".gitconfig").write_text(GIT_CONFIG)
+    for name in ("hooks", "info"):  # without the samples: every test would make and remove them
+        (home / "template" / name).mkdir(parents=True)
     for name in list(os.environ):
         if name.startswith(("GIT_", "ANTHROPIC_", "RELAY_", "XDG_")):
             del os.environ[name]

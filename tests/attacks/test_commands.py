@@ -526,7 +526,6 @@ HOARDS = (
 )
 
 
-@pytest.mark.as_each_user
 @pytest.mark.parametrize("level", BOTH)
 def test_memory_is_held(arena, level):
     """What takes more and more is killed before the machine suffers; the model is told why and goes on."""

@@ -219,13 +219,13 @@ def test_any_output_is_judged(output):
     assert list(find_failures(output)) == sorted(find_failures(output))
 
 
-@pytest.mark.timeout(60, method="signal")  # quadratic is hours: the test fails then, and its process goes on
+@pytest.mark.timeout(60, method="signal")  # quadratic is many minutes: the test fails then, and its process goes on
 @pytest.mark.parametrize(
     "unit",
     ["1 passed ", "FAILED a::", "a.b:1:", "= ", "Ran 3 tests in ", "1 failed in 3", "✖ ", "a/", "\n", " \n", "ok\n\n"],
 )
 def test_hostile_output_is_judged_in_linear_time(unit):
-    output = unit * (1_000_000 // len(unit))
+    output = unit * (300_000 // len(unit))
     ran_no_tests(f"collected 0 items\n{output}")  # the first line has it look for what did run
     find_failures(output)
 

@@ -17,6 +17,7 @@ CONFIG = """\
 \temail = ada@example.org
 [init]
 \tdefaultBranch = main
+\ttemplateDir = ~/template
 [protocol "file"]
 \tallow = always
 [commit]
@@ -95,6 +96,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("template")
     (top / "home").mkdir()
     (top / "home/.gitconfig").write_text(CONFIG)
+    for name in ("hooks", "info"):  # without the samples
+        (top / "home/template" / name).mkdir(parents=True)
     root = top / "work"
     root.mkdir()
     box = Box(root=root, home=top / "home")
