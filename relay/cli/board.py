@@ -155,6 +155,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.Committed: _on_nothing,
     events.LegEnded: _on_leg_end,
     events.Noticed: _on_nothing,
+    events.ReviewFinished: _on_nothing,
     events.WordsHeard: _on_nothing,
     events.RunPaused: _on_pause,
     events.RunResumed: _on_idle,

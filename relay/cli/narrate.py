@@ -240,6 +240,18 @@ def _tell_notice(event: events.Noticed) -> Iterable[Line]:
     yield Line(text=f"{word}: {event.text}", tone=tone)
 
 
+def _tell_review(event: events.ReviewFinished) -> Iterable[Line]:
+    found = len(event.findings)
+    phase = f" of phase {event.phase_id}" if event.phase_id else ""
+    tone = Tone.WARNING if event.confirmed else Tone.GOOD
+    yield Line(text=f"review {event.round}{phase}: {found} found, {event.confirmed} confirmed", tone=tone)
+    for finding in event.findings:
+        place = f"{finding.get('file')}:{finding.get('line')}"
+        verdict = finding.get("verdict")
+        shown = Line(text=f"{verdict}: {place}: {finding.get('summary')}", detail=verdict != "confirmed")
+        yield shown
+
+
 def _tell_words(event: events.WordsHeard) -> Iterable[Line]:
     for line in event.text.splitlines():
         yield Line(text=f"you: {line}", tone=Tone.STRONG)
@@ -287,6 +299,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.Committed: _tell_commit,
     events.LegEnded: _tell_leg_end,
     events.Noticed: _tell_notice,
+    events.ReviewFinished: _tell_review,
     events.WordsHeard: _tell_words,
     events.RunPaused: _tell_pause,
     events.RunResumed: _tell_resumption,

@@ -100,6 +100,14 @@ class Settings:
     """Requests of one session before it hands over: more than fit below a line whose tokens are counted rightly."""
     max_repairs: int = 3
     """Attempts at repairing a red gate."""
+    review: str = "off"
+    """Whether fresh sessions review work before its commit: of each ``phase``, or of the ``plan`` with its last one."""
+    review_model: str | None = None
+    """The model of these sessions; ``none`` is that of the others."""
+    review_runner: str | None = None
+    """Who runs these sessions; ``none`` is who runs the phase."""
+    review_max_cost_usd: float | None = None
+    """Cap of one review in USD; ``none`` is a quarter of the phase's cap, or of the plan's where a phase has none."""
     max_output_tokens: int | None = None
     """Longest answer; ``none`` leaves it to the runner and the model's limit."""
     max_wait_s: float = 1_800

@@ -40,7 +40,8 @@ from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_
 from relay.store.tally import drop_spent
 from relay.store.texts import find_text
 from relay.tools.discretion import refuse_secrets
-from relay.tools.toolbox import build_planner_tools
+from relay.tools.specs import SUBMIT_PLAN
+from relay.tools.toolbox import build_reader_tools
 from relay.values import dataclass
 
 
@@ -161,7 +162,7 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
 
 def run_planning_session(ctx: RunContext, session_id: str, message: str, submissions: Submissions) -> PlanningEnd:
     """Have a session hand in plans until one is accepted or it gives up."""
-    toolbox = build_planner_tools(ctx.workspace, submissions.submit)
+    toolbox = build_reader_tools(ctx.workspace, SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))
     task = SessionTask(
         session_id=session_id,
         title="planning",

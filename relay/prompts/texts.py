@@ -42,10 +42,26 @@ class PhaseBriefing:
     """Ledger snapshot within its token budget; may be empty."""
     rules: str = ""
     """Of the folders that the phase names, below those of the root; may be empty."""
+    review: str = ""
+    """What reviewers confirmed to be wrong with the phase's work; empty when nothing was."""
     said: tuple[str, ...] = ()
     """What the user said to earlier sessions of the phase."""
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewBriefing:
+    """What a reviewer is shown, and nothing of what the author said."""
+
+    task: str
+    """What was to be done: the phase as the plan has it."""
+    patch: str
+    """The change, as git shows it; cut where it is too long."""
+    gate: str
+    """The checks that it has passed; empty without any."""
+    earlier: str = ""
+    """What an earlier round confirmed and this change is to repair; empty in the first."""
 
 
 @cache
@@ -77,6 +93,48 @@ def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
     """Return what a planner is told when the fill passes the soft line: it cannot hand over."""
     text = Template(_load("planner_notice"))
     return text.substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
+
+
+def render_reviewer_system(rules: str) -> str:
+    """Return the role of who looks for faults, and the repository's rules."""
+    return _with_rules(Template(_load("reviewer")).substitute(), rules)
+
+
+def render_refuter_system(rules: str) -> str:
+    """Return the role of who tries to refute them, and the repository's rules."""
+    return _with_rules(Template(_load("refuter")).substitute(), rules)
+
+
+def render_reviewer_message(briefing: ReviewBriefing) -> str:
+    """Return the first message of who looks for faults."""
+    sections = [
+        ("What was to be done", briefing.task),
+        ("Found in an earlier round, and to be repaired by this change", briefing.earlier),
+        ("Checks that it has passed", briefing.gate),
+        ("The change", briefing.patch),
+    ]
+    body = "\n\n".join(f"# {title}\n{text}" for title, text in sections if text)
+    return f"{body}\n\nThe work tree has the change in it. Review it now."
+
+
+def render_refuter_message(findings: str) -> str:
+    """Return the first message of who tries to refute faults."""
+    return f"# Faults\n{findings}\n\nThe work tree has the change in it. Refute them now, or confirm them."
+
+
+def render_review_report(findings: str) -> str:
+    """Return what a session is told that has to repair them."""
+    return Template(_load("review_report")).substitute(findings=findings).strip()
+
+
+def render_no_review_reminder(tool: str) -> str:
+    """Return the one reminder of a session that stops without handing in what it found."""
+    return f"relay: hand in what you have by calling {tool}; your words are not read."
+
+
+def render_review_notice(tool: str) -> str:
+    """Return what a reviewer is told at the soft line: nobody goes on for it."""
+    return f"relay: the context of this session has reached its planned line. Call {tool} now with what you have shown."
 
 
 def render_trial_system(least_tokens: int) -> str:
@@ -130,6 +188,7 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("environment", "Red before this phase", briefing.baseline),
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
         ("ledger", "What is known (ledger)", briefing.ledger),
+        ("review", "Confirmed by review", briefing.review),
         ("baton", "From the session before you", briefing.baton),
         ("baton", "Interrupted work", briefing.interruption),
         (

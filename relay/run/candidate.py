@@ -45,6 +45,8 @@ class Candidate:
     """``done`` or ``handoff``."""
     baton: str
     """Goes into the body of a hand-off; may be empty."""
+    in_session: bool = True
+    """Whether the session that did it is still open: nothing else is asked of a model then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,5 +65,7 @@ class Refused:
     """Empty when no session can repair it."""
     ways: Hint = ""
     """What the user can do about it, behind ``for_user``."""
+    for_review: bool = False
+    """It waits for its review, or for a session that repairs what one has confirmed; the leg may have moved on."""
     again: bool = False
     """Somebody was at work meanwhile: the same may well be committed after another look."""

@@ -26,6 +26,7 @@ from relay.run.hook_refusal import explain_hook
 from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.phase_message import list_subjects, render_phase_message
 from relay.run.plan_commit import tick_edited_plan
+from relay.run.review_step import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.session.events import Committed, Noticed
@@ -125,10 +126,14 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return refusal
     if words := check_state(ctx.repo):  # begun by the user while the session worked
         return Refused(for_user=f"not committed, because {words}")
+    reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
+    if isinstance(reviewed, Refused):
+        return reviewed
+    candidate = replace(candidate, leg=reviewed.leg)
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked all the same: {words}", warning=True))
     _report_left_out(ctx, work)
-    marks = tuple((trailers.DOUBT, words) for words in doubts.sentences)
+    marks = tuple((trailers.DOUBT, words) for words in doubts.sentences) + reviewed.trailers
     outcome = _commit(ctx, candidate, work, render_phase_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)

@@ -51,6 +51,8 @@ class LegKind(StrEnum):
     """The phase is committed."""
     HANDOFF = "handoff"
     """Another session can go on."""
+    REVIEW = "review"
+    """It is finished and waits for its review."""
     BLOCKED = "blocked"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
@@ -175,11 +177,17 @@ class Leg:
                 return self._end_done(outcome)
             attempts += 1
             allowed = self._sessions.settings.max_repairs
-            if not made.for_model or attempts > allowed or self._interrupts.finish_turn:
-                marks = () if made.for_model else render_proposal(self._find_subject(outcome))
-                ended = self._keep(self._fail_kind(), outcome, made.for_user, marks)
-                return replace(ended, ways=made.ways, can_go_on=made.again)
+            if made.for_review or not made.for_model or attempts > allowed or self._interrupts.finish_turn:
+                return self._end_refused(outcome, made)
             message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
+
+    def _end_refused(self, outcome: SessionOutcome, made: Refused) -> LegResult:
+        """End a session that is not asked to repair its work."""
+        if made.for_review:
+            return self._propose(outcome, made.for_user)
+        marks = () if made.for_model else render_proposal(self._find_subject(outcome))
+        ended = self._keep(self._fail_kind(), outcome, made.for_user, marks)
+        return replace(ended, ways=made.ways, can_go_on=made.again)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> LegResult | None:
         """Return how the leg ended; None when the session may be asked for more or its work be checked."""
@@ -216,11 +224,15 @@ class Leg:
         finished = not self._notes.open_ids()
         if self._notes.claims or finished:
             made = self._commit(outcome, "done" if finished else "handoff")
-            if isinstance(made, PhaseCommit) and finished:
-                return self._end_done(outcome)
             if isinstance(made, PhaseCommit):
-                return self._end(LegKind.HANDOFF, outcome, detail)
+                return self._end_done(outcome) if finished else self._end(LegKind.HANDOFF, outcome, detail)
+            if made.for_review:
+                return self._propose(outcome, made.for_user)
         return self._keep(LegKind.HANDOFF, outcome, detail)
+
+    def _propose(self, outcome: SessionOutcome, words: str) -> LegResult:
+        self._last_error, self._gate_words = ("", ""), ""
+        return self._keep(LegKind.REVIEW, outcome, words, render_proposal(self._find_subject(outcome)))
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
         subjects = _SUBJECT.findall(outcome.text)

@@ -67,6 +67,10 @@ def _work_on(
     made = commit_proposed(ctx, plan, leg, reason=point.why) if leg else None
     if isinstance(made, PhaseCommit):
         return _end_phase(ctx, selection, f"phase {phase.id} is done")
+    if made is not None and ctx.interrupts.finish_turn:
+        return _end_interrupted(ctx)
+    if made is not None and made.for_review:
+        return None  # the leg has moved on: its next session is told
     if made is not None and not made.for_model:  # nothing that a session could repair
         return _stop(ctx, ExitCode.STOPPED, (f"phase {phase.id}: {made.for_user}", made.ways), RUN)
     with within(ctx.plan_path):
@@ -123,6 +127,8 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
     match result.kind:
         case LegKind.DONE:
             return _end_phase(ctx, selection, result.detail)
+        case LegKind.REVIEW:
+            return None
         case LegKind.HANDOFF:
             return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.INTERRUPTED:

@@ -47,6 +47,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -
         subject=subject,
         status="done",
         baton="",
+        in_session=False,
     )
     made = commit_leg(ctx, candidate)
     if isinstance(made, PhaseCommit):

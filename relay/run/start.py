@@ -18,11 +18,13 @@ from relay.git.repository import Repo
 from relay.ledger import ClaimStatus, Ledger, Topic, judge, parse_ledger, render_snapshot
 from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
-from relay.prompts.texts import PhaseBriefing
+from relay.prompts.texts import PhaseBriefing, render_review_report
+from relay.review.finding import render_numbered
 from relay.run.gates import GateTask, run_phase_gate
 from relay.run.pending_plan import PendingPlan
 from relay.run.phase_message import BATON_TITLE
 from relay.run.readiness import get_commands, require_programs
+from relay.run.review_step import read_rounds
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
@@ -236,8 +238,15 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
             rules=_read_folder_rules(ctx, phase),
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
             said=leg.said,
+            review=_render_review(leg),
         ),
     )
+
+
+def _render_review(leg: OpenLeg) -> str:
+    rounds = read_rounds(leg)
+    confirmed = rounds[-1].confirmed if rounds else ()
+    return render_review_report(render_numbered(confirmed)) if confirmed else ""
 
 
 def _render_ledger(ctx: RunContext, ledger: Ledger, phase: Phase) -> str:

@@ -274,6 +274,20 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewFinished:
+    """Sessions that saw only a change have said what is wrong with it."""
+
+    phase_id: str
+    """Empty for a change that is no phase's."""
+    round: int
+    """1 for the first review of the phase."""
+    findings: tuple[Mapping[str, Any], ...]
+    """``{"file", "line", "summary", "failure_scenario", "category", "severity", "verdict", "reason"}``: the verdict is
+    one of confirmed, refuted, unexamined."""
+    confirmed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WordsHeard:
     """The session is told what the user said from another terminal."""
 
@@ -331,6 +345,7 @@ Event = (
     | Committed
     | LegEnded
     | Noticed
+    | ReviewFinished
     | WordsHeard
     | RunPaused
     | RunResumed

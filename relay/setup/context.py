@@ -4,6 +4,7 @@ Nothing here does anything; it names who does what, so that the loop and the leg
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import field
 
 from relay.config import Settings
@@ -49,6 +50,8 @@ class RunContext:
     """Makes session ids."""
     secret_values: tuple[str, ...]
     """Secrets of the environment; nothing that relay keeps may hold one."""
+    open_reading: Callable[[], AbstractContextManager[Workspace]]
+    """Opens the same work tree for sessions that write nothing."""
     memory: GateMemory = field(default_factory=GateMemory, compare=False)
     """What has passed in this run."""
 

@@ -88,6 +88,7 @@ def open_run(
             interrupts=interrupts,
             new_id=new_id,
             secret_values=find_secret_values(request.environ),
+            open_reading=partial(open_workspace, request, rules, interrupts, reads_only=True),
         )
         announce(ctx, request.command, run_id, (*left, *describe_settings(settings, request.environ)))
         _sweep(ctx.repo.root)

@@ -23,13 +23,16 @@ from relay.tools.workspace import Workspace
 
 
 @contextmanager
-def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) -> Iterator[Workspace]:
+def open_workspace(
+    request: RunRequest, rules: Rules, interrupts: Interrupts, *, reads_only: bool = False
+) -> Iterator[Workspace]:
     """Open the sandbox of a run's tools and commands and close it again; a planner's write nothing.
 
     Args:
         request: What the command knows.
         rules: Their files are nobody's to write, whatever they are called.
         interrupts: Whether the user asked to stop.
+        reads_only: Whether they write nothing in any case.
 
     Raises:
         RelayError: No sandbox holds here, or the settings do not fit the machine.
@@ -40,7 +43,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     off = settings.sandbox == "off"
-    level = Level.READ_ONLY if request.command == "plan" else Level.WORKSPACE_WRITE
+    level = Level.READ_ONLY if reads_only or request.command == "plan" else Level.WORKSPACE_WRITE
     closed = off or settings.network.whole  # then nothing has to lead out
     with (
         hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,

@@ -86,9 +86,15 @@ class OpenLeg:
     """Trailers of the newest snapshot, the caller's own among them."""
 
     @property
+    def carried(self) -> tuple[tuple[str, str], ...]:
+        """What each further session and snapshot of the leg takes along, each once, in the order it came."""
+        found = self.trailers + self.wip_trailers
+        return tuple(dict.fromkeys(pair for pair in found if pair[0] in trailers.CARRIED))
+
+    @property
     def said(self) -> tuple[str, ...]:
-        """What the user said to the sessions of this leg; each further session and snapshot takes it along."""
-        return trailers.parse_said(self.trailers + self.wip_trailers)
+        """What the user said to the sessions of this leg."""
+        return trailers.parse_said(self.carried)
 
 
 def find_place_id(repo: Repo) -> str:
@@ -249,7 +255,7 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
         RepoError: Another process opened or closed the branch's leg meanwhile.
     """
     place = find_place_id(repo)
-    start = replace(start, trailers=start.trailers + trailers.render_said(leg.said))
+    start = replace(start, trailers=start.trailers + leg.carried)
     kept = _render_start(start, leg.base_head, place, leg.wip_ref, skipped=leg.skipped, spent=leg.spend)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
     commit = objects.write_commit(repo, leg.base_tree, _list_parents(leg.base_head, start.environment), message)
@@ -344,7 +350,7 @@ def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnap
         *trailers.render_spent(record.spend),
         *_render_skipped(found.skipped),
         *((REPLACED, render_path(path)) for path in found.replaced),
-        *trailers.render_said(leg.said),
+        *leg.carried,
         *record.trailers,
     )
     message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)

@@ -27,6 +27,8 @@ LEG = "Relay-Leg"
 ATTEMPT = "Relay-Attempt"
 """The same, with every session counted."""
 GATE = "Relay-Gate"
+REVIEW = "Relay-Review"
+"""How many reviews there were, what they found, confirmed and left open, and a digest; or why there was none."""
 DOUBT = "Relay-Doubt"
 """A sentence on what speaks against a box that was ticked: nothing was changed, or an item names what is not there."""
 SANDBOX = "Relay-Sandbox"
@@ -56,6 +58,15 @@ LEFTOVER = "Relay-Leftover"
 """A path that the baseline gate changed; neither the user's nor the leg's."""
 SAID = "Relay-Said"
 """A text that the user said while the phase was worked on, as JSON; of hand-off commits too."""
+
+REVIEWED = "Relay-Reviewed"
+"""A review of the phase: its number, the tree that was reviewed, what was found and confirmed."""
+FINDING = "Relay-Finding"
+"""The number of a review and one of its findings, as JSON."""
+CARRIED = frozenset({SAID, REVIEWED, FINDING})
+"""What every further snapshot and session of a leg takes along."""
+KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
+"""What a leg that another session takes up keeps, as it was."""
 
 # Of a leg's snapshots.
 SKIPPED = "Relay-Skipped"

@@ -122,5 +122,36 @@ SUBMIT_PLAN = _spec(
     {"markdown": _TEXT},
 )
 
+_FINDING = {
+    "type": "object",
+    "properties": {
+        "file": _TEXT,
+        "line": {"type": "integer", "minimum": 0},
+        "summary": _text("one sentence"),
+        "failure_scenario": _text("what somebody does, and what goes wrong then"),
+        "category": {**_TEXT, "enum": ["correctness", "security", "tests", "missing", "other"]},
+        "severity": {**_TEXT, "enum": ["important", "nit"]},
+    },
+    "required": ["file", "line", "summary", "failure_scenario", "category", "severity"],
+    "additionalProperties": False,
+}
+_VERDICT = {
+    "type": "object",
+    "properties": {"number": _COUNT, "confirmed": {"type": "boolean"}, "reason": _TEXT},
+    "required": ["number", "confirmed", "reason"],
+    "additionalProperties": False,
+}
+REPORT_FINDINGS = _spec(
+    "report_findings",
+    "Say what is wrong with the change; ends the session.",
+    {"findings": {"type": "array", "items": _FINDING}},
+)
+JUDGE_FINDINGS = _spec(
+    "judge_findings",
+    "Say which faults you could confirm; ends the session.",
+    {"verdicts": {"type": "array", "items": _VERDICT}},
+)
+
 RUNNER_SPECS = (READ, SEARCH, LIST, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND_OFF, BLOCK)
-PLANNER_SPECS = (READ, SEARCH, LIST, BASH_READ_ONLY, SUBMIT_PLAN)
+READER_SPECS = (READ, SEARCH, LIST, BASH_READ_ONLY)
+PLANNER_SPECS = (*READER_SPECS, SUBMIT_PLAN)

@@ -63,20 +63,22 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambd
     return Toolbox(specs=known, run=run, stop=background.stop, is_busy=lambda: background.is_running)
 
 
-def build_planner_tools(workspace: Workspace, submit: Callable[[str], ToolAnswer]) -> Toolbox:
-    """Return the tools of a planning session; `workspace.sandbox` must be read-only.
+def build_reader_tools(
+    workspace: Workspace, handing_in: ToolSpec, take: Callable[[Mapping[str, Any]], ToolAnswer]
+) -> Toolbox:
+    """Return the tools of a session that only looks and hands something in; `workspace.sandbox` must be read-only.
 
     Args:
         workspace: Where to look.
-        submit: Takes the plan's Markdown; says what is wrong with it, or ends the session: it is accepted, or was the
-            last try.
+        handing_in: The tool by which it does.
+        take: Takes that tool's input, whose form has been checked; says what is wrong with it, or ends the session.
     """
     handlers = {
         **_build_lookups(workspace, None),
         "bash": lambda call: run_bash(workspace, None, call.input, call.id),
-        "submit_plan": _take_input(lambda given: submit(given["markdown"])),
+        handing_in.name: _take_input(take),
     }
-    known = _say_timeouts(workspace, specs.PLANNER_SPECS)
+    known = _say_timeouts(workspace, (*specs.READER_SPECS, handing_in))
     run = partial(_run, workspace, known, handlers, None)
     return Toolbox(specs=known, run=run, stop=lambda: None, is_busy=lambda: False)
 

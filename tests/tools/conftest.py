@@ -15,7 +15,8 @@ from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.notes import LegNotes
 from relay.tools.output import ToolAnswer
-from relay.tools.toolbox import Toolbox, build_planner_tools, build_runner_tools
+from relay.tools.specs import SUBMIT_PLAN
+from relay.tools.toolbox import Toolbox, build_reader_tools, build_runner_tools
 from relay.tools.workspace import Workspace
 
 LIMITS = Limits(timeout_s=20.0)
@@ -67,7 +68,13 @@ class Bench:
     def plan(self, submit: Callable[[str], ToolAnswer], **changes: Any) -> "Bench":
         """The same repository with a planner's tools."""
         workspace = replace(self.workspace, **changes)
-        return Bench(self.root, self.outside, workspace, self.notes, build_planner_tools(workspace, submit))
+        return Bench(
+            self.root,
+            self.outside,
+            workspace,
+            self.notes,
+            build_reader_tools(workspace, SUBMIT_PLAN, lambda given: submit(given["markdown"])),
+        )
 
     def git(self, *args: str) -> None:
         git(self.root, *args)

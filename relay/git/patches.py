@@ -1,0 +1,30 @@
+"""Two trees as a patch, for somebody who reads it."""
+
+import os
+
+from relay.git.config_guard import guard
+from relay.git.objects import diff_trees
+from relay.git.repository import Repo
+
+
+def render_patch(repo: Repo, a: str, b: str, *, most_bytes: int) -> str:
+    """Return what turns the tree (or commit) `a` into `b`, file by file; no filter or program of a repository runs.
+
+    Where it is longer than that, the files that do not fit are named instead, with how to see them.
+    """
+    shown: list[str] = []
+    left: list[str] = []
+    room = most_bytes
+    for change in diff_trees(repo, a, b):
+        data = guard(repo).git.run(
+            "diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", "--full-index",
+            a, b, "--", change.path,
+        )  # fmt: skip
+        if len(data) > room:
+            left.append(f"{os.fsencode(change.path).decode(errors='replace')} ({change.kind}, {len(data):,} bytes)")
+            continue
+        room -= len(data)
+        shown.append(data.decode(errors="replace"))
+    if left:
+        shown.append("Not shown, look at them in the work tree (git diff HEAD -- <file>):\n" + "\n".join(left))
+    return "\n".join(shown)

@@ -1,0 +1,176 @@
+"""What a reviewer says of a change, as data. Pure.
+
+The fields are those of the ReportFindings tool of other agents, so that what reads theirs reads ours.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from enum import StrEnum
+from typing import Any
+
+from relay.values import dataclass
+
+MAX_FINDINGS = 32
+"""Of one round. Source: the ReportFindings tool of Claude Code."""
+MAX_CHARS = 1_000
+"""Of a text of a finding."""
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    IMPORTANT = "important"
+    """Wrong results, lost data, a security hole, a broken promise: repaired before the commit."""
+    NIT = "nit"
+    """Reported, never repaired."""
+
+
+class Category(StrEnum):
+    """What a finding is about."""
+
+    CORRECTNESS = "correctness"
+    SECURITY = "security"
+    TESTS = "tests"
+    """A test that was deleted, weakened or cannot fail; always important."""
+    MISSING = "missing"
+    """Something that the phase asks for and that is not there."""
+    OTHER = "other"
+
+
+class Verdict(StrEnum):
+    """What the second session made of a finding."""
+
+    CONFIRMED = "confirmed"
+    """It found the place and a scenario that fails."""
+    REFUTED = "refuted"
+    UNEXAMINED = "unexamined"
+    """A nit, or about a file that the change does not touch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a reviewer says is wrong."""
+
+    file: str
+    """Relative to the repository's root."""
+    line: int
+    """1-based; 0 where the finding is about the whole file."""
+    summary: str
+    failure_scenario: str
+    """What somebody does, and what goes wrong then."""
+    category: Category
+    severity: Severity
+    verdict: Verdict = Verdict.UNEXAMINED
+    reason: str = ""
+    """The second session's."""
+
+
+def read_findings(given: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    """Read what a tool was called with; its schema has been checked, its values not.
+
+    Raises:
+        ValueError: With words for the model: a value that is not allowed.
+    """
+    if len(given) > MAX_FINDINGS:
+        raise ValueError(f"{len(given)} findings; report the {MAX_FINDINGS} that matter most")
+    return tuple(_read_finding(number, entry) for number, entry in enumerate(given, 1))
+
+
+def _read_finding(number: int, entry: Mapping[str, Any]) -> Finding:
+    try:
+        category, severity = Category(entry["category"]), Severity(entry["severity"])
+    except ValueError as error:
+        allowed = f"category: {', '.join(Category)}; severity: {', '.join(Severity)}"
+        raise ValueError(f"finding {number}: {error}. Allowed: {allowed}") from None
+    if category is Category.TESTS:
+        severity = Severity.IMPORTANT
+    names = ("file", "summary", "failure_scenario")
+    file, summary, scenario = (" ".join(str(entry[name]).split())[:MAX_CHARS] for name in names)
+    if not (file and summary and scenario):
+        raise ValueError(f"finding {number}: {', '.join(names)} must not be empty")
+    return Finding(
+        file=file.removeprefix("./"),
+        line=max(0, entry["line"]),
+        summary=summary,
+        failure_scenario=scenario,
+        category=category,
+        severity=severity,
+    )
+
+
+def choose_for_refutation(findings: Sequence[Finding], changed: frozenset[str]) -> tuple[Finding, ...]:
+    """Return what a second session looks at: important, and about a file that the change touches."""
+    return tuple(f for f in findings if f.severity is Severity.IMPORTANT and f.file in changed)
+
+
+def apply_verdicts(
+    findings: Sequence[Finding], asked: Sequence[Finding], verdicts: Sequence[Mapping[str, Any]]
+) -> tuple[Finding, ...]:
+    """Return all findings with what was made of them; what was asked and got no verdict is refuted.
+
+    Args:
+        findings: All of the round.
+        asked: Those that the second session was given, numbered from 1.
+        verdicts: ``{"number", "confirmed", "reason"}`` each; the last one for a number counts.
+    """
+    found = {entry["number"]: entry for entry in verdicts}
+    judged: dict[Finding, Finding] = {}
+    for number, finding in enumerate(asked, 1):
+        entry = found.get(number, {"confirmed": False, "reason": "no verdict"})
+        reason = " ".join(str(entry["reason"]).split())[:MAX_CHARS]
+        # Without a scenario of its own the second session has only agreed.
+        verdict = Verdict.CONFIRMED if entry["confirmed"] and reason else Verdict.REFUTED
+        judged[finding] = replace(finding, verdict=verdict, reason=reason)
+    return tuple(judged.get(finding, finding) for finding in findings)
+
+
+def list_confirmed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return those that have to be repaired."""
+    return tuple(finding for finding in findings if finding.verdict is Verdict.CONFIRMED)
+
+
+def render_finding(finding: Finding) -> str:
+    """Return a finding as one line for a person."""
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    return f"{place}: {finding.summary} — {finding.failure_scenario}"
+
+
+def render_numbered(findings: Sequence[Finding]) -> str:
+    """Return findings for a model, numbered from 1."""
+    lines = []
+    for number, finding in enumerate(findings, 1):
+        lines.append(f"{number}. [{finding.category}] {render_finding(finding)}")
+        if finding.reason:
+            lines.append(f"   Confirmed: {finding.reason}")
+    return "\n".join(lines)
+
+
+def render_json(finding: Finding) -> str:
+    """Return a finding as one line of JSON."""
+    return json.dumps(asdict(finding), ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_json(text: str) -> Finding | None:
+    """Undo `render_json`; None for what is not relay's."""
+    try:
+        body = json.loads(text)
+        return Finding(
+            file=str(body["file"]),
+            line=int(body["line"]),
+            summary=str(body["summary"]),
+            failure_scenario=str(body["failure_scenario"]),
+            category=Category(body["category"]),
+            severity=Severity(body["severity"]),
+            verdict=Verdict(body["verdict"]),
+            reason=str(body["reason"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def compute_digest(findings: Sequence[Finding]) -> str:
+    """Return twelve hexadecimal digits of what was found, the same for the same findings in the same order."""
+    text = "\n".join(map(render_json, findings))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]

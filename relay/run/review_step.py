@@ -1,0 +1,311 @@
+"""The review before the commit: who is asked, what becomes of the answer, and what a later run knows of it.
+
+A round begins only where no session is open: the author's has ended, its work is in a snapshot and proposed. What the
+round found stands in trailers of the leg's next snapshot, so a run that is killed behind it does not pay for it twice.
+Confirmed faults go to a fresh session like a red gate's words; it is not the reviewer who ticks or repairs.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from relay.gate.model import GateResult
+from relay.git.modes import ABSENT
+from relay.git.objects import diff_trees, read_entries, write_paths_tree
+from relay.git.patches import render_patch
+from relay.meters.prices import Price, worst_cost_usd
+from relay.prompts.texts import ReviewBriefing
+from relay.review.finding import (
+    Finding,
+    compute_digest,
+    list_confirmed,
+    parse_json,
+    render_finding,
+    render_json,
+    render_numbered,
+)
+from relay.review.session import Incomplete, Reviewers, review
+from relay.run.candidate import Candidate, Refused
+from relay.secrets.patterns import redact
+from relay.session.events import Noticed, ReviewFinished
+from relay.session.values import SessionEnd
+from relay.setup.context import RunContext
+from relay.setup.session import Sessions
+from relay.state.session_ends import render_wait
+from relay.store import trailers
+from relay.store.history import read_plan_commits
+from relay.store.legs import LegStart, OpenLeg, WipRecord, continue_leg, save_wip
+from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, PROPOSED, REVIEW, REVIEWED
+from relay.tools.workspace import Workspace
+from relay.values import dataclass
+from relay.words import count
+
+MAX_ROUNDS = 2
+"""Reviews of one phase: the second one sees what was changed behind the first. Source: ralphctl's and gsd's reviews
+converge by then or not at all."""
+MAX_PATCH_BYTES = 200_000
+"""About 50,000 tokens; files that do not fit are named."""
+_CAP_PART = 0.25
+"""Of the phase's cap (or the plan's, where a phase has none), without a cap for reviews."""
+_ROUND = re.compile(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
+_ITS_OWN = frozenset({
+    SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
+    SessionEnd.REFUSED, SessionEnd.TRUNCATED,
+})  # fmt: skip
+"""Ends of a reviewer that would come again: they hold no phase up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One review of a phase, as the leg remembers it."""
+
+    number: int
+    tree: str
+    """What was reviewed: HEAD's tree with the leg's files."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def confirmed(self) -> tuple[Finding, ...]:
+        """What was to be repaired."""
+        return list_confirmed(self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """The work may be committed."""
+
+    leg: OpenLeg
+    trailers: tuple[tuple[str, str], ...] = ()
+    """For the commit; none where no review was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """What is reviewed."""
+
+    base: str
+    """What it is compared with."""
+    tree: str
+    gate: GateResult
+
+
+def read_rounds(leg: OpenLeg) -> tuple[Round, ...]:
+    """Return the reviews of the leg's phase, oldest first."""
+    findings = [value.partition(" ") for key, value in leg.carried if key == FINDING]
+    found = (_ROUND.fullmatch(value) for key, value in leg.carried if key == REVIEWED)
+    return tuple(
+        Round(
+            number=int(match[1]),
+            tree=match[2],
+            findings=tuple(one for number, _, text in findings if number == match[1] and (one := parse_json(text))),
+        )
+        for match in found
+        if match
+    )
+
+
+def review_work(
+    ctx: RunContext, candidate: Candidate, owned: Sequence[str], after: str, gate: GateResult
+) -> Reviewed | Refused:
+    """Have what the gate has passed reviewed, where that was asked for and has not been done.
+
+    Args:
+        ctx: The collaborators.
+        candidate: What is going to be committed.
+        owned: Its files.
+        after: The tree of the work tree, as the gate left it.
+        gate: How it ran.
+
+    Returns:
+        Refused where faults were confirmed, where a session is still open, or where no reviewer could be asked.
+    """
+    leg, base = candidate.leg, _find_base(ctx, candidate)
+    if base is None:
+        return Reviewed(leg=leg)
+    rounds = read_rounds(leg)
+    entries = read_entries(ctx.repo, after, owned)
+    files = [(path, *entries.get(path, (ABSENT, ctx.repo.zero_id))) for path in owned]
+    tree = write_paths_tree(ctx.repo, files, start=leg.base_head or ctx.repo.empty_tree)
+    if rounds and (rounds[-1].tree == tree or len(rounds) >= MAX_ROUNDS):
+        return _pass(ctx, leg, rounds, is_same=rounds[-1].tree == tree)
+    if candidate.in_session:
+        return Refused(for_user="finished; its review comes first", for_review=True)
+    change = _Change(base=rounds[-1].tree if rounds else base, tree=tree, gate=gate)
+    return _hold_round(ctx, candidate, rounds, change)
+
+
+def _find_base(ctx: RunContext, candidate: Candidate) -> str | None:
+    """Return what the change is compared with; None where nothing is to be reviewed."""
+    head = candidate.leg.base_head
+    match ctx.settings.review:
+        case "phase" if candidate.status == "done":
+            return head or ctx.repo.empty_tree
+        case "plan" if candidate.status == "done" and candidate.pending.plan.done:
+            worked = [c for c in read_plan_commits(ctx.repo, ctx.plan_path) if c.status in trailers.LEG_STATUSES]
+            return next(iter(worked[-1].parents), ctx.repo.empty_tree) if worked else head or ctx.repo.empty_tree
+        case _:
+            return None
+
+
+def _pass(ctx: RunContext, leg: OpenLeg, rounds: Sequence[Round], *, is_same: bool) -> Reviewed:
+    """Let the work through: nothing was confirmed, nothing was changed since, or there were rounds enough."""
+    last, found = rounds[-1], sum(len(one.findings) for one in rounds)
+    confirmed = sum(len(one.confirmed) for one in rounds)
+    left = last.confirmed if is_same else ()
+    for finding in left:
+        words = f"confirmed by review, and left as it is by the session: {render_finding(finding)}"
+        ctx.observe(Noticed(text=words, warning=True))
+    every = tuple(finding for one in rounds for finding in one.findings)
+    last_seen = "" if is_same else " repair=unreviewed"
+    counts = f"rounds={last.number} found={found} confirmed={confirmed} open={len(left)}"
+    return Reviewed(leg=leg, trailers=((REVIEW, f"{counts}{last_seen} {compute_digest(every)}"),))
+
+
+def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> Reviewed | Refused:
+    leg, number, author = candidate.leg, len(rounds) + 1, _find_author(candidate.leg)
+    changed = frozenset(found.path for found in diff_trees(ctx.repo, change.base, change.tree))
+    cap = _Cap(ctx)
+
+    def begin_session() -> str:
+        nonlocal leg
+        session_id = ctx.new_id()
+        leg = _put_session(ctx, leg, session_id)
+        return session_id
+
+    with ctx.open_reading() as workspace:
+        reviewers = _find_reviewers(ctx, candidate, workspace, cap)
+        reviewers = replace(reviewers, new_id=begin_session)
+        found = review(reviewers, _brief(ctx, candidate, rounds, change), changed)
+    leg = _put_session(ctx, leg, author)
+    if isinstance(found, Incomplete):
+        return _end_incomplete(ctx, candidate, leg, found, is_capped=cap.met)
+    held = Round(number=number, tree=change.tree, findings=found)
+    ctx.observe(
+        ReviewFinished(
+            phase_id=candidate.phase.id,
+            round=number,
+            findings=tuple({**asdict(finding), "verdict": finding.verdict.value} for finding in found),
+            confirmed=len(held.confirmed),
+        )
+    )
+    leg = _save(ctx, candidate, leg, held)
+    if not held.confirmed:
+        return _pass(ctx, leg, (*rounds, held), is_same=True)
+    words = f"a review confirmed {count(len(held.confirmed), 'fault')}"
+    first = render_finding(held.confirmed[0])
+    return Refused(for_user=f"{words}: {first}", for_model=render_numbered(held.confirmed), for_review=True)
+
+
+def _brief(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> ReviewBriefing:
+    plan, phase = candidate.pending.plan, candidate.phase
+    task = plan.text if ctx.settings.review == "plan" else plan.text[phase.start : phase.end]
+    checks = [f"- `{check.command}` ({check.status})" for check in change.gate.commands]
+    patch = render_patch(ctx.repo, change.base, change.tree, most_bytes=MAX_PATCH_BYTES)
+    return ReviewBriefing(
+        task=task.strip(),
+        patch=redact(patch, environ_values=ctx.secret_values),
+        gate="\n".join(checks),
+        earlier=render_numbered(rounds[-1].confirmed) if rounds else "",
+    )
+
+
+def _find_reviewers(ctx: RunContext, candidate: Candidate, workspace: Workspace, cap: "_Cap") -> Reviewers:
+    settings, sessions = ctx.settings, ctx.sessions
+    wish = settings.review_runner or candidate.phase.runner
+    model = settings.review_model or settings.model
+    runner = sessions.find_runner(wish)
+    price = sessions.find_price(model)
+    asked: Sessions = replace(
+        sessions,
+        settings=replace(settings, model=model),
+        model=runner.get_model(model),
+        price=price,
+        check_budget=lambda prompt, output: cap.check(prompt, output, price=price),
+        sandbox=workspace.sandbox,
+    )
+    return Reviewers(
+        sessions=asked,
+        workspace=workspace,
+        runner=wish,
+        rules=ctx.rules.text,
+        secret_values=ctx.secret_values,
+        new_id=ctx.new_id,
+        phase_id=candidate.phase.id,
+    )
+
+
+class _Cap:
+    """What one round may cost. Mutable: remembers whether it was met."""
+
+    def __init__(self, ctx: RunContext) -> None:
+        settings = ctx.settings
+        whole = settings.max_phase_cost_usd if settings.max_phase_cost_usd is not None else settings.max_cost_usd
+        part = None if whole is None else whole * _CAP_PART
+        self._cap = settings.review_max_cost_usd if settings.review_max_cost_usd is not None else part
+        self._ctx = ctx
+        self._before = ctx.meter.total.cost_usd
+        self.met = False
+
+    def check(self, prompt_tokens: int, output_tokens: int, *, price: Price | None) -> str | None:
+        """Say why a request must not be sent; None when this cap and those of phase and plan hold."""
+        now = self._ctx.meter.total.cost_usd
+        if self._cap is not None and price is not None and now is not None and self._before is not None:
+            worst = worst_cost_usd(prompt_tokens, output_tokens, price)
+            if now - self._before + worst > self._cap:
+                self.met = True
+                return f"the review may cost {self._cap:.2f} USD (review_max_cost_usd)"
+        return self._ctx.sessions.check_budget(prompt_tokens, output_tokens)
+
+
+def _end_incomplete(
+    ctx: RunContext, candidate: Candidate, leg: OpenLeg, found: Incomplete, *, is_capped: bool
+) -> Reviewed | Refused:
+    """Let the work through where asking again would end in the same way; else it waits for another run."""
+    if is_capped or found.end in _ITS_OWN:
+        ctx.observe(Noticed(text=f"not reviewed: {found.detail}", warning=True))
+        return Reviewed(leg=leg, trailers=((REVIEW, f"none: {' '.join(found.detail.split())[:200]}"),))
+    if found.retry_at is not None:
+        _save(ctx, candidate, leg, None, render_wait(found.retry_at, ctx.settings.model))
+    return Refused(for_user=found.detail)
+
+
+def _find_author(leg: OpenLeg) -> str:
+    """Return the session that did the work: a review that was killed has its own one on the leg."""
+    return dict(leg.wip_trailers).get(trailers.SESSION, "") or leg.session_id
+
+
+def _put_session(ctx: RunContext, leg: OpenLeg, session_id: str) -> OpenLeg:
+    """Have the leg name another session, so that what that one spends is found after a kill."""
+    start = LegStart(
+        session_id=session_id,
+        phase_id=leg.phase_id,
+        plan_path=leg.plan_path,
+        environment=leg.environment,
+        trailers=tuple(mark for mark in leg.trailers if mark[0] in KEPT_MARKS),
+    )
+    return continue_leg(ctx.repo, replace(leg, spend=ctx.meter.unrecorded), start)
+
+
+def _save(
+    ctx: RunContext,
+    candidate: Candidate,
+    leg: OpenLeg,
+    held: Round | None,
+    wait: tuple[tuple[str, str], ...] = (),
+) -> OpenLeg:
+    """Keep what a round found; work with confirmed faults is not proposed any more."""
+    kept = {ENDED, ERROR} if held is not None and held.confirmed else {ENDED, ERROR, PROPOSED}
+    marks = tuple(mark for mark in leg.wip_trailers if mark[0] in kept) + wait
+    if held is not None:
+        counts = f"found={len(held.findings)} confirmed={len(held.confirmed)}"
+        marks += ((REVIEWED, f"{held.number} {held.tree} {counts}"),)
+        lines = (redact(render_json(finding), environ_values=ctx.secret_values) for finding in held.findings)
+        marks += tuple((FINDING, f"{held.number} {line}") for line in lines)
+    record = WipRecord(
+        spend=ctx.meter.unrecorded,
+        items=candidate.pending.claimed_ids,
+        baton=leg.baton,
+        replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
+        trailers=marks,
+    )
+    return save_wip(ctx.repo, leg, record)
