@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from relay.review.finding import Category, Finding, Severity, Verdict
+from relay.review.finding import Category, Finding, Verdict
 
 _LEVELS = {Verdict.CONFIRMED: "error", Verdict.UNEXAMINED: "note", Verdict.REFUTED: "none"}
 _RULES = {
@@ -47,7 +47,6 @@ def _render_result(finding: Finding) -> dict[str, Any]:
         "locations": [{"physicalLocation": place}],
         "properties": {"severity": finding.severity.value, "verdict": finding.verdict.value},
     }
-    if finding.verdict is Verdict.REFUTED or finding.severity is Severity.NIT:
-        kind = {"kind": "external", "justification": finding.reason or finding.verdict.value}
-        result |= {"suppressions": [kind]} if finding.verdict is Verdict.REFUTED else {}
+    if finding.verdict is Verdict.REFUTED:
+        result["suppressions"] = [{"kind": "external", "justification": finding.reason}]
     return result

@@ -128,6 +128,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return Refused(for_user=f"not committed, because {words}")
     reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
     if isinstance(reviewed, Refused):
+        _remember_proposal(ctx, candidate, work)
         return reviewed
     candidate = replace(candidate, leg=reviewed.leg)
     for words in doubts.sentences:
@@ -142,6 +143,11 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         ctx.memory.remember(outcome.commit, list_ignored(seen), work.run.result)
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
+
+
+def _remember_proposal(ctx: RunContext, candidate: Candidate, work: _Work) -> None:
+    seen = load_environment(ctx.repo, candidate.leg.environment) or read_environment(ctx.repo)
+    ctx.memory.propose(work.after.tree, work.owned, list_ignored(seen), work.run.result)
 
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:

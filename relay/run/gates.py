@@ -83,7 +83,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
         return GateRun(result=GateResult(commands=()), verdict=verdict)
     surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
-    known = _recall(ctx, task) if task.is_baseline else {}
+    known = _recall(ctx, task) if task.is_baseline else _recall_proposal(ctx, task)
     commands = tuple(command for command in task.commands if command not in known)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
     with ctx.workspace.sandbox.renew() as renewed:
@@ -126,6 +126,14 @@ def _recall(ctx: RunContext, task: GateTask) -> dict[str, CommandCheck]:
         return {}
     changes = (*diff_trees(ctx.repo, memory.commit, head), *diff_trees(ctx.repo, head, task.now.tree))
     if any(change.path not in own for change in changes):
+        return {}
+    return {command: memory.checks[command] for command in task.commands if command in memory.checks}
+
+
+def _recall_proposal(ctx: RunContext, task: GateTask) -> dict[str, CommandCheck]:
+    """Return those of a gate's commands that passed on these very files before they were reviewed."""
+    memory = ctx.memory
+    if memory.proposal != (task.now.tree, task.intent.paths) or list_ignored(task.environment) != memory.ignored:
         return {}
     return {command: memory.checks[command] for command in task.commands if command in memory.checks}
 

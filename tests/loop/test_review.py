@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.session.events import GateFinished, LegEnded, LegStarted, Noticed, ReviewFinished
+from relay.session.events import GateFinished, GateStarted, LegEnded, LegStarted, Noticed, ReviewFinished
 from relay.store.trailers import REVIEW
 
 PLAN = """\
@@ -104,6 +104,7 @@ def test_a_refuted_fault_changes_nothing(greeting):
 
     assert greeting.server.errors == []
     assert get_review(greeting).startswith("rounds=1 found=1 confirmed=0 open=0 ")
+    assert [gate.commands for gate in greeting.seen(GateStarted)][1:] == [("grep -q hello hello.txt",), ()]
     (event,) = greeting.seen(ReviewFinished)
     assert [(one["verdict"], one["reason"]) for one in event.findings] == [("refuted", "nobody runs a greeting")]
     assert greeting.git("show", "HEAD:hello.txt") == "hello\nrm -rf /\n"

@@ -1,0 +1,107 @@
+"""Findings of a review as data: read, judged, kept in a trailer, written as SARIF."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.review.finding import (
+    MAX_FINDINGS,
+    Category,
+    Finding,
+    Severity,
+    Verdict,
+    apply_verdicts,
+    choose_for_refutation,
+    compute_digest,
+    list_confirmed,
+    parse_json,
+    read_findings,
+    render_finding,
+    render_json,
+)
+from relay.review.sarif import render_sarif
+
+GIVEN = {
+    "file": "./a.py", "line": 3, "summary": "wrong  sum", "failure_scenario": "add 1\nand 1",
+    "category": "correctness", "severity": "important",
+}  # fmt: skip
+FINDINGS = st.builds(
+    Finding, file=st.text(min_size=1), line=st.integers(0, 10**6), summary=st.text(), failure_scenario=st.text(),
+    category=st.sampled_from(Category), severity=st.sampled_from(Severity), verdict=st.sampled_from(Verdict),
+    reason=st.text(),
+)  # fmt: skip
+
+
+def test_what_a_tool_was_called_with_is_read_as_one_line_each():
+    (found,) = read_findings([GIVEN])
+
+    assert (found.file, found.summary, found.failure_scenario) == ("a.py", "wrong sum", "add 1 and 1")
+    assert render_finding(found) == "a.py:3: wrong sum — add 1 and 1"
+    assert read_findings([GIVEN | {"line": -1}])[0].line == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([GIVEN | {"category": "style"}], "finding 1: 'style' is not a valid Category. Allowed: category: correctness"),
+        ([GIVEN, GIVEN | {"severity": "huge"}], "finding 2: 'huge' is not a valid Severity"),
+        ([GIVEN | {"summary": " "}], "must not be empty"),
+        ([GIVEN] * (MAX_FINDINGS + 1), "report the 32 that matter most"),
+    ],
+)
+def test_what_is_not_allowed_is_said(given, words):
+    with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+        read_findings(given)
+
+
+def test_only_what_can_be_repaired_here_is_judged():
+    important, nit, elsewhere = read_findings([GIVEN, GIVEN | {"severity": "nit"}, GIVEN | {"file": "b.py"}])
+
+    assert choose_for_refutation((important, nit, elsewhere), frozenset({"a.py"})) == (important,)
+
+
+def test_a_verdict_without_a_reason_confirms_nothing():
+    """Nor does none at all, nor one for a number that nobody asked about; the last one counts."""
+    asked = read_findings([GIVEN | {"line": line} for line in range(4)])
+    verdicts = [
+        {"number": 1, "confirmed": True, "reason": " "},
+        {"number": 2, "confirmed": False, "reason": "no"},
+        {"number": 2, "confirmed": True, "reason": "it does"},
+        {"number": 3, "confirmed": False, "reason": "it does not"},
+        {"number": 9, "confirmed": True, "reason": "what?"},
+    ]
+
+    judged = apply_verdicts(asked, asked, verdicts)
+
+    assert [one.verdict for one in judged] == ["refuted", "confirmed", "refuted", "refuted"]
+    assert list_confirmed(judged) == (judged[1],)
+    assert [one.reason for one in judged] == ["", "it does", "it does not", "no verdict"]
+
+
+@given(st.lists(FINDINGS, max_size=4))
+def test_findings_survive_a_trailer(findings):
+    lines = [render_json(finding) for finding in findings]
+
+    assert [parse_json(line) for line in lines] == findings
+    assert all(len(line.splitlines()) <= 1 or "\n" not in line for line in lines)
+    assert compute_digest(findings) == compute_digest(tuple(findings))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"file": 1}', "[" * 50_000, render_json(read_findings([GIVEN])[0])[:-9]]
+)
+def test_what_nobody_wrote_is_no_finding(text):
+    assert parse_json(text) is None
+
+
+@given(st.lists(FINDINGS, max_size=4))
+def test_sarif_has_a_result_for_each(findings):
+    log = render_sarif(findings, version="1")
+
+    (run,) = log["runs"]
+    rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert [result["ruleId"] for result in run["results"]] == [finding.category for finding in findings]
+    assert all(result["ruleId"] in rules for result in run["results"])
+    for result, finding in zip(run["results"], findings, strict=True):
+        assert ("suppressions" in result) == (finding.verdict is Verdict.REFUTED)
+        assert ("region" in result["locations"][0]["physicalLocation"]) == bool(finding.line)
