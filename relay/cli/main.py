@@ -21,6 +21,7 @@ COMMANDS = {
     "gate": "gate",
     "ledger": "ledger",
     "inspect": "inspect",
+    "review": "review",
     "rewind": "rewind",
     "sandbox": "sandbox",
     "doctor": "doctor",

@@ -7,7 +7,7 @@ from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 
 
-def render_patch(repo: Repo, a: str, b: str, *, most_bytes: int) -> str:
+def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int) -> str:
     """Return what turns the tree (or commit) `a` into `b`, file by file; no filter or program of a repository runs.
 
     Where it is longer than that, the files that do not fit are named instead, with how to see them.

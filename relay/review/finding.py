@@ -39,7 +39,7 @@ class Category(StrEnum):
     OTHER = "other"
 
 
-class Verdict(StrEnum):
+class ReviewVerdict(StrEnum):
     """What the second session made of a finding."""
 
     CONFIRMED = "confirmed"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ReviewFinding:
     """One thing that a reviewer says is wrong."""
 
     file: str
@@ -62,12 +62,12 @@ class Finding:
     """What somebody does, and what goes wrong then."""
     category: Category
     severity: Severity
-    verdict: Verdict = Verdict.UNEXAMINED
+    verdict: ReviewVerdict = ReviewVerdict.UNEXAMINED
     reason: str = ""
     """The second session's."""
 
 
-def read_findings(given: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+def read_findings(given: Sequence[Mapping[str, Any]]) -> tuple[ReviewFinding, ...]:
     """Read what a tool was called with; its schema has been checked, its values not.
 
     Raises:
@@ -78,7 +78,7 @@ def read_findings(given: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     return tuple(_read_finding(number, entry) for number, entry in enumerate(given, 1))
 
 
-def _read_finding(number: int, entry: Mapping[str, Any]) -> Finding:
+def _read_finding(number: int, entry: Mapping[str, Any]) -> ReviewFinding:
     try:
         category, severity = Category(entry["category"]), Severity(entry["severity"])
     except ValueError as error:
@@ -90,7 +90,7 @@ def _read_finding(number: int, entry: Mapping[str, Any]) -> Finding:
     file, summary, scenario = (" ".join(str(entry[name]).split())[:MAX_CHARS] for name in names)
     if not (file and summary and scenario):
         raise ValueError(f"finding {number}: {', '.join(names)} must not be empty")
-    return Finding(
+    return ReviewFinding(
         file=file.removeprefix("./"),
         line=max(0, entry["line"]),
         summary=summary,
@@ -100,14 +100,14 @@ def _read_finding(number: int, entry: Mapping[str, Any]) -> Finding:
     )
 
 
-def choose_for_refutation(findings: Sequence[Finding], changed: frozenset[str]) -> tuple[Finding, ...]:
+def choose_for_refutation(findings: Sequence[ReviewFinding], changed: frozenset[str]) -> tuple[ReviewFinding, ...]:
     """Return what a second session looks at: important, and about a file that the change touches."""
     return tuple(f for f in findings if f.severity is Severity.IMPORTANT and f.file in changed)
 
 
 def apply_verdicts(
-    findings: Sequence[Finding], asked: Sequence[Finding], verdicts: Sequence[Mapping[str, Any]]
-) -> tuple[Finding, ...]:
+    findings: Sequence[ReviewFinding], asked: Sequence[ReviewFinding], verdicts: Sequence[Mapping[str, Any]]
+) -> tuple[ReviewFinding, ...]:
     """Return all findings with what was made of them; what was asked and got no verdict is refuted.
 
     Args:
@@ -116,28 +116,28 @@ def apply_verdicts(
         verdicts: ``{"number", "confirmed", "reason"}`` each; the last one for a number counts.
     """
     found = {entry["number"]: entry for entry in verdicts}
-    judged: dict[Finding, Finding] = {}
+    judged: dict[ReviewFinding, ReviewFinding] = {}
     for number, finding in enumerate(asked, 1):
         entry = found.get(number, {"confirmed": False, "reason": "no verdict"})
         reason = " ".join(str(entry["reason"]).split())[:MAX_CHARS]
         # Without a scenario of its own the second session has only agreed.
-        verdict = Verdict.CONFIRMED if entry["confirmed"] and reason else Verdict.REFUTED
+        verdict = ReviewVerdict.CONFIRMED if entry["confirmed"] and reason else ReviewVerdict.REFUTED
         judged[finding] = replace(finding, verdict=verdict, reason=reason)
     return tuple(judged.get(finding, finding) for finding in findings)
 
 
-def list_confirmed(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def list_confirmed(findings: Sequence[ReviewFinding]) -> tuple[ReviewFinding, ...]:
     """Return those that have to be repaired."""
-    return tuple(finding for finding in findings if finding.verdict is Verdict.CONFIRMED)
+    return tuple(finding for finding in findings if finding.verdict is ReviewVerdict.CONFIRMED)
 
 
-def render_finding(finding: Finding) -> str:
+def render_finding(finding: ReviewFinding) -> str:
     """Return a finding as one line for a person."""
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     return f"{place}: {finding.summary} — {finding.failure_scenario}"
 
 
-def render_numbered(findings: Sequence[Finding]) -> str:
+def render_numbered(findings: Sequence[ReviewFinding]) -> str:
     """Return findings for a model, numbered from 1."""
     lines = []
     for number, finding in enumerate(findings, 1):
@@ -147,30 +147,30 @@ def render_numbered(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def render_json(finding: Finding) -> str:
+def render_json(finding: ReviewFinding) -> str:
     """Return a finding as one line of JSON."""
     return json.dumps(asdict(finding), ensure_ascii=False, separators=(",", ":"))
 
 
-def parse_json(text: str) -> Finding | None:
+def parse_json(text: str) -> ReviewFinding | None:
     """Undo `render_json`; None for what is not relay's."""
     try:
         body = json.loads(text)
-        return Finding(
+        return ReviewFinding(
             file=str(body["file"]),
             line=int(body["line"]),
             summary=str(body["summary"]),
             failure_scenario=str(body["failure_scenario"]),
             category=Category(body["category"]),
             severity=Severity(body["severity"]),
-            verdict=Verdict(body["verdict"]),
+            verdict=ReviewVerdict(body["verdict"]),
             reason=str(body["reason"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def compute_digest(findings: Sequence[Finding]) -> str:
+def compute_digest(findings: Sequence[ReviewFinding]) -> str:
     """Return twelve hexadecimal digits of what was found, the same for the same findings in the same order."""
     text = "\n".join(map(render_json, findings))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]

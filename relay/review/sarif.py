@@ -1,16 +1,15 @@
 """Findings as SARIF 2.1.0, which code hosts show beside the lines. Pure.
 
-Source: OASIS, Static Analysis Results Interchange Format 2.1.0, §§ 3.13, 3.14, 3.27; GitHub, *SARIF support for code
-scanning*.
+Source: OASIS, Static Analysis Results Interchange Format 2.1.0; GitHub, *SARIF support for code scanning*.
 """
 
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from relay.review.finding import Category, Finding, Verdict
+from relay.review.finding import Category, ReviewFinding, ReviewVerdict
 
-_LEVELS = {Verdict.CONFIRMED: "error", Verdict.UNEXAMINED: "note", Verdict.REFUTED: "none"}
+_LEVELS = {ReviewVerdict.CONFIRMED: "error", ReviewVerdict.UNEXAMINED: "note", ReviewVerdict.REFUTED: "none"}
 _RULES = {
     Category.CORRECTNESS: "The change does something wrong.",
     Category.SECURITY: "The change opens a hole.",
@@ -20,7 +19,7 @@ _RULES = {
 }
 
 
-def render_sarif(findings: Sequence[Finding], *, version: str) -> dict[str, Any]:
+def render_sarif(findings: Sequence[ReviewFinding], *, version: str) -> dict[str, Any]:
     """Return a log with one run.
 
     Args:
@@ -36,7 +35,7 @@ def render_sarif(findings: Sequence[Finding], *, version: str) -> dict[str, Any]
     }
 
 
-def _render_result(finding: Finding) -> dict[str, Any]:
+def _render_result(finding: ReviewFinding) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file, errors="surrogateescape")}}
     if finding.line:
         place["region"] = {"startLine": finding.line}
@@ -47,6 +46,6 @@ def _render_result(finding: Finding) -> dict[str, Any]:
         "locations": [{"physicalLocation": place}],
         "properties": {"severity": finding.severity.value, "verdict": finding.verdict.value},
     }
-    if finding.verdict is Verdict.REFUTED:
+    if finding.verdict is ReviewVerdict.REFUTED:
         result["suppressions"] = [{"kind": "external", "justification": finding.reason}]
     return result

@@ -15,7 +15,7 @@ from relay.prompts.texts import (
     render_reviewer_message,
     render_reviewer_system,
 )
-from relay.review.finding import Finding, apply_verdicts, choose_for_refutation, read_findings, render_numbered
+from relay.review.finding import ReviewFinding, apply_verdicts, choose_for_refutation, read_findings, render_numbered
 from relay.runners.base import Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
 from relay.setup.session import Sessions, SessionTask
@@ -59,7 +59,7 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class _HandIn:
     """How a session of a review ended; a `relay.setup.session.SessionResult`."""
 
     kind: str
@@ -68,7 +68,9 @@ class _Ended:
     retry_at: float | None
 
 
-def review(reviewers: Reviewers, briefing: ReviewBriefing, changed: frozenset[str]) -> tuple[Finding, ...] | Incomplete:
+def review(
+    reviewers: Reviewers, briefing: ReviewBriefing, changed: frozenset[str]
+) -> tuple[ReviewFinding, ...] | Incomplete:
     """Have a change looked at, and what is found refuted where that can be done.
 
     Args:
@@ -111,11 +113,11 @@ def _ask(  # two private callers
             return ToolAnswer(text=str(error), is_error=True)
         return ToolAnswer(text="Thank you.", ends_session=True)
 
-    def drive(session: Session) -> _Ended:
+    def drive(session: Session) -> _HandIn:
         outcome = session.advance(message)
         if outcome.end is SessionEnd.FINISHED and not taken:
             outcome = session.advance(render_no_review_reminder(tool.name))
-        return _Ended(
+        return _HandIn(
             kind="done" if taken else "failed",
             end=outcome.end,
             detail=_describe(outcome) if not taken else "",

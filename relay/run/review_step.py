@@ -6,17 +6,17 @@ Confirmed faults go to a fresh session like a red gate's words; it is not the re
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
 from relay.gate.model import GateResult
 from relay.git.modes import ABSENT
 from relay.git.objects import diff_trees, read_entries, write_paths_tree
-from relay.git.patches import render_patch
+from relay.git.patches import read_patch
 from relay.meters.prices import Price, worst_cost_usd
 from relay.prompts.texts import ReviewBriefing
 from relay.review.finding import (
-    Finding,
+    ReviewFinding,
     compute_digest,
     list_confirmed,
     parse_json,
@@ -62,10 +62,10 @@ class Round:
     number: int
     tree: str
     """What was reviewed: HEAD's tree with the leg's files."""
-    findings: tuple[Finding, ...]
+    findings: tuple[ReviewFinding, ...]
 
     @property
-    def confirmed(self) -> tuple[Finding, ...]:
+    def confirmed(self) -> tuple[ReviewFinding, ...]:
         """What was to be repaired."""
         return list_confirmed(self.findings)
 
@@ -164,7 +164,7 @@ def _pass(ctx: RunContext, leg: OpenLeg, rounds: Sequence[Round], *, is_same: bo
 def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> Reviewed | Refused:
     leg, number, author = candidate.leg, len(rounds) + 1, _find_author(candidate.leg)
     changed = frozenset(found.path for found in diff_trees(ctx.repo, change.base, change.tree))
-    cap = _Cap(ctx)
+    cap = ReviewCap(ctx)
 
     def begin_session() -> str:
         nonlocal leg
@@ -173,8 +173,10 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
         return session_id
 
     with ctx.open_reading() as workspace:
-        reviewers = _find_reviewers(ctx, candidate, workspace, cap)
-        reviewers = replace(reviewers, new_id=begin_session)
+        phase = candidate.phase
+        reviewers = find_reviewers(
+            ctx, workspace, phase_id=phase.id, new_id=begin_session, runner=phase.runner, cap=cap
+        )
         found = review(reviewers, _brief(ctx, candidate, rounds, change), changed)
     leg = _put_session(ctx, leg, author)
     if isinstance(found, Incomplete):
@@ -200,7 +202,7 @@ def _brief(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], chang
     plan, phase = candidate.pending.plan, candidate.phase
     task = plan.text if ctx.settings.review == "plan" else plan.text[phase.start : phase.end]
     checks = [f"- `{check.command}` ({check.status})" for check in change.gate.commands]
-    patch = render_patch(ctx.repo, change.base, change.tree, most_bytes=MAX_PATCH_BYTES)
+    patch = read_patch(ctx.repo, change.base, change.tree, most_bytes=MAX_PATCH_BYTES)
     return ReviewBriefing(
         task=task.strip(),
         patch=redact(patch, environ_values=ctx.secret_values),
@@ -209,16 +211,36 @@ def _brief(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], chang
     )
 
 
-def _find_reviewers(ctx: RunContext, candidate: Candidate, workspace: Workspace, cap: "_Cap") -> Reviewers:
-    settings, sessions = ctx.settings, ctx.sessions
-    wish = settings.review_runner or candidate.phase.runner
+def find_reviewers(
+    ctx: RunContext,
+    workspace: Workspace,
+    *,
+    phase_id: str,
+    new_id: Callable[[], str],
+    runner: str = "",
+    cap: "ReviewCap | None" = None,
+) -> Reviewers:
+    """Return who reviews, by the settings.
+
+    Args:
+        ctx: The collaborators.
+        workspace: Read-only.
+        phase_id: Of what is reviewed; may be empty.
+        new_id: Called when one of the sessions begins.
+        runner: Who is wished to run them where the settings wish for nobody; may be empty.
+        cap: What it may cost; None for the settings'.
+
+    Raises:
+        RelayError: The runner, or its key, is missing.
+    """
+    settings, sessions, cap = ctx.settings, ctx.sessions, cap or ReviewCap(ctx)
+    wish = settings.review_runner or runner
     model = settings.review_model or settings.model
-    runner = sessions.find_runner(wish)
     price = sessions.find_price(model)
     asked: Sessions = replace(
         sessions,
         settings=replace(settings, model=model),
-        model=runner.get_model(model),
+        model=sessions.find_runner(wish).get_model(model),
         price=price,
         check_budget=lambda prompt, output: cap.check(prompt, output, price=price),
         sandbox=workspace.sandbox,
@@ -229,12 +251,12 @@ def _find_reviewers(ctx: RunContext, candidate: Candidate, workspace: Workspace,
         runner=wish,
         rules=ctx.rules.text,
         secret_values=ctx.secret_values,
-        new_id=ctx.new_id,
-        phase_id=candidate.phase.id,
+        new_id=new_id,
+        phase_id=phase_id,
     )
 
 
-class _Cap:
+class ReviewCap:
     """What one round may cost. Mutable: remembers whether it was met."""
 
     def __init__(self, ctx: RunContext) -> None:

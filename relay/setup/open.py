@@ -63,8 +63,7 @@ def open_run(
     _require_ready(request, runners)
     with ExitStack() as stack:
         run_id = new_id()
-        observers = Observers(view=view)
-        observe = observers.observe
+        observe = (observers := Observers(view=view)).observe
         given = Surroundings(environ=request.environ, settings=settings, observe=observe, interrupts=interrupts)
         # Opened first, because what they need loads while git is asked and the sandbox proves itself.
         opened = OpenRunners(known=runners, given=given, stack=stack).open(request.runners)

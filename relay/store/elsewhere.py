@@ -5,17 +5,21 @@ under ``refs/relay/spent/<branch>/<n>``. Everything is counted by session, so a 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from relay.git import objects, refs
 from relay.git.message import Message, read_text
 from relay.git.names import parse_path, parse_ref_part, render_path
 from relay.git.repository import Repo
+from relay.git.trees import find_tree
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import RelayCommit, find_origin
 from relay.store.legs import OpenLeg, close_leg, next_ref, read_leg
+from relay.store.tally import drop_spent, find_spent
 from relay.store.trailers import BASE
+from relay.values import dataclass
 
 _LEG = "refs/relay/leg/"
 _SPENT = "refs/relay/spent/"
@@ -28,17 +32,56 @@ def give_up_leg(repo: Repo, leg: OpenLeg) -> None:
     """Close a leg that no commit will come from; its snapshots stay, and what it has cost."""
     # Kept before the leg goes; a run that is killed in between does not keep it twice.
     if leg.spend != Spent() and all(entry[0] != leg.session_id for entry in _read_kept(repo)):
-        kept = (
-            (trailers.PLAN, render_path(leg.plan_path)),
-            (trailers.PHASE, leg.phase_id),
-            (trailers.SESSION, leg.session_id),
-            (BASE, leg.base_head or ""),
-            *trailers.render_spent(leg.spend),
-        )
-        message = Message(subject=f"relay: what was spent on phase {leg.phase_id}", trailers=kept)
-        commit = objects.write_commit(repo, leg.base_tree, (leg.base_head,) if leg.base_head else (), message)
-        refs.move_ref(repo, next_ref(repo, "spent", leg.branch), commit, None)
+        own = _Own(plan_path=leg.plan_path, phase_id=leg.phase_id, session_id=leg.session_id, base=leg.base_head)
+        _keep(repo, next_ref(repo, "spent", leg.branch), own, leg.spend)
     close_leg(repo, leg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """Whose cost is kept."""
+
+    plan_path: str
+    phase_id: str
+    session_id: str
+    base: str | None
+    """The commit where it began; None on an unborn branch."""
+
+
+@contextmanager
+def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Callable[[], Spent]) -> Iterator[None]:
+    """Keep what a session costs that no commit will tell of; after a kill, what is noted of it counts.
+
+    Args:
+        repo: The repository.
+        plan_path: Of the plan that it counts for.
+        session_id: Of the session.
+        read_spent: Says in the end what it has cost.
+    """
+    own = _Own(plan_path=plan_path, phase_id="", session_id=session_id, base=repo.head())
+    ref = next_ref(repo, "spent", repo.branch or "HEAD")
+    begun = _keep(repo, ref, own, Spent())
+    try:
+        yield
+    finally:
+        _keep(repo, ref, own, read_spent(), before=begun)
+        drop_spent(repo, session_id)
+
+
+def _keep(repo: Repo, ref: str, own: _Own, spent: Spent, *, before: str | None = None) -> str:
+    kept = (
+        (trailers.PLAN, render_path(own.plan_path)),
+        (trailers.PHASE, own.phase_id),
+        (trailers.SESSION, own.session_id),
+        (BASE, own.base or ""),
+        *trailers.render_spent(spent),
+    )
+    what = f"phase {own.phase_id}" if own.phase_id else f"session {own.session_id}"
+    message = Message(subject=f"relay: what was spent on {what}", trailers=kept)
+    tree = find_tree(repo, own.base) if own.base else repo.empty_tree
+    commit = objects.write_commit(repo, tree, (own.base,) if own.base else (), message)
+    refs.move_ref(repo, ref, commit, before)
+    return commit
 
 
 def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) -> tuple[Spent, ...]:
@@ -67,7 +110,8 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
 def _read_kept(repo: Repo) -> Iterator[_Entry]:
     for commit in repo.list_refs(_SPENT).values():
         text = read_text(repo, commit)
-        spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
+        noted = find_spent(repo, text.get(trailers.SESSION))  # of a session that was killed
+        spent = noted or trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
         yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from relay.review.finding import (
     MAX_FINDINGS,
     Category,
-    Finding,
+    ReviewFinding,
+    ReviewVerdict,
     Severity,
-    Verdict,
     apply_verdicts,
     choose_for_refutation,
     compute_digest,
@@ -26,8 +26,8 @@ GIVEN = {
     "category": "correctness", "severity": "important",
 }  # fmt: skip
 FINDINGS = st.builds(
-    Finding, file=st.text(min_size=1), line=st.integers(0, 10**6), summary=st.text(), failure_scenario=st.text(),
-    category=st.sampled_from(Category), severity=st.sampled_from(Severity), verdict=st.sampled_from(Verdict),
+    ReviewFinding, file=st.text(min_size=1), line=st.integers(0, 10**6), summary=st.text(), failure_scenario=st.text(),
+    category=st.sampled_from(Category), severity=st.sampled_from(Severity), verdict=st.sampled_from(ReviewVerdict),
     reason=st.text(),
 )  # fmt: skip
 
@@ -103,5 +103,5 @@ def test_sarif_has_a_result_for_each(findings):
     assert [result["ruleId"] for result in run["results"]] == [finding.category for finding in findings]
     assert all(result["ruleId"] in rules for result in run["results"])
     for result, finding in zip(run["results"], findings, strict=True):
-        assert ("suppressions" in result) == (finding.verdict is Verdict.REFUTED)
+        assert ("suppressions" in result) == (finding.verdict is ReviewVerdict.REFUTED)
         assert ("region" in result["locations"][0]["physicalLocation"]) == bool(finding.line)

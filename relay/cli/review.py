@@ -1,0 +1,46 @@
+"""`relay review`: have a phase, or any range of commits, looked at by sessions that saw nothing of its making."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.options import offer_phases, session_options
+from relay.cli.screen import say
+from relay.cli.sessions import make_request, run_sessions
+
+if TYPE_CHECKING:
+    from relay.setup.context import RunContext, RunEnd
+
+
+@click.command("review", short_help="Have a phase or a range of commits reviewed; nothing is changed.")
+@click.argument("what", metavar="PHASE|RANGE", required=False, shell_complete=offer_phases)
+@click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Write what was found for code hosts.")
+@session_options
+def command(what: str | None, sarif: str | None, *, as_json: bool, **options: Any) -> int:
+    """Have a phase (the last one that is done, when left out) or a range such as main..HEAD reviewed.
+
+    One fresh session looks for faults, a second one tries to refute each. Both read the work tree as it is now and
+    write nothing. The exit code is 4 where a fault was confirmed.
+    """
+    from relay.review.sarif import render_sarif
+    from relay.run.review_only import get_range, review_range
+
+    request, place = make_request("review", options)
+    chosen = get_range(request.files, what or "")
+
+    def act(ctx: "RunContext") -> "RunEnd":
+        end, findings = review_range(ctx, chosen)
+        if sarif is not None and findings is not None:
+            from importlib import metadata
+
+            text = json.dumps(render_sarif(findings, version=metadata.version("relay")), indent=1)
+            Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+        return end
+
+    code = run_sessions(request, place.caller, act, as_json=as_json)
+    if sarif is not None and not as_json and Path(sarif).exists():
+        say(f"written: {os.fspath(sarif)}")
+    return code

@@ -1,0 +1,123 @@
+"""A review that somebody asks for by hand: of a phase that is committed, or of any range. Nothing is changed."""
+
+from contextlib import ExitStack
+from dataclasses import asdict
+
+from relay.errors import ExitCode, PlanError, RepoError
+from relay.git.message import read_texts
+from relay.git.objects import diff_trees
+from relay.git.patches import read_patch
+from relay.hints import STATUS
+from relay.prompts.texts import ReviewBriefing
+from relay.review.finding import ReviewFinding, list_confirmed
+from relay.review.session import Incomplete, review
+from relay.run.review_step import MAX_PATCH_BYTES, find_reviewers
+from relay.run.start import find_plan
+from relay.secrets.patterns import redact
+from relay.session.events import ReviewFinished
+from relay.session.values import SessionEnd
+from relay.setup.context import PlanFiles, RunContext, RunEnd
+from relay.store.elsewhere import keeping_spent
+from relay.store.history import RelayCommit, read_plan_commits
+from relay.store.trailers import LEG_STATUSES
+from relay.values import dataclass
+from relay.words import count
+
+MAX_TASK_CHARS = 20_000
+"""Of the messages of a range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What is reviewed."""
+
+    name: str
+    """For the user."""
+    phase_id: str
+    """Empty for what is no phase's."""
+    base: str
+    tip: str
+    """Commits; `base` may be the empty tree."""
+    task: str
+    """What was to be done, for the model."""
+
+
+def get_range(files: PlanFiles, what: str) -> Range:
+    """Return the commits that a phase's id or a range names; without either those of the phase that was done last.
+
+    Raises:
+        PlanError: No phase is done, or that one is not.
+        RepoError: Git knows no such range.
+    """
+    commits = [c for c in read_plan_commits(files.repo, files.plan_path) if c.status in LEG_STATUSES and c.phase]
+    phase_id = what or next((commit.phase for commit in commits if commit.status == "done"), "")
+    own = [commit for commit in commits if commit.phase == phase_id]
+    if own:
+        return _get_phase_range(files, phase_id, own)
+    if not what:
+        raise PlanError("no phase of the plan is done yet", hint="relay review main..HEAD reviews any range")
+    return _read_range(files, what)
+
+
+def _get_phase_range(files: PlanFiles, phase_id: str, own: list[RelayCommit]) -> Range:
+    if not any(commit.status == "done" for commit in own):
+        raise PlanError(f"phase {phase_id} is not done", hint=STATUS)
+    plan = find_plan(files, own[0].commit)
+    phase = plan.find_phase(phase_id) if plan else None
+    task = plan.text[phase.start : phase.end].strip() if plan and phase else own[0].subject
+    base = next(iter(own[-1].parents), files.repo.empty_tree)
+    return Range(name=f"phase {phase_id}", phase_id=phase_id, base=base, tip=own[0].commit, task=task)
+
+
+def _read_range(files: PlanFiles, what: str) -> Range:
+    first, dots, last = what.partition("..")
+    ends = (first or "HEAD", last.removeprefix(".") or "HEAD") if dots else (f"{what}^", what)
+    base, tip = (_get_commit(files, name, what) for name in ends)
+    messages = (text.message for text in read_texts(files.repo.git, tip, f"^{base}", "--"))
+    task = "\n\n".join(f"{message.subject}\n{message.body}".strip() for message in messages)
+    return Range(name=what, phase_id="", base=base, tip=tip, task=task[:MAX_TASK_CHARS])
+
+
+def _get_commit(files: PlanFiles, name: str, what: str) -> str:
+    found = files.repo.git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if found is None:
+        raise RepoError(f"{what!r} is neither a phase of the plan nor a range", hint="relay review 2, or main..HEAD")
+    return found.decode()
+
+
+def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFinding, ...] | None]:
+    """Have it reviewed; return how the command ends, and what was found, None where the review came to no end."""
+    patch = read_patch(ctx.repo, chosen.base, chosen.tip, most_bytes=MAX_PATCH_BYTES)
+    changed = frozenset(change.path for change in diff_trees(ctx.repo, chosen.base, chosen.tip))
+    if not changed:
+        return _end(ctx, ExitCode.DONE, f"{chosen.name} changes nothing"), ()
+    briefing = ReviewBriefing(task=chosen.task, patch=redact(patch, environ_values=ctx.secret_values), gate="")
+    with ExitStack() as kept:
+
+        def begin_session() -> str:
+            kept.close()
+            session_id = ctx.new_id()
+            kept.enter_context(keeping_spent(ctx.repo, ctx.plan_path, session_id, lambda: ctx.meter.session))
+            return session_id
+
+        reviewers = find_reviewers(ctx, ctx.workspace, phase_id=chosen.phase_id, new_id=begin_session)
+        found = review(reviewers, briefing, changed)
+    if isinstance(found, Incomplete):
+        code = ExitCode.USER if found.end is SessionEnd.DENIED else ExitCode.STOPPED
+        code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
+        return _end(ctx, code, found.detail), None
+    confirmed = len(list_confirmed(found))
+    ctx.observe(
+        ReviewFinished(
+            phase_id=chosen.phase_id,
+            round=1,
+            findings=tuple({**asdict(finding), "verdict": finding.verdict.value} for finding in found),
+            confirmed=confirmed,
+        )
+    )
+    code = ExitCode.STOPPED if confirmed else ExitCode.DONE
+    return _end(ctx, code, f"{chosen.name}: {count(len(found), 'finding')}, {confirmed} confirmed"), found
+
+
+def _end(ctx: RunContext, code: ExitCode, reason: str) -> RunEnd:
+    return RunEnd(exit_code=code, reason=reason, next_command=None, spent=ctx.meter.total)

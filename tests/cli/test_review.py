@@ -1,0 +1,87 @@
+"""`relay review`: a committed phase, or any range, and nothing is changed."""
+
+import json
+
+import pytest
+
+from relay.errors import ExitCode
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+FINDING = {
+    "file": "hello.txt", "line": 1, "summary": "It greets nobody", "failure_scenario": "somebody is there",
+    "category": "missing", "severity": "important",
+}  # fmt: skip
+WORK = """
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+def act(name, field, given, **expect):
+    """A session that hands this in."""
+    turn = {"tools": [{"name": name, "input": {field: given}}]} | ({"expect": expect} if expect else {})
+    return f"  - {json.dumps({'turns': [turn]})}\n"
+
+
+@pytest.fixture
+def review(stage, monkeypatch):
+    """Run the command against a script, in a repository whose first phase is done."""
+    stage.run(WORK, all_=False)
+
+    def run(script, *args):
+        with serve(parse_script(f"sessions:\n{script}")) as server:
+            monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+            done = stage.relay("review", *args)
+            assert server.errors == []
+            return done
+
+    return run
+
+
+def test_the_phase_that_was_done_last_is_reviewed(stage, review):
+    before = stage.git("rev-parse", "HEAD"), stage.git("status", "--porcelain")
+    spent = json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"]
+    script = act("report_findings", "findings", [FINDING], first_message_contains=["+hello", "Say hello — hello.txt"])
+    script += act(
+        "judge_findings", "verdicts", [{"number": 1, "confirmed": True, "reason": "hello.txt:1 names nobody"}]
+    )
+
+    done = review(script, "--sarif", "found.sarif")
+
+    assert done.returncode == ExitCode.STOPPED, done
+    assert "confirmed: hello.txt:1: It greets nobody" in done.stdout
+    assert "phase 1: 1 finding, 1 confirmed" in done.stdout
+    (result,) = json.loads((stage.root / "found.sarif").read_text())["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("missing", "error")
+    (stage.root / "found.sarif").unlink()
+    assert (stage.git("rev-parse", "HEAD"), stage.git("status", "--porcelain")) == before
+    assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > spent
+
+
+def test_a_range_is_reviewed_and_an_empty_list_is_a_good_end(review):
+    done = review(act("report_findings", "findings", [], first_message_contains="Say hello"), "HEAD~1..HEAD", "--json")
+
+    assert done.returncode == ExitCode.DONE
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(e["findings"], e["confirmed"]) for e in events if e["event"] == "ReviewFinished"] == [([], 0)]
+    assert events[-1]["reason"] == "HEAD~1..HEAD: 0 findings, 0 confirmed"
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("2", "is neither a phase of the plan nor a range"),
+        ("--output=x", "No such option"),
+        ("nope..HEAD", "nor a range"),
+    ],
+)
+def test_what_there_is_not_is_said_before_anything_is_asked(review, what, words):
+    done = review("  - {turns: [{text: x}]}\n", what)
+
+    assert done.returncode in {ExitCode.USER, ExitCode.USAGE}
+    assert words in done.stderr
