@@ -29,6 +29,8 @@ class TokenSource(StrEnum):
     LEDGER = "ledger"
     ENVIRONMENT = "environment"
     """Facts about branch and sandbox, red verify commands, stale files."""
+    REVIEW = "review"
+    """Faults that reviewers confirmed."""
     STEERING = "steering"
     """What a person said to the sessions before."""
     RELAY = "relay"
