@@ -22,6 +22,7 @@ COMMANDS = {
     "ledger": "ledger",
     "inspect": "inspect",
     "review": "review",
+    "pr": "pr",
     "rewind": "rewind",
     "sandbox": "sandbox",
     "doctor": "doctor",

@@ -1,0 +1,131 @@
+"""`relay pr`: a pull request from the plan, what was checked, and what it cost."""
+
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import click
+
+from relay.cli.boundary import note_caller
+from relay.cli.screen import say, say_fitting
+from relay.errors import RelayError, RepoError
+from relay.git.message import disarm
+from relay.hints import RUN
+from relay.setup.place import find_source, get_place
+from relay.state.standing import PhaseStanding, Standing, gather_standing
+from relay.words import count, render_usd
+
+if TYPE_CHECKING:
+    from relay.git.repository import Repo
+    from relay.plan.model import Phase
+    from relay.store.history import RelayCommit
+
+MAX_BODY_CHARS = 60_000
+"""GitHub takes 65,536."""
+_PROGRAMS = {
+    "gh": ("pr", "create", "--draft", "--title", "{title}", "--body-file", "-", "--head", "{branch}"),
+    "glab": (
+        "mr",
+        "create",
+        "--draft",
+        "--yes",
+        "--title",
+        "{title}",
+        "--description",
+        "{body}",
+        "--source-branch",
+        "{branch}",
+    ),
+}
+"""What makes a draft from standard input, or from an argument where it takes no other."""
+_MENTION = re.compile(r"(?<![\w`])@(?=\w)")
+_MARKUP = re.compile(r"[\\`*_\[\]<>|]")
+
+
+@click.command("pr", short_help="Make a draft pull request from the plan, or print its text.")
+@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@click.option("--text", "only_text", is_flag=True, help="Print title and text; nothing is made.")
+@click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="The program; the first that is installed.")
+def command(plan: str | None, *, only_text: bool, program: str | None) -> None:
+    """Make a draft pull request with gh or glab: the plan, its ticks, what was checked and reviewed, what it cost.
+
+    Both use their own login; no token passes through relay. relay pushes nothing: push the branch first. Where neither
+    is installed the text is printed.
+    """
+    place = get_place(plan=plan, environ=os.environ)
+    note_caller(place.caller)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    standing = gather_standing(find_source(place), place.repo)
+    from relay.store.history import read_plan_commits
+
+    commits = read_plan_commits(place.repo, place.plan_name)
+    if not any(commit.status == "done" for commit in commits):
+        raise RelayError("no phase of the plan is committed yet: there is nothing to ask for", hint=RUN)
+    title, body = render_title(standing), render_body(standing, commits)
+    found = program or next((name for name in _PROGRAMS if shutil.which(name)), None)
+    if only_text or found is None:
+        say(title, style="bold")
+        say()
+        say_fitting(body)
+        return
+    _make(place.repo, found, title, body)
+
+
+def _make(repo: "Repo", program: str, title: str, body: str) -> None:
+    if shutil.which(program) is None:
+        raise RelayError(f"{program} is not installed", hint="relay pr --text prints what it would say")
+    branch = repo.branch
+    if branch is None:
+        raise RepoError("HEAD is detached; a pull request is made from a branch", hint="git switch -c <name>")
+    remote = repo.git.ask("config", "--get", f"branch.{branch}.remote")
+    if remote is None:
+        raise RepoError(f"{branch} has not been pushed, and relay pushes nothing", hint=f"git push -u origin {branch}")
+    given = {"title": title, "branch": branch, "body": body}
+    words = [word.format_map(given) if word.startswith("{") else word for word in _PROGRAMS[program]]
+    # The user's own program, with the user's own login.
+    done = subprocess.run((program, *words), cwd=repo.root, input=body, text=True, check=False)
+    if done.returncode:
+        raise RelayError(f"{program} ended with {done.returncode}", hint="relay pr --text prints what it would say")
+
+
+def render_title(standing: Standing) -> str:
+    """Return the plan's title as one line."""
+    return " ".join((standing.plan.title or f"Work through {standing.plan_name}").split())[:200]
+
+
+def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
+    """Return the text as Markdown; nobody is mentioned and no issue is closed that the plan does not name."""
+    plan = standing.plan
+    by_id = {commit.commit: commit for commit in commits}
+    parts = [plan.preamble.strip(), "## What was done"]
+    parts += [
+        _render_phase(phase, known, [by_id[one] for one in known.commits if one in by_id])
+        for phase, known in zip(plan.phases, standing.phases, strict=True)
+    ]
+    done = sum(phase.done for phase in plan.phases)
+    cost = render_usd(standing.spent.cost_usd, estimated=standing.spent.estimated)
+    parts.append(f"{done} of {count(len(plan.phases), 'phase')} done. The sessions have cost {cost}.")
+    text = disarm("\n\n".join(filter(None, parts)), given=plan.text)
+    text = _MENTION.sub("@\u2060", text)
+    return text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
+
+
+def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayCommit]") -> str:
+    lines = [f"### Phase {phase.id} — {_clean(phase.title)}"]
+    lines += [f"- [{'x' if item.done else ' '}] {_clean(item.text)}" for item in phase.items]
+    for commit in commits:
+        facts = [f"gate {commit.gate.split()[0]}"] if commit.gate else []
+        found = dict(commit.found)
+        facts += [f"review {found[key]}" for key in ("Relay-Review",) if key in found]
+        facts += [f"by {found[key]}" for key in ("Relay-Agent",) if key in found]
+        lines.append(f"\n{commit.commit[:10]} {_clean(commit.subject)} ({'; '.join(facts) or commit.status})")
+    lines += [f"\n**Doubt:** {_clean(words)}" for words in known.doubts]
+    return "\n".join(lines)
+
+
+def _clean(text: str) -> str:
+    """Return a text that is shown as it is written."""
+    return _MARKUP.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
