@@ -1,6 +1,7 @@
 """`relay run`: work through the plan."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,23 +41,26 @@ if TYPE_CHECKING:
 @click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
 @click.option("--not-before", metavar="TIME", help="Send nothing before 22:00, or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at 07:00, or 2026-11-23T07:00.")
+@click.option("--approve", is_flag=True, help="Ask between two phases: yes, skip, edit the plan, stop.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
-def command(  # noqa: PLR0913  # one for each option of its own
-    phase: str,
-    *,
-    as_json: bool,
-    dry_run: bool,
-    unchecked: bool,
-    approve_setup: bool,
-    branch: bool,
-    not_before: str | None,
-    until: str | None,
-    **options: Any,
-) -> int:
+def command(phase: str, *, approve: bool, **options: Any) -> int:
     """Work through the plan: a fresh session for each phase, its checks, one commit.
 
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
     over and stops; a second one stops at once. Nothing is lost either way.
+    """
+    if not approve or phase != "all" or options["dry_run"]:
+        return start(phase, options)
+    from relay.cli.approval import run_approved
+
+    return run_approved(lambda one: start(one, options), options["plan"])
+
+
+def start(phase: str, options: Mapping[str, Any]) -> int:
+    """Run one phase, or all, as the options say; return the exit code.
+
+    Raises:
+        RelayError: Something that the user has to change first.
     """
     from relay.run.ends import end_without_session
     from relay.run.hours import parse_hours, work_within
@@ -65,10 +69,11 @@ def command(  # noqa: PLR0913  # one for each option of its own
     from relay.setup.place import find_source
     from relay.state.situation import ask
 
-    hours = parse_hours(not_before, until, now=time.time())
+    as_json, unchecked = options["as_json"], options["unchecked"]
+    hours = parse_hours(options["not_before"], options["until"], now=time.time())
     request, place = make_request("run", options)
     selection = replace(find_selection(phase), unchecked=unchecked)
-    if dry_run:
+    if options["dry_run"]:
         return show_dry_run(request, place, selection)
     situation = ask(find_source(place), request.repo)
     if end := end_without_session(request, situation, selection):
@@ -77,8 +82,8 @@ def command(  # noqa: PLR0913  # one for each option of its own
         plan = situation.plan
         request = replace(request, phases=selection.list_phases(plan))
         require_gates(plan, request.settings, request.phases, unchecked=unchecked)
-    ask_for_setup(request, approved=approve_setup, as_json=as_json)
-    if branch:
+    ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
+    if options["branch"]:
         start_branch(place)
 
     def act(ctx: "RunContext") -> "RunEnd":

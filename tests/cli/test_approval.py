@@ -1,0 +1,108 @@
+"""`relay run --approve`: a person between two phases."""
+
+import os
+import pty
+import select
+
+import pytest
+
+from relay.cli.approval import find_next
+from relay.errors import ExitCode
+from relay.plan.parse import parse_plan
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+PLAN = """\
+# Words
+
+## Phase 1 — One
+Verify: `test -f one`
+- [ ] Say one — one
+
+## Phase 2 — Two
+After: 1
+Verify: `test -f two`
+- [ ] Say two — two
+
+## Phase 3 — Three
+After: 1
+Verify: `test -f three`
+- [ ] Say three — three
+
+## Phase 4 — Four
+After: 2
+Verify: `test -f four`
+- [ ] Say four — four
+"""
+SESSION = """
+  - when: {{first_message_contains: "Carry out phase {n} now"}}
+    turns:
+      - tools: [{{name: write, input: {{path: {word}, content: "x"}}}}]
+      - tools: [{{name: tick, input: {{item: "{n}.1", evidence: x}}}}]
+      - text: "Commit: Say {word}"
+"""
+SCRIPT = "sessions:" + "".join(
+    SESSION.format(n=n, word=word) for n, word in enumerate(("one", "two", "three", "four"), 1)
+)
+
+
+@pytest.fixture
+def words(stage, monkeypatch):
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    with serve(parse_script(SCRIPT)) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        yield stage
+
+
+def run_at_terminal(stage, answers):
+    """Answer each question in turn; return what was shown and the exit code."""
+    argv = [*stage.find_program(), "run", "--approve"]
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(stage.root)
+        os.execve(argv[0], argv, {**os.environ, "TERM": "dumb", "EDITOR": "sed -i s/three/3/g"})
+    shown, answered = b"", 0
+    while select.select([fd], [], [], 120)[0]:
+        try:
+            chunk = os.read(fd, 65536)
+        except OSError:  # EIO: nobody has the other end open any more
+            break
+        shown += chunk
+        if shown.count(b"Go on?") > answered and shown.rstrip().endswith(b":"):
+            os.write(fd, answers[answered].encode() + b"\n")
+            answered += 1
+    os.close(fd)
+    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_phase_that_is_skipped_leaves_out_what_comes_after_it(words):
+    shown, code = run_at_terminal(words, ["s", "y"])
+
+    assert (code, shown.count("Go on?")) == (ExitCode.DONE, 2)
+    assert "next: phase 2 — Two" in shown
+    assert [commit.phase for commit in words.commits()] == ["3", "1"]
+
+
+def test_the_plan_can_be_edited_and_the_run_stopped(words):
+    shown, code = run_at_terminal(words, ["s", "e", "q"])
+
+    assert (code, shown.count("Go on?")) == (ExitCode.DONE, 3)
+    assert "3.1 Say 3 — 3" in shown
+    assert [commit.phase for commit in words.commits()] == ["1"]
+
+
+def test_without_a_terminal_one_phase_is_done(words):
+    done = words.relay("run", "--approve")
+
+    assert done.returncode == ExitCode.DONE
+    assert "phase 2 — Two waits for a yes: relay run --approve" in done.stdout
+    assert [commit.phase for commit in words.commits()] == ["1"]
+
+
+@pytest.mark.parametrize(("skipped", "found"), [(set(), "1"), ({"1"}, None)])
+def test_what_waits_for_a_skipped_phase_is_not_next(skipped, found):
+    phase = find_next(parse_plan(PLAN), skipped)
+
+    assert (phase and phase.id) == found
