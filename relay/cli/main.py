@@ -22,6 +22,7 @@ COMMANDS = {
     "ledger": "ledger",
     "inspect": "inspect",
     "review": "review",
+    "converge": "converge",
     "pr": "pr",
     "rewind": "rewind",
     "sandbox": "sandbox",

@@ -19,9 +19,10 @@ from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.planning.sizes import measure_phases
-from relay.planning.submission import Judge, Rejected, Submissions, judge_plan, judge_split
+from relay.planning.submission import Judge, Rejected, Submissions, judge_appended, judge_plan, judge_split
 from relay.prompts.example import is_example
 from relay.prompts.texts import (
+    render_converge_message,
     render_feature_message,
     render_no_plan_reminder,
     render_planner_notice,
@@ -55,6 +56,8 @@ class PlanTask:
     """A change to the existing plan."""
     split: str = ""
     """Id of the one phase to split."""
+    converge: bool = False
+    """Hold the finished plan against the repository."""
     force: bool = False
     """Overwrite an unfinished plan."""
 
@@ -81,11 +84,16 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     leave_out, session_id = (STATE_DIR,), ctx.new_id()
     begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
-    ended = run_planning_session(ctx, session_id, message, submissions)
+    reminder = "" if task.converge else render_no_plan_reminder()
+    ended = run_planning_session(ctx, session_id, message, submissions, reminder=reminder)
     changed = compare(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     refused = _Refused(begun=begun, task=task, last=submissions.last)
     if changed:
         return _reject(ctx, refused, "the repository changed while it was planned: " + "; ".join(changed))
+    if task.converge and ended.end is SessionEnd.FINISHED and not submissions.tries:
+        _keep_cost(ctx, begun, before.text if before else "")
+        words = f"converged: nothing that {ctx.plan_path} asks for is missing"
+        return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=ctx.meter.total)
     if submissions.accepted is None:
         code = ExitCode.USER if ended.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
@@ -113,7 +121,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
         PlanError: It is unfinished and would be overwritten, or it is needed and not there.
     """
     data = read_file(root, plan_path)
-    needed = bool(task.revise or task.split)
+    needed = bool(task.revise or task.split or task.converge)
     if data is None:
         if needed:
             words = f"{plan_path}: there is no plan to change"
@@ -150,6 +158,13 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
     if task.revise:
         message = render_revise_message(task.revise, before.text)
         return message, lambda text, sizes: judge_plan(text, measure if sizes else None, before=before)
+    if task.converge:
+        if not before.done:
+            raise PlanError(
+                f"{ctx.plan_path} has open phases; a finished plan is held against the repository", hint=RUN
+            )
+        message = render_converge_message(before)
+        return message, lambda text, sizes: judge_appended(text, measure if sizes else None, before=before)
     phase = before.find_phase(task.split)
     if phase is None:
         known = ", ".join(phase.id for phase in before.phases)
@@ -160,8 +175,10 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
     return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
 
 
-def run_planning_session(ctx: RunContext, session_id: str, message: str, submissions: Submissions) -> PlanningEnd:
-    """Have a session hand in plans until one is accepted or it gives up."""
+def run_planning_session(
+    ctx: RunContext, session_id: str, message: str, submissions: Submissions, *, reminder: str
+) -> PlanningEnd:
+    """Have a session hand in plans until one is accepted or it gives up; without a `reminder` it may hand in none."""
     toolbox = build_reader_tools(ctx.workspace, SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))
     task = SessionTask(
         session_id=session_id,
@@ -172,13 +189,13 @@ def run_planning_session(ctx: RunContext, session_id: str, message: str, submiss
         run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
         render_soft_notice=render_planner_notice,
     )
-    return ctx.sessions.run(task, lambda session: _drive(session, message, submissions))
+    return ctx.sessions.run(task, lambda session: _drive(session, message, submissions, reminder))
 
 
-def _drive(session: Session, message: str, submissions: Submissions) -> PlanningEnd:
+def _drive(session: Session, message: str, submissions: Submissions, reminder: str) -> PlanningEnd:
     outcome = session.advance(message)
-    if outcome.end is SessionEnd.FINISHED and submissions.is_open:
-        outcome = session.advance(render_no_plan_reminder())
+    if outcome.end is SessionEnd.FINISHED and submissions.is_open and reminder:
+        outcome = session.advance(reminder)
     kind = "failed" if submissions.accepted is None else "done"
     return PlanningEnd(kind=kind, end=outcome.end, detail=outcome.detail)
 
@@ -196,6 +213,8 @@ def _name_next(end: RunEnd, why: SessionEnd) -> RunEnd:
 
 def make_command(task: PlanTask) -> Command:
     """Return the command that asks for a task again."""
+    if task.converge:
+        return Command(words=("converge",))
     if task.split:
         words = ["--split", task.split]
     elif task.revise:

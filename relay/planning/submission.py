@@ -1,7 +1,7 @@
 """What a planning session hands in, and what relay makes of it: the new plan, or what is wrong with it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from relay.errors import PlanError
@@ -106,6 +106,24 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
     return Rejected(violations=(*_describe_numbering(before, phase, text), *named))
 
 
+def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judgement:
+    """Judge phases that are to stand behind all others; nothing above them may become another."""
+    result = judge_plan(f"{before.text.rstrip()}\n\n{text.strip(_BLANK)}\n", measure, before=before)
+    if isinstance(result, Rejected):
+        return result
+    plan = result.plan
+    old = len(before.phases)
+    kept = all(
+        before.text[was.start : was.end].rstrip() == plan.text[now.start : now.end].rstrip()
+        for was, now in zip(before.phases, plan.phases, strict=False)
+    )
+    if len(plan.phases) <= old or not kept:
+        words = "this is no new phase behind the others: begin with its heading, as the plan's phases do"
+        return Rejected(violations=(Violation(line=0, message=words),))
+    faults = _check_new(plan.phases[old:])
+    return Rejected(violations=tuple(faults)) if faults else result
+
+
 def _reject(error: PlanError) -> Rejected:
     return Rejected(violations=(Violation(line=error.line, message=error.message),))
 
@@ -150,33 +168,33 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     except PlanError as error:
         return _reject(error)
     faults = [violation for violation in check_plan(plan) if not violation.warning]
-    faults += _check_new(plan) if before is None else check_ticks_kept(before, plan)
+    faults += _check_new(plan.phases) if before is None else check_ticks_kept(before, plan)
     faults += _check_sizes(measure(plan)) if measure else []
     return Rejected(violations=tuple(faults)) if faults else Accepted(plan=plan)
 
 
-def _check_new(plan: Plan) -> list[Violation]:
-    """A new plan claims nothing, and each of its phases can be checked."""
+def _check_new(phases: Sequence[Phase]) -> list[Violation]:
+    """New phases claim nothing, and each can be checked."""
     faults = [
         Violation(line=i.line, message=f"item {i.id} is ticked; nothing is done yet")
-        for p in plan.phases
+        for p in phases
         for i in p.items
         if i.done
     ]
     faults += [
         Violation(line=p.line, message=f"phase {p.id} has no `Verify:` line with a command")
-        for p in plan.phases
+        for p in phases
         if not p.verify
     ]
     faults += [
         Violation(line=phase.line, message=f"`{command}` {words}")
-        for phase in plan.phases
+        for phase in phases
         for command in phase.verify
         if (words := check_command(command))
     ]
     faults += [
         Violation(line=item.line, message=f"item {item.id} names no file or folder; end it with ` — path`")
-        for phase in plan.phases
+        for phase in phases
         for item in phase.items
         if not item.paths
     ]

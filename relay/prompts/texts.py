@@ -215,6 +215,11 @@ def render_split_message(plan: Plan, phase: Phase) -> str:
     return Template(_load("split")).substitute(phase_id=phase.id, phase=text, plan=plan.text.strip())
 
 
+def render_converge_message(plan: Plan) -> str:
+    """Return the planner's first message for holding a finished plan against the repository."""
+    return Template(_load("converge")).substitute(plan=plan.text.strip())
+
+
 def render_no_plan_reminder() -> str:
     """Return the one reminder of a planner that stops without a plan."""
     return _load("no_plan").strip()

@@ -119,7 +119,7 @@ def test_the_last_plan_that_is_not_taken_ends_the_session(stage):
 def test_the_command_asks_for_the_same_task(text, kind, force, caller):
     """Whatever a shell and click make of it; white space counts as one blank."""
     said = text if kind == "split" else " ".join(text.split())
-    task = PlanTask(**{kind: text}, force=force and kind == "feature")
+    task = PlanTask(**{kind: text}, converge=False, force=force and kind == "feature")
     shown = caller.write(make_command(task))
     assert shown.isprintable()
     if shown == "relay plan --help":
@@ -128,7 +128,7 @@ def test_the_command_asks_for_the_same_task(text, kind, force, caller):
     typed = command.make_context("plan", shlex.split(shown)[2:]).params
     assert (typed["plan"] or "") == caller.plan
     again = make_task(typed["feature"], revise=typed["revise"], split=typed["split"], force=typed["force"])
-    assert again == PlanTask(**{kind: said}, force=task.force)
+    assert again == PlanTask(**{kind: said}, converge=False, force=task.force)
 
 
 def test_a_plan_is_not_taken_when_the_repository_changed_meanwhile(stage):

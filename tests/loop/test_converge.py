@@ -1,0 +1,73 @@
+"""A finished plan held against the repository: byte for byte the same, or longer by a phase."""
+
+import pytest
+
+from relay.errors import ExitCode, PlanError
+from relay.plan.parse import parse_plan
+from relay.planning.planner import PlanTask
+from relay.planning.submission import Accepted, judge_appended
+
+PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
+NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"
+
+
+@pytest.fixture
+def finished(stage):
+    stage.write("PLAN.md", PLAN)
+    stage.write("hello.txt", "hello\n")
+    stage.commit()
+    return stage
+
+
+def converge(stage, *turns):
+    listed = "".join(f"      - {turn}\n" for turn in turns)
+    return stage.plan(f"sessions:\n  - turns:\n{listed}", PlanTask(converge=True))
+
+
+def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
+    ended = converge(finished, '{text: "All is there.", expect: {first_message_contains: "Say hello — hello.txt"}}')
+
+    assert (ended.exit_code, ended.reason) == (
+        ExitCode.DONE,
+        "converged: nothing that PLAN.md asks for is missing",
+    )
+    assert finished.server.errors == []
+    assert (finished.root / "PLAN.md").read_text() == PLAN
+    assert ended.spent_usd > 0
+
+
+def test_what_is_missing_becomes_a_phase_behind_the_others(finished):
+    ended = converge(finished, f'{{tools: [{{name: submit_plan, input: {{markdown: "{NEW}"}}}}]}}')
+
+    assert (ended.exit_code, ended.next_command) == (ExitCode.DONE, "relay run")
+    assert (finished.root / "PLAN.md").read_text() == PLAN + "\n" + NEW.replace("\\n", "\n") + "\n"
+
+
+def test_an_unfinished_plan_is_not_held_against_anything(stage):
+    with pytest.raises(PlanError, match="has open phases"):
+        converge(stage, "{text: x}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("- [ ] Say more — hello.txt", "this is no new phase"),
+        ("Some words.", "this is no new phase"),
+        ("## Phase 2 — Bye\n- [ ] Say bye — bye.txt", "has no `Verify:` line"),
+        ("## Phase 2 — Bye\nVerify: `test -f bye.txt`\n- [x] Say bye — bye.txt", "is ticked"),
+        ("## Phase 1 — Hello\nVerify: `true`\n- [ ] Say bye — bye.txt", ""),
+        ("", "this is no new phase"),
+    ],
+)
+def test_only_a_whole_phase_is_appended(text, words):
+    judged = judge_appended(text, None, before=parse_plan(PLAN))
+
+    assert not isinstance(judged, Accepted)
+    assert words in " ".join(judged.faults)
+
+
+def test_a_whole_phase_is():
+    judged = judge_appended(NEW.replace("\\n", "\n"), None, before=parse_plan(PLAN))
+
+    assert isinstance(judged, Accepted)
+    assert [phase.done for phase in judged.plan.phases] == [True, False]
