@@ -285,7 +285,8 @@ def _end_incomplete(
     """Let the work through where asking again would end in the same way; else it waits for another run."""
     if is_capped or found.end in _ITS_OWN:
         ctx.observe(Noticed(text=f"not reviewed: {found.detail}", warning=True))
-        return Reviewed(leg=leg, trailers=((REVIEW, f"none: {' '.join(found.detail.split())[:200]}"),))
+        # Not the words: they may be an endpoint's, and a forge obeys some.
+        return Reviewed(leg=leg, trailers=((REVIEW, f"none: {'its cap was met' if is_capped else found.end}"),))
     if found.retry_at is not None:
         _save(ctx, candidate, leg, None, render_wait(found.retry_at, ctx.settings.model))
     return Refused(for_user=found.detail)

@@ -178,14 +178,15 @@ def test_a_reviewer_that_hands_nothing_in_holds_no_phase_up(greeting):
     greeting.run("sessions:" + WORK + "  - {turns: [{text: fine}, {text: really}]}\n", review="phase")
 
     assert greeting.server.errors == []
-    assert get_review(greeting).startswith("none: the review did not come to an end")
+    assert get_review(greeting) == "none: finished"
     assert "not reviewed: " in "".join(event.text for event in greeting.seen(Noticed))
 
 
 def test_a_review_has_a_cap_of_its_own(greeting):
     greeting.run("sessions:" + WORK, review="phase", review_max_cost_usd=0.0001)
 
-    assert "the review may cost 0.00 USD (review_max_cost_usd)" in get_review(greeting)
+    assert get_review(greeting) == "none: its cap was met"
+    assert "the review may cost 0.00 USD (review_max_cost_usd)" in "".join(e.text for e in greeting.seen(Noticed))
 
 
 def test_a_reviewer_writes_nothing(greeting):
