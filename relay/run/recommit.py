@@ -13,6 +13,7 @@ from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.state.session_ends import find_proposal
 from relay.store.legs import OpenLeg
+from relay.store.trailers import SESSION
 
 
 def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> PhaseCommit | Refused | None:
@@ -31,10 +32,9 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -
     phase, pending = handover.briefing.phase, handover.pending
     if phase.open_items:
         return None
-    words = (
-        f"session {leg.session_id} had finished phase {phase.id}; its work is checked again, without another session"
-    )
-    ctx.observe(Noticed(text=words))
+    author = dict(leg.wip_trailers).get(SESSION, "") or leg.session_id
+    then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
+    ctx.observe(Noticed(text=f"session {author} has finished phase {phase.id}; {then}"))
     candidate = Candidate(
         phase=phase,
         leg=leg,
