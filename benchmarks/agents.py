@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from processes import git, make_environ, make_repository, run_process
+from processes import git, make_environ, make_repository
 
 from relay.meters.prices import cost_usd, find_price
 from relay.rehearsal.script import parse_script
@@ -39,6 +39,7 @@ from relay.runners.agents.home import fill, get_installed, make_home
 from relay.runners.agents.profiles import PROFILES
 from relay.runners.agents.wire import Answered, Question, Wire
 from relay.runners.messages.endpoint import open_client
+from relay.sandbox.launcher import find_descendants
 from relay.session.usage import Usage
 from tests.agents.real import AGENTS, Agent, install
 
@@ -62,10 +63,46 @@ class Run:
     """Until the first request has arrived."""
     cpu_s: float
     rss_mb: float
-    """Of the largest process."""
+    """Of all processes together, at most."""
     requests: int
     tokens: tuple[int, ...]
     """By `CLASSES`."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a process and all below it take, looked at ten times a second. Mutable: it looks.
+
+    The kernel's own account leaves out whoever is killed, as the agents are.
+    """
+
+    cpu_s: dict[int, float]
+    """By process, as seen last."""
+    peak_mb: float = 0.0
+    end_s: float = 0.0
+
+    def look(self, pids: list[int]) -> None:
+        """Look at these processes."""
+        total = 0.0
+        for pid in pids:
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                self.cpu_s[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1024**2
+        self.peak_mb = max(self.peak_mb, total)
+
+
+def run_metered(argv: list[str], root: Path, environ: dict[str, str]) -> tuple[Meter, int, str]:
+    """Run a process to its end; return what it took, its exit code and the end of what it said."""
+    meter = Meter(cpu_s={})
+    with tempfile.TemporaryFile() as output:
+        child = subprocess.Popen(argv, cwd=root, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        while child.poll() is None:
+            meter.look([child.pid, *find_descendants(child.pid)])
+            time.sleep(0.1)
+        meter.end_s = time.perf_counter()
+        output.seek(0)
+        return meter, child.returncode, output.read().decode("utf-8", "replace")[-2_000:]
 
 
 def make_plan() -> dict[str, str]:
@@ -105,16 +142,17 @@ def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
     with make_repository(make_plan()) as root, serve(script, clock=note_question) as server:
         argv = [sys.executable, "-P", "-m", "relay", "run", "--runner", agent.name]
         argv = argv if under_relay else [sys.executable, __file__, "--bare", agent.name]
-        cost, status, output = run_process(argv, root, make_environ(server.base_url, PATH=path))
+        begin = time.perf_counter()
+        meter, status, output = run_metered(argv, root, make_environ(server.base_url, PATH=path))
         commits = int(git(root, "rev-list", "--count", "HEAD"))
         if status or server.errors or commits != (PHASES + 1 if under_relay else 1):
             raise RuntimeError(f"exit {status}, {commits} commits\n{output}\n{server.errors}{server.unplayed}")
         used = [request.usage for request in server.requests if request.usage]
     return Run(
-        wall_s=cost.wall_ms / 1e3,
-        first_s=asked[0] - cost.begin_s,
-        cpu_s=cost.cpu_ms / 1e3,
-        rss_mb=cost.rss_mb,
+        wall_s=meter.end_s - begin,
+        first_s=asked[0] - begin,
+        cpu_s=sum(meter.cpu_s.values()),
+        rss_mb=meter.peak_mb,
         requests=len(used),
         tokens=tuple(sum(int(usage.get(name) or 0) for usage in used) for name in CLASSES),
     )
@@ -143,7 +181,7 @@ def work_bare(name: str, root: Path) -> None:
     profile = PROFILES[name]
     installed = get_installed(profile, os.environ)
     for n in range(1, PHASES + 1):
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
             home = Path(place, "home")
             words = {"base": os.environ["ANTHROPIC_BASE_URL"], "model": MODEL, "home": str(home)}
             make_home(profile, profile.ways[0], home, words)
@@ -152,7 +190,7 @@ def work_bare(name: str, root: Path) -> None:
             process = subprocess.Popen(
                 [str(installed.program), *(fill(word, words) for word in arguments)],
                 cwd=root, env={**os.environ, **env, "HOME": str(home), "PATH": installed.path},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             talk(process, root, name, n)
 
@@ -177,7 +215,7 @@ def talk(process: "subprocess.Popen[bytes]", root: Path, name: str, n: int) -> N
     if profile.mode and has_mode(opened, profile.mode):
         ask("session/set_mode", {"sessionId": session, "modeId": profile.mode})
     ask("session/prompt", make_prompt(session, f"Write part {n} into part{n}.txt."))
-    process.kill()
+    os.killpg(process.pid, signal.SIGKILL)  # what it has started is in its group
     process.wait()
 
 
@@ -250,7 +288,7 @@ def measure_requests() -> tuple[float, float]:
 def render_report(rows: dict[tuple[str, str], list[Run]], spans: tuple[float, float], rounds: int) -> str:
     """Return the report as Markdown."""
     price = find_price(MODEL, at=datetime.now(UTC).date())
-    titles = ("wall, s", "to the first request, s", "CPU, s", "peak RSS, MB", "requests", *CLASSES, "cost, USD")
+    titles = ("wall, s", "to the first request, s", "CPU, s", "peak memory, MB", "requests", *CLASSES, "cost, USD")
     lines = [f"| agent | | {' | '.join(titles)} |", "| --- | --- |" + " ---: |" * len(titles)]
     for (name, how), runs in rows.items():
         middle = [
@@ -276,6 +314,7 @@ processors{busy}.
 A request of about 30,000 tokens: {direct:.1f} ms straight to the server, {through:.1f} ms by way of the sandbox's shim
 and relay's gateway, which add **{through - direct:.1f} ms** (medians of {REQUESTS}, in turn).
 
+CPU and memory are those of all processes together, looked at ten times a second (what is shared counts several times).
 Bare is three sessions, each in a process of its own, without sandbox, gate or commit. Under relay there are the sandbox
 and its proof, two gates and a commit for each phase, snapshots, the rules and the plan in the prompt, and relay's
 tools; *to the first request* holds all that relay does before it, the baseline gate too.
