@@ -9,6 +9,7 @@ from typing import Any
 from relay.config.agents import AGENTS_SCHEMA, read_agents
 from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
+from relay.config.news import NOTIFY_SCHEMA, read_notify
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
 from relay.plan.statements import RUNNER_NAME
@@ -354,6 +355,7 @@ KEYS: Mapping[str, Key] = {
         read=Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1})), split=_PATHS, join=_join
     ),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
+    "notify": Key(read=Form(read=read_notify, schema=NOTIFY_SCHEMA), widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),
     "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),

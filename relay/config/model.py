@@ -5,6 +5,7 @@ from dataclasses import field
 
 from relay.config.agents import AgentSettings
 from relay.config.network import CLOSED, Network
+from relay.config.news import Channel
 from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.meters.prices import Price, normalize_model
 from relay.plan.files import DEFAULT_PLAN
@@ -164,6 +165,10 @@ class Settings:
     to the repository. The lists of all sources together."""
     env: tuple[str, ...] = ()
     """Names of environment variables that commands may see, beyond relay's own list."""
+    notify: tuple[Channel, ...] = ()
+    """Whom a run calls when it is done or needs you: by ntfy, Slack, Discord, JSON to an address of yours, the desktop
+    or a program. Yours alone; it says nothing of the repository unless ``details`` is true. `docs/news.md` has
+    examples."""
     rules_fallback_names: tuple[str, ...] = ()
     """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``."""
     rules_max_bytes: int = 32 * 1024

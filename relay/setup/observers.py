@@ -4,13 +4,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from relay.sandbox.openings.inquiries import Inquiries
-from relay.secrets.patterns import find_secret_values
+from relay.secrets.patterns import find_secret_values, redact
 from relay.session.events import Event, HostAsked, Observe
 from relay.setup.request import RunRequest
 from relay.setup.run_notes import RunNotes
 from relay.telemetry.log import EventLog, open_log
+
+if TYPE_CHECKING:
+    from relay.news.courier import Newsroom
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,6 +25,8 @@ class Observers:
     log: EventLog | None = None
     """None until the repository is this run's: the log is a file in it."""
     counters: list[Observe] = field(default_factory=list)
+    news: "Newsroom | None" = None
+    """None where nobody wants to be called."""
     inquiries: list[Inquiries] = field(default_factory=list)
     """Written by threads; what stands in them is told before the next that happens."""
 
@@ -29,6 +35,10 @@ class Observers:
         for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
             self._tell(HostAsked(host=asked.host, refused=asked.refused))
         self._tell(event)
+        if self.news:
+            self.news.observe(event)
+            for lost in self.news.take_failures():
+                self._tell(lost)
 
     def _tell(self, event: Event) -> None:
         for tell in (*self.counters, self.view):
@@ -38,12 +48,28 @@ class Observers:
 
     @contextmanager
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
-        """Open the run's log, which makes relay's own directory, and close it again; keep how it ends."""
+        """Open the run's log, which makes relay's own directory, and close it again; keep and call how it ends."""
         values = find_secret_values(request.environ)
         with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
             self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)
             try:
-                yield
+                with self._calling(request, values):
+                    yield
             finally:
                 self.log = None
+
+    @contextmanager
+    def _calling(self, request: RunRequest, secret_values: tuple[str, ...]) -> Iterator[None]:
+        """Call whom the user wants to be called, and wait a moment for that at the end."""
+        if not request.settings.notify:
+            yield
+            return
+        from relay.news.courier import open_newsroom  # the HTTP client that it needs takes its time to load
+
+        def clean(text: str) -> str:
+            return redact(text, environ_values=secret_values)
+
+        with open_newsroom(request.settings.notify, request.environ, clean, self._tell) as room:
+            self.news = room
+            yield

@@ -1,0 +1,100 @@
+"""What of a run is worth a call. Pure: events in, news out."""
+
+from relay.session.events import Event, GateFinished, LegEnded, ResponseReceived, RetryScheduled, RunEnded, RunStarted
+from relay.session.values import SessionEnd
+from relay.values import dataclass
+from relay.words import render_duration, render_usd, shorten
+
+COST_SHARE = 0.8
+"""Of the cap."""
+LONG_WAIT_S = 300
+"""A shorter one is over before anybody has looked."""
+DETAIL_CHARS = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Something to tell."""
+
+    occasion: str
+    """One of `relay.config.news.OCCASIONS`."""
+    text: str
+    """One line that says nothing of the repository."""
+    details: str
+    """One line that does: plan, branch, phase, reason; it may hold anything."""
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return f"relay: {_TITLES[self.occasion]}"
+
+
+class Watcher:
+    """Follows a run. Mutable: it remembers what was spent, and what it has told."""
+
+    def __init__(self) -> None:
+        self._started: RunStarted | None = None
+        self._spent: float | None = None
+        self._last: LegEnded | None = None
+        self._has_told_cost = False
+        self._red: set[str] = set()
+
+    def find_news(self, event: Event) -> News | None:
+        """Return what an event is worth telling; None for most."""
+        match event:
+            case RunStarted():
+                self._started, self._spent = event, event.spent_usd
+            case LegEnded():
+                self._last = event
+            case ResponseReceived():
+                return self._count(event.cost_usd)
+            case RetryScheduled() if event.wait_s >= LONG_WAIT_S:
+                return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
+            case GateFinished() if self._is_new_red(event):
+                self._red.add(event.phase_id)
+                words = f"a gate is red after {render_duration(event.duration_s)}"
+                return self._make("red", words, f"phase {event.phase_id}: {event.summary}")
+            case RunEnded():
+                return self._end(event)
+            case _:
+                pass
+        return None
+
+    def _is_new_red(self, event: GateFinished) -> bool:
+        """Say whether a gate is red that should be green, for the first time in its phase: repairs come in threes."""
+        return not (event.passed or event.baseline or event.expected) and event.phase_id not in self._red
+
+    def _count(self, cost_usd: float | None) -> News | None:
+        self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
+        cap = self._started.cap_usd if self._started else None
+        if self._has_told_cost or not cap or self._spent is None or self._spent < COST_SHARE * cap:
+            return None
+        self._has_told_cost = True
+        return self._make("cost", f"{render_usd(self._spent)} of {render_usd(cap)} are spent", "")
+
+    def _end(self, event: RunEnded) -> News:
+        occasion = "done" if event.exit_code == 0 else "stopped"
+        if event.exit_code and self._last:
+            occasion = "blocked" if self._last.result == "blocked" else occasion
+            occasion = "limit" if self._last.end is SessionEnd.LIMIT else occasion
+        spent = render_usd(event.spent_usd, estimated=event.estimated)
+        return self._make(occasion, f"exit status {event.exit_code}, {spent} spent", event.reason)
+
+    def make_failure(self, words: str) -> News:
+        """Return the news of a run that could not go on."""
+        return self._make("stopped", "it could not go on", words)
+
+    def _make(self, occasion: str, text: str, reason: str) -> News:
+        where = f"{self._started.plan_path} on {self._started.branch}" if self._started else ""
+        details = " · ".join(filter(None, (where, " ".join(reason.split()))))
+        return News(occasion=occasion, text=text, details=shorten(details, DETAIL_CHARS))
+
+
+_TITLES = {
+    "done": "done",
+    "blocked": "it needs you",
+    "stopped": "stopped with work left",
+    "limit": "a limit is reached",
+    "red": "a gate is red",
+    "cost": "most of the budget is spent",
+}

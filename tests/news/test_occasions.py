@@ -1,0 +1,85 @@
+"""What of a run is worth a call."""
+
+import pytest
+
+from relay.news.occasions import DETAIL_CHARS, Watcher
+from relay.session.events import GateFinished, LegEnded, Noticed, ResponseReceived, RetryScheduled, RunEnded, RunStarted
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
+
+
+def start(cap=10.0, spent=0.0):
+    return RunStarted(
+        run_id="r", command="run", model="m", plan_path="PLAN.md", branch="main", sandbox="bwrap", cap_usd=cap,
+        spent_usd=spent, rehearsed=False,
+    )  # fmt: skip
+
+
+def spend(usd):
+    return ResponseReceived(
+        turn=1, model="m", usage=Usage(), cost_usd=usd, fill_tokens=None, soft_tokens=1, hard_tokens=1,
+        window_tokens=1, stop_reason="", duration_s=0,
+    )  # fmt: skip
+
+
+def end_leg(end, result):
+    return LegEnded(session_id="s", phase_id="1", end=end, result=result, detail="", usage=Usage(), cost_usd=None)
+
+
+def end(code, reason="why"):
+    return RunEnded(exit_code=code, reason=reason, next_command="", spent_usd=None)
+
+
+def gate(*, passed=False, baseline=False, expected="", phase="2"):
+    return GateFinished(
+        phase_id=phase, baseline=baseline, passed=passed, summary="1 of 2 failed", duration_s=4, expected=expected
+    )
+
+
+def watch(*events):
+    watcher = Watcher()
+    return [(news.occasion, news.text) for event in events if (news := watcher.find_news(event))]
+
+
+@pytest.mark.parametrize(
+    ("events", "occasion"),
+    [
+        ((end(0),), "done"),
+        ((end_leg(SessionEnd.FINISHED, "blocked"), end(0)), "done"),
+        ((end(4),), "stopped"),
+        ((end_leg(SessionEnd.FINISHED, "done"), end(130)), "stopped"),
+        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end(1)), "blocked"),
+        ((end_leg(SessionEnd.LIMIT, "failed"), end(4)), "limit"),
+    ],
+)
+def test_how_a_run_ends(events, occasion):
+    [(found, text)] = watch(start(), *events)
+    assert found == occasion
+    assert text.endswith(", unknown spent")
+
+
+def test_most_of_the_cap_is_told_once():
+    assert watch(start(), spend(4), spend(4), spend(1)) == [("cost", "$8.00 of $10.00 are spent")]
+    assert watch(start(spent=7.9), spend(0.2)) == [("cost", "$8.10 of $10.00 are spent")]
+    assert watch(start(cap=None), spend(99)) == []
+    assert watch(start(spent=None), spend(99)) == []
+    assert watch(start(), spend(None), spend(99)) == []
+    assert watch(spend(99)) == []
+
+
+def test_a_gate_that_should_be_green_and_a_long_wait():
+    assert watch(gate(passed=True), gate(baseline=True), gate(expected="not finished"), Noticed(text="x")) == []
+    assert watch(gate(), gate(), gate(phase="3")) == [("red", "a gate is red after 4.0 s")] * 2
+    retries = [RetryScheduled(attempt=1, wait_s=wait, reason="429") for wait in (299, 3600)]
+    [(occasion, text)] = watch(*retries)
+    assert (occasion, text.startswith("it waits for ")) == ("limit", True)
+
+
+def test_details_are_one_line_of_a_bounded_length():
+    watcher = Watcher()
+    watcher.find_news(start())
+    news = watcher.find_news(end(4, "a\nb" * 9_000))
+    assert news is not None
+    assert news.details.startswith("PLAN.md on main · a b")
+    assert len(news.details) == DETAIL_CHARS
+    assert Watcher().make_failure("x").details == "x"
