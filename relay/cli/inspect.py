@@ -97,9 +97,11 @@ def _list(*, as_json: bool) -> None:
 
 def _render(found: Inspection) -> Mapping[str, Any]:
     """Return it as JSON has it; what is unknown is null."""
+    from relay.figures.document import render_document
+
     return {
         "transcript": asdict(found.transcript),
-        "figures": asdict(found.figures),
+        "figures": render_document(found.figures),
         "relayed": asdict(found.relayed),
         "read": asdict(found.reading),
     }

@@ -160,19 +160,20 @@ def _say_way(name: str, way: Course) -> str:
 
 def _write_reading(reading: Reading, totals: Totals) -> Iterator[Styled]:
     yield "", ""
+    yield "what was read", "bold"
     sent = f"{_say_size(reading.sent_bytes)} of them ever in a prompt"
-    yield f"on disk: {_say_size(reading.size_bytes)} in {count(reading.lines, 'line')}, {sent}", "dim"
+    yield f"  on disk: {_say_size(reading.size_bytes)} in {count(reading.lines, 'line')}, {sent}", "dim"
     own, ours = reading.own_cost_usd, totals.spent.cost_usd
     if own is not None and ours is not None and own > ours:
         rest = render_usd(own - ours)
-        yield f"the agent counted {render_usd(own)}: {rest} for what is in no transcript (summaries, titles)", "dim"
+        yield f"  the agent counted {render_usd(own)}: {rest} for what is in no transcript (summaries, titles)", "dim"
     for note in reading.notes:
-        yield note, "yellow"
+        yield f"  {note}", "yellow"
     if reading.torn:
-        yield f"passed over: {count(reading.torn, 'line')} that cannot be read", "yellow"
+        yield f"  passed over: {count(reading.torn, 'line')} that cannot be read", "yellow"
     if reading.unknown:
         kinds = [f"{clean_line(kind)} ({n})" for kind, n in sorted(reading.unknown.items(), key=lambda pair: -pair[1])]
-        yield f"not known, and not counted: {list_some(kinds)}", "yellow"
+        yield f"  not known, and not counted: {list_some(kinds)}", "yellow"
 
 
 def _say_usd(amount: float | None) -> str:

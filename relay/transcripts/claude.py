@@ -8,12 +8,14 @@ with a copy of the turns that it goes on from. Requests for a summary or a title
 in the agent's own sum (``cost-state``).
 """
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from relay.session.records import LoggedEvent
+from relay.session.tokens import estimate_size_tokens
 from relay.session.usage import Usage
 from relay.session.values import Shown
 from relay.transcripts.lines import Reading, find_count, find_price, get_list, get_map, get_text, read_lines
@@ -56,6 +58,10 @@ class _Chain:
         self._answer: _Answer | None = None
         self._known: OrderedDict[str, None] = OrderedDict()
         self._compacted_at: float | None = None
+        self._phase = SIDE if side else MAIN
+        self._begun: tuple[float, str] | None = None
+        """When and as what the next context begins; None where one is open, or nothing was said yet."""
+        self._parts: tuple[Mapping[str, Any], ...] = ()
         self.passed_side = False
         """Whether there was an entry of a side chain, which another reader has to follow."""
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
@@ -69,6 +75,8 @@ class _Chain:
         kind = get_text(entry, "type")
         handle = self._handlers.get(kind)
         is_side = entry.get("isSidechain") is True
+        if kind == "queue-operation" and not self._at:
+            self._at = parse_time(get_text(entry, "timestamp"), 0.0)  # a fork: what follows was said before it
         self.passed_side = self.passed_side or is_side
         if handle is not None and is_side == self._side:
             self._follow(entry)
@@ -84,6 +92,8 @@ class _Chain:
     def _count(self, kind: str, entry: Mapping[str, Any], size: int) -> None:
         if kind in {"user", "assistant"} or (kind == "attachment" and "rendered" in entry):
             self._reading.sent_bytes += size
+        elif kind == "api-request-shape":
+            self._parts = _measure_parts(get_map(entry, "shape"))
         elif kind == "cost-state":
             self._reading.own_cost_usd = find_price(entry, "totalCostUSD")
         elif kind not in _QUIET and kind not in {"system", "attachment"}:
@@ -95,11 +105,19 @@ class _Chain:
             self._reading.note("it begins with turns of the session that it was forked from; they are counted here too")
         self._at = max(self._at, at) if self._at - at < FORK_S else at
         root = self._side and entry.get("parentUuid") is None
-        if root or not self._teller.is_open:
+        if root:
             self._settle()
+            self._teller.close(self._at, result="", detail="")
+        if root or not (self._teller.is_open or self._begun):
             agent = get_text(entry, "agentId")
-            title = f"sub-agent {agent}".strip() if self._side else "from its beginning"
-            self._teller.open(self._at, title=title, reason="", phase=SIDE if self._side else MAIN)
+            self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"
+
+    def _open(self) -> None:
+        """Begin the context that an answer is about to be of: what its first request consisted of is known by now."""
+        if not self._teller.is_open:
+            at, title = self._begun or (self._at, "")
+            self._begun = None
+            self._teller.open(at, title=title, reason="", phase=self._phase, parts=self._parts)
 
     def _hear(self, entry: Mapping[str, Any]) -> None:
         message = get_map(entry, "message")
@@ -121,6 +139,7 @@ class _Chain:
             self._settle()
             if usage is None or name in self._known:
                 return  # kept over a compaction or copied: it was counted where it was given
+            self._open()
             self._teller.hold(self._at)
             self._answer = _Answer(id=name, at=self._at, model="", usage=None, stop="")
         self._answer.model = get_text(message, "model") or self._answer.model
@@ -144,7 +163,7 @@ class _Chain:
 
     def _compact(self, how: str, before: int | None, after: int | None) -> None:
         self._settle()
-        self._teller.compact(self._at, describe_compaction(how, before, after))
+        self._teller.compact(self._at, describe_compaction(how, before, after), phase=self._phase, parts=self._parts)
         self._compacted_at = self._at
 
     def _settle(self) -> None:
@@ -211,6 +230,14 @@ def _read_usage(usage: Mapping[str, Any]) -> Usage | None:
         thinking_tokens=find_count(get_map(usage, "output_tokens_details"), "thinking_tokens") or 0,
     )
     return found if found.prompt_tokens else None
+
+
+def _measure_parts(shape: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the parts of a prompt that are the same in each request; newer versions keep them."""
+    system = sum(len(get_text(block, "text").encode("utf-8", "replace")) for block in get_list(shape, "system"))
+    tools = len(json.dumps(get_list(shape, "tools")))
+    sizes = (("system", system), ("tools", tools))
+    return tuple({"source": name, "bytes": size, "tokens": estimate_size_tokens(size)} for name, size in sizes)
 
 
 def _take_larger(one: Usage | None, other: Usage | None) -> Usage | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.session.records import LoggedEvent
+from relay.session.tokens import estimate_size_tokens
 from relay.session.usage import Usage
 from relay.transcripts.lines import Reading, find_count, get_list, get_map, get_text, parse_object, read_lines
 from relay.transcripts.teller import IMAGE_BYTES, Teller, ToolReply, describe_compaction, parse_time
@@ -44,6 +45,7 @@ class _Thread:
         self._total: Any = None
         self._before: int | None = None
         self._metas = 0
+        self._parts: tuple[Mapping[str, Any], ...] = ()
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
             "session_meta": self._meet,
             "turn_context": self._turn,
@@ -66,9 +68,11 @@ class _Thread:
         self._at = parse_time(get_text(line, "timestamp"), self._at)
         handle = self._handlers.get(kind)
         if handle is not None:
+            payload = get_map(line, "payload")
             if not self._teller.is_open:
-                self._teller.open(self._at, title="from its beginning", reason="")
-            handle(get_map(line, "payload"))
+                self._parts = _measure_parts(payload)
+                self._teller.open(self._at, title="from its beginning", reason="", parts=self._parts)
+            handle(payload)
         elif kind not in _QUIET:
             self._reading.count_unknown(kind or "without a type")
         self._reading.sent_bytes += size if kind == "response_item" else 0
@@ -173,7 +177,7 @@ class _Thread:
         self._teller.respond(self._at, model=self._model, usage=usage, stop="")
 
     def _compact(self, _: Mapping[str, Any]) -> None:
-        self._teller.compact(self._at, describe_compaction("by Codex", self._before, None))
+        self._teller.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
 
 
 def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
@@ -198,6 +202,12 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
 def is_line(line: Mapping[str, Any]) -> bool:
     """Say whether an object is the head of a transcript of Codex."""
     return get_text(line, "type") == "session_meta" and "payload" in line
+
+
+def _measure_parts(meta: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the part of each prompt that the head of a transcript has; of the tools nothing is known."""
+    size = len(get_text(get_map(meta, "base_instructions"), "text").encode("utf-8", "replace"))
+    return ({"source": "system", "bytes": size, "tokens": estimate_size_tokens(size)},) if size else ()
 
 
 def _read_usage(counts: Mapping[str, Any]) -> Usage | None:

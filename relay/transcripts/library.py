@@ -118,7 +118,7 @@ def _sniff(path: Path) -> Format:
         if is_line(line):
             return Format.CODEX
         if "v" in line and "event" in line:
-            raise ConfigError(f"{path} is a log of relay's own", hint="relay status shows what it did")
+            raise ConfigError(f"{path} is a log of relay's own", hint="relay report shows what is in it")
     raise ConfigError(f"{path} is of no format that relay knows", hint=f"known are {KNOWN}")
 
 

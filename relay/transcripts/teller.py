@@ -128,15 +128,30 @@ class Teller:
             ),
         )
 
-    def open(self, at: float, *, title: str, reason: str, phase: str = MAIN) -> None:
-        """Begin a context; one that is open is closed."""
+    def open(
+        self, at: float, *, title: str, reason: str, phase: str = MAIN, parts: tuple[Mapping[str, Any], ...] = ()
+    ) -> None:
+        """Begin a context; one that is open is closed.
+
+        Args:
+            at: When.
+            title: What it is.
+            reason: Why it begins; empty for the first.
+            phase: `MAIN` or `SIDE`.
+            parts: Of its prompts, as `LegStarted.prompt` has them; empty when unknown.
+        """
         self.close(at, result="", detail="")
         self._legs += 1
         self._turn, self._spent, self._calls = 0, Spent(), {}
         self._session = (f"{self._run_id}/{self._legs}", phase)
         self.last_at = max(self.last_at, at) if phase == MAIN else at
         session_id, phase_id = self._session
-        self._tell(at, LegStarted(session_id=session_id, phase_id=phase_id, title=title, leg=self._legs, reason=reason))
+        self._tell(
+            at,
+            LegStarted(
+                session_id=session_id, phase_id=phase_id, title=title, leg=self._legs, reason=reason, prompt=parts
+            ),
+        )
 
     def close(self, at: float, *, result: str, detail: str) -> None:
         """End the open context, if there is one."""
@@ -163,16 +178,17 @@ class Teller:
         self.close(self._at, result="", detail="")
         self._tell(self._latest, RunEnded(exit_code=0, reason="the transcript ends", next_command="", spent_usd=None))
 
-    def compact(self, at: float, words: str) -> None:
+    def compact(self, at: float, words: str, *, phase: str = MAIN, parts: tuple[Mapping[str, Any], ...] = ()) -> None:
         """End the open context and begin the one that a summary stands at the head of.
 
         Args:
             at: When.
             words: As `describe_compaction` has them.
+            phase: As `open`.
+            parts: As `open`.
         """
-        phase = self._session[1] or MAIN
         self.close(at, result="compacted", detail=words)
-        self.open(at, title="after a compaction", reason=words, phase=phase)
+        self.open(at, title="after a compaction", reason=words, phase=phase, parts=parts)
 
     def hold(self, at: float | None = None) -> None:
         """Keep what is told from here on behind the answer that it belongs to.

@@ -6,7 +6,15 @@ import os
 import pytest
 
 from relay.errors import ConfigError
-from relay.session.events import LegEnded, ResponseReceived, RetryScheduled, RunStarted, ToolFinished, ToolStarted
+from relay.session.events import (
+    LegEnded,
+    LegStarted,
+    ResponseReceived,
+    RetryScheduled,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
 from relay.session.usage import Usage
 from relay.session.values import Shown
 from tests.transcripts.samples import (
@@ -21,6 +29,7 @@ from tests.transcripts.samples import (
     file_edit,
     file_read,
     say,
+    show_time,
     write_lines,
 )
 
@@ -165,8 +174,23 @@ def test_what_is_odd_is_counted_and_never_fatal(read, tmp_path):
     assert seen.reading.sent_bytes < seen.reading.size_bytes
 
 
+def test_the_fixed_parts_of_a_prompt_are_known_where_the_transcript_keeps_them(read, tmp_path):
+    shape = {"system": [{"text": "é" * 400}, {"text": "x"}, 7], "tools": [{"name": "x" * 390}]}
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        ask(0),
+        {"type": "api-request-shape", "shape": shape, "sessionId": SESSION},
+        say(1, "m1", 1000),
+        boundary(2, 1010, 10),
+        say(3, "m2", 900),
+    )
+    parts = [{"source": "system", "bytes": 801, "tokens": 201}, {"source": "tools", "bytes": 404, "tokens": 101}]
+    assert [list(event.prompt) for event in read(path).of(LegStarted)] == [parts, parts]
+
+
 def test_a_fork_says_that_it_begins_with_the_turns_of_another(read, tmp_path):
-    path = write_lines(tmp_path / "a.jsonl", ask(100), ask(0), say(1, "m1", 1000), ask(101), say(102, "m2", 1100))
+    begun = {"type": "queue-operation", "timestamp": show_time(100), "sessionId": SESSION}
+    path = write_lines(tmp_path / "a.jsonl", begun, ask(0), say(1, "m1", 1000), ask(101), say(102, "m2", 1100))
     seen = read(path)
     assert seen.prompts == [1000, 1100]
     assert seen.reading.notes == [

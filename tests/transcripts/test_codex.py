@@ -1,6 +1,6 @@
 """Transcripts of Codex as events: what an answer used comes behind its calls, sums are never a context's size."""
 
-from relay.session.events import ResponseReceived, RetryScheduled, RunStarted, ToolFinished, ToolStarted
+from relay.session.events import LegStarted, ResponseReceived, RetryScheduled, RunStarted, ToolFinished, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import Shown
 from tests.transcripts.samples import CWD, SESSION, counts, line, meta, write_lines
@@ -104,13 +104,16 @@ def test_an_older_transcript_counts_each_answer_once(read, tmp_path):
 def test_a_compaction_begins_a_context(read, tmp_path):
     path = write_lines(
         tmp_path / "rollout.jsonl",
-        *START,
+        meta(base_instructions={"text": "x" * 400}),
+        *START[1:],
         item(1, "message", role="assistant"),
         spent(1, 90_000, 0, 40),
         line("compacted", 2, message="a summary", replacement_history=[]),
         spent(3, 12_000, 0, 40),
     )
-    assert read(path).contexts == [
+    seen = read(path)
+    assert [event.prompt for event in seen.of(LegStarted)] == [({"source": "system", "bytes": 400, "tokens": 100},)] * 2
+    assert seen.contexts == [
         ("conversation", "from its beginning", ""),
         ("conversation", "after a compaction", "compacted (by Codex) from 90,040 tokens"),
     ]
