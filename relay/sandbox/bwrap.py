@@ -122,11 +122,13 @@ class Bwrap:
     def gaps(self) -> tuple[str, ...]:
         """What the view cannot hold here, and what it holds against expectation."""
         closed = (CLOSED_UNIX,) if self.policy.network and not knows_abstract() else ()
-        return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root))
+        layered = self.view.layers.caches
+        return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root, layered))
 
     def renew(self, private: PrivateDir) -> "Bwrap":
         """Return the same with another private directory."""
-        return replace(self, private=private, view=plan_view(self.policy, self.level, private, self.program))
+        view = plan_view(self.policy, self.level, private, self.program, self.found.links.renewed)
+        return replace(self, private=private, view=view)
 
     def show(self, stage: StandIn) -> "Bwrap":
         """Return the same on another stage."""
@@ -166,12 +168,13 @@ class Bwrap:
         argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
         last = {mount.dest: mount.op for mount in mounts}
+        layers = self.view.layers.keep({mount.source for mount in mounts})
         return Launch(
-            argv=self.view.layers.wrap(self.program, (*argv, *render_first(policy, self.view.own), *command)),
+            argv=layers.wrap(self.program, (*argv, *render_first(policy, self.view.own), *command)),
             env={**env, **dict(pair for door in find_open(policy) for pair in door.env), **extra_env},
             pass_fds=fds,
             status_fd=status_fd,
-            in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *self.view.layers.caches[:1]),
+            in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *layers.used[:1]),
         )
 
 
@@ -202,8 +205,8 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     program = find_bwrap()
     if program is None:
         return None
-    view = plan_view(policy, level, private, program)
     found = scan_repository(policy, level)
+    view = plan_view(policy, level, private, program, found.links.renewed)
     return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=found)
 
 

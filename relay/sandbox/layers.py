@@ -9,7 +9,8 @@ import functools
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.proofs import has_proof, save_proof
@@ -33,6 +34,8 @@ class Layers:
     """Directories on the host, resolved."""
     place: Path
     """An empty directory of relay's own; the layers are mounted in it, in the command's namespace only."""
+    used: tuple[Path, ...]
+    """Those of `caches` that have one now: a directory of the repository may not be there any more."""
 
     def get_source(self, cache: Path) -> Path:
         """Return where a cache with its layer is mounted."""
@@ -40,7 +43,7 @@ class Layers:
 
     def wrap(self, bwrap: Path, argv: Sequence[str]) -> tuple[str, ...]:
         """Return a command line that mounts the layers and becomes `argv`."""
-        if not self.caches:
+        if not self.used:
             return tuple(argv)
         mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
         size = ("--size", str(LAYER_BYTES)) if takes_size(bwrap) else ()
@@ -51,19 +54,27 @@ class Layers:
 
     @property
     def _tops(self) -> tuple[Path, ...]:
-        return tuple(self.place / str(number) for number in range(len(self.caches)))
+        return tuple(self.get_source(cache).parent for cache in self.used)
 
     @property
     def _table(self) -> Path:
-        return self.place.with_suffix(".fstab")
+        numbers = (self.caches.index(cache) for cache in self.caches if cache not in self.used)
+        return self.place.with_suffix("".join(f".{number}" for number in numbers) + ".fstab")
 
     def write_table(self) -> None:
         """Write what mount(8) lays out, in the form of fstab(5)."""
         lines = (
             f"relay {top}/whole overlay lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr 0 0\n"
-            for cache, top in zip(map(_escape, self.caches), map(_escape, self._tops), strict=True)
+            for cache, top in zip(map(_escape, self.used), map(_escape, self._tops), strict=True)
         )
         self._table.write_text("".join(lines))
+
+    def keep(self, sources: Collection[Path | None]) -> "Layers":
+        """Return the same with those layers only that are mounted somewhere: these are the sources of mounts."""
+        kept = replace(self, used=tuple(cache for cache in self.caches if self.get_source(cache) in sources))
+        if kept.used != self.used:
+            kept.write_table()
+        return kept
 
 
 def _escape(place: Path) -> str:
@@ -87,9 +98,9 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
     place.mkdir(mode=0o700, exist_ok=True)
-    layers = Layers(caches=fitting, place=place)
+    layers = Layers(caches=fitting, place=place, used=fitting)
     if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, trial):
-        return Layers(caches=(), place=place)
+        return Layers(caches=(), place=place, used=())
     layers.write_table()
     return layers
 
@@ -112,7 +123,7 @@ def _works(bwrap: Path) -> bool:
         cache, place = Path(folder, "cache"), Path(folder, "place")
         (cache / "inner").mkdir(parents=True)
         place.mkdir()
-        layers = Layers(caches=(cache.resolve(),), place=place.resolve())
+        layers = Layers(caches=(cache.resolve(),), place=place.resolve(), used=(cache.resolve(),))
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
         touch = ("/bin/touch", str(layers.get_source(layers.caches[0]) / "inner" / "file"))
         layers.write_table()

@@ -5,7 +5,7 @@ hold a second name of the plan or of git's configuration.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from relay.errors import SandboxError
@@ -27,6 +27,9 @@ GENERATED = frozenset(
     }
 )
 """Trees that tools make and remove; protecting a file in them would pin them in place."""
+
+_KEPT = frozenset({"node_modules", ".pnpm-store"})
+"""Of these are only read: what a tool puts there it does not put there again by itself for the next command."""
 
 MOST = 400
 """Every find is a mount in the sandbox; bwrap takes 9,000 arguments and reads the mount table for each one."""
@@ -51,6 +54,11 @@ class Links:
     trees: tuple[Path, ...] = ()
     """Generated directories with files of a cache."""
     files: tuple[Path, ...] = ()
+
+    @property
+    def renewed(self) -> tuple[Path, ...]:
+        """Those of `trees` that tools bring up to date at each command, as `uv run` does: a layer does for them."""
+        return tuple(tree for tree in self.trees if tree.name not in _KEPT)
 
 
 def list_entries(folder: str) -> list[os.DirEntry[str]]:
@@ -137,9 +145,9 @@ def find_caches(tree: Path) -> tuple[Path, ...]:
     return tuple(place for place in places if place.is_dir() and not place.is_symlink())
 
 
-def render_links(links: Links, root: Path) -> tuple[str, ...]:
-    """Say what commands cannot write, and what to do."""
-    trees = [place.relative_to(root).as_posix() for place in links.trees]
+def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tuple[str, ...]:
+    """Say what commands cannot write, and what to do; what has a layer they can."""
+    trees = [place.relative_to(root).as_posix() for place in links.trees if place not in layered]
     names = trees[:3] + [f"{len(trees) - 3} more such directories"] * (len(trees) > 3)  # noqa: PLR2004
     names += [f"{len(links.files)} other files"] * bool(links.files)
     words = (

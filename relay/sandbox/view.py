@@ -104,8 +104,10 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 /proc/pressure."""
 
 
-def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path) -> MountView:
-    """Lay out everything that does not depend on the repository's content."""
+def plan_view(
+    policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...] = ()
+) -> MountView:
+    """Lay out everything that does not depend on the repository's content, but for `trees`: they get layers."""
     home = find_home(policy.env)
     hidden = find_hidden(home)
     shown = _find_shown(policy, home, hidden)
@@ -117,7 +119,8 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path) 
     own = (RUN if RUN in hidden else inner_home) / "relay"
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
-    layers = _open_layers(policy, home, shown, private, program)
+    stores = _find_stores(policy, home, shown)
+    layers = _open_layers(policy, (*stores, *(trees if level is Level.WORKSPACE_WRITE else ())), private, program)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return MountView(
         fixed=(
@@ -132,7 +135,11 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path) 
             *_close_lookups(policy, private),
             Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
             Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory, too; devices go on working
-            *(Mount(op=Op.WRITE, source=layers.get_source(place), dest=place) for place in layers.caches),
+            *(
+                Mount(op=Op.WRITE, source=layers.get_source(place), dest=place)
+                for place in layers.caches
+                if place in stores
+            ),
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
         frozen=tuple(
@@ -150,11 +157,15 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path) 
     )
 
 
-def _open_layers(policy: Policy, home: Path | None, shown: list[Mount], private: PrivateDir, program: Path) -> Layers:
-    """Lay something to write over each store that is shown, and is its own real path."""
+def _find_stores(policy: Policy, home: Path | None, shown: list[Mount]) -> tuple[Path, ...]:
+    """Return each store that is shown, and is its own real path."""
     open_ = {mount.dest for mount in shown}
     stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
-    caches = [place for place in stores if os.path.realpath(place) == str(place)]
+    return tuple(place for place in stores if os.path.realpath(place) == str(place))
+
+
+def _open_layers(policy: Policy, caches: tuple[Path, ...], private: PrivateDir, program: Path) -> Layers:
+    """Lay something to write over caches."""
     trial = find_trial(policy, "layers in one table", (str(program), *PROGRAMS)) if caches else None
     return open_layers(program, caches, private.path / "layers", trial=trial)
 
@@ -253,6 +264,8 @@ def render_view(
         pins = [mount.dest for top in tops for mount in _pin(top, (*guarded, *visible))]
         mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown)]
     mounts += [Mount(op=Op.READ, source=place, dest=place) for place in guarded]
+    layered = set(found.links.renewed).intersection(guarded, view.layers.caches) if write else ()
+    mounts += [Mount(op=Op.WRITE, source=view.layers.get_source(place), dest=place) for place in sorted(layered)]
     mounts += [Mount(op=Op.WRITE, source=place, dest=place) for place in caches if write]
     for place in visible:
         if place.is_dir():

@@ -138,3 +138,49 @@ except OSError as error: print(error.errno == socket.EAI_NONAME)
     with place.open(Level.WORKSPACE_WRITE) as box:
         assert box.python(script).output == b"True\n"
         assert box.python("import socket; print(socket.gethostbyname('localhost'))").output == b"127.0.0.1\n"
+
+
+@pytest.fixture
+def shared(place):
+    """An environment that uv filled with second names of files of its cache, and packages that pnpm did."""
+    cache = place.outside / "cache"
+    cache.mkdir()
+    for tree in (".venv", ".tox", "node_modules"):
+        (cache / tree).write_text("good")
+        (place.root / tree / "lib").mkdir(parents=True)
+        (place.root / tree / "lib/module").hardlink_to(cache / tree)
+    return cache
+
+
+def test_an_environment_of_hard_links_is_brought_up_to_date_by_each_command(place, shared):
+    """As `uv run` does after an edit of pyproject.toml; the cache, and what others have of it, stay as they are."""
+    with place.open(Level.WORKSPACE_WRITE) as box:
+        for tree in (".venv", ".tox"):
+            said = box.sh(f"cat {tree}/lib/module && echo evil > {tree}/lib/module && cat {tree}/lib/module")
+            assert (said.exit_code, said.output) == (0, b"goodevil\n")
+            assert box.sh(f"rm -r {tree}/lib && mkdir {tree}/lib && cp /dev/null {tree}/lib/module").exit_code == 0
+            assert box.sh(f"cat {tree}/lib/module").output == b"good"
+            assert box.sh(f"mv {tree} moved").exit_code
+        assert box.sh("echo evil > node_modules/lib/module").exit_code
+        gaps = [words for words in box.sandbox.gaps if "hard links" in words]
+        assert [words.split(":")[0] for words in gaps] == ["commands can only read node_modules"]
+        box.sh("echo on > .venv/lib/module; ln .venv/lib/module out; echo evil > out")
+    assert {path.read_text() for path in shared.iterdir()} == {"good"}
+
+
+@pytest.mark.usefixtures("shared")
+def test_an_environment_that_is_taken_away_meanwhile_stops_nothing(place):
+    """By the user, who makes it anew."""
+    with place.open(Level.WORKSPACE_WRITE) as box:
+        assert box.sh("true").exit_code == 0
+        (place.root / ".venv").rename(place.outside / "old")
+        assert box.sh("echo new > .tox/lib/module && cat .tox/lib/module").output == b"new\n"
+        (place.outside / "old").rename(place.root / ".venv")
+        assert box.sh("echo new > .venv/lib/module && cat .venv/lib/module").output == b"new\n"
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_planner_only_reads_such_an_environment(place):
+    with place.open(Level.READ_ONLY) as box:
+        said = box.sh("cat .venv/lib/module; echo evil > .venv/lib/module")
+    assert (said.exit_code == 0, said.output[:4]) == (False, b"good")
