@@ -6,6 +6,7 @@ bubblewrap is a system program, not a Python package: no maintained binding give
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from relay.sandbox.environment import build_env
 from relay.sandbox.layers import takes_size
 from relay.sandbox.links import render_links
 from relay.sandbox.openings.inside import LEAST_ABI, find_abi
+from relay.sandbox.places import find_real
 from relay.sandbox.policy import Door, Lent, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
@@ -27,6 +29,9 @@ from relay.values import dataclass
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """Never searched on PATH: another user might be able to write to an entry, and Ubuntu's AppArmor profile grants user
 namespaces to the system's bwrap only."""
+
+MOST_LENT = 10 * 1024 * 1024
+"""Bytes of a protected file that gates and hooks have a copy of."""
 
 CLOSED_UNIX = (
     "this kernel (before Linux 6.12, or without Landlock) cannot keep abstract sockets of the host apart: commands "
@@ -126,9 +131,13 @@ class Bwrap:
         return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root, layered))
 
     def renew(self, private: PrivateDir) -> "Bwrap":
-        """Return the same with another private directory."""
+        """Return the same with another private directory, and in it copies of the protected files to write.
+
+        Formatters and the hooks of most repositories open each file for writing, also what they find well formed.
+        """
         view = plan_view(self.policy, self.level, private, self.program, self.found.links.renewed)
-        return replace(self, private=private, view=view)
+        lent = lend_files((*self.policy.protected, *self.found.protected), private.path / "copies")
+        return replace(self, private=private, view=view, lent=lent)
 
     def show(self, stage: StandIn) -> "Bwrap":
         """Return the same on another stage."""
@@ -176,6 +185,16 @@ class Bwrap:
             status_fd=status_fd,
             in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *layers.used[:1]),
         )
+
+
+def lend_files(places: Sequence[Path], folder: Path) -> tuple[Lent, ...]:
+    """Copy those of the places that are files into a new directory, to be written in their place."""
+    files = [p for p in dict.fromkeys(places) if find_real(p) == p and p.is_file() and p.stat().st_size <= MOST_LENT]
+    folder.mkdir(mode=0o700)
+    copies = [(place, folder / str(number)) for number, place in enumerate(files)]
+    for place, copy in copies:
+        shutil.copy(place, copy)
+    return tuple(Lent(dest=place, place=copy, shown=()) for place, copy in copies)
 
 
 @functools.cache

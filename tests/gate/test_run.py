@@ -65,13 +65,20 @@ def run(root, sandbox):
         ("if [", Outcome.FAILED, 2),
         ("true --if-present", Outcome.NO_TESTS, 0),
         ("echo ran && true --if-present", Outcome.PASSED, 0),
-        ("echo '- [x] x' > PLAN.md", Outcome.FAILED, 1),
+        ("echo x > .git/config", Outcome.FAILED, 1),
         ("cat", Outcome.PASSED, 0),
     ],
 )
 def test_each_end_is_told_apart(run, command, status, exit_code):
     (result,) = run(command).commands
     assert (result.status, result.exit_code) == (status, exit_code), result.output_tail
+
+
+def test_what_is_protected_is_a_copy(run, root):
+    """Formatters open it to write it; what they write is nobody's."""
+    before = (root / "PLAN.md").read_bytes()
+    (result,) = run("echo '- [x] x' > PLAN.md").commands
+    assert (result.status, (root / "PLAN.md").read_bytes()) == (Outcome.PASSED, before)
 
 
 def test_all_commands_run_in_order_even_after_a_red_one(run):

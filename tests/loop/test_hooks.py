@@ -230,3 +230,25 @@ def test_a_hook_that_changes_what_the_plan_asks_for_is_not_followed(stage):
     assert (stage.root / "PLAN.md").read_text() == plan.replace("[ ]", "[x]")
     words = "a commit hook changed the words of the plan, which is committed without that: only you may"
     assert words in list_notices(stage)
+
+
+def test_gates_and_hooks_may_open_what_is_protected_and_change_nothing_of_it(stage):
+    """`pre-commit run --all-files` opens each file of the repository to be written."""
+    rules = "Be brief.\n"
+    stage.write("AGENTS.md", rules)
+    write = "for file in PLAN.md AGENTS.md; do echo more >> $file || exit 1; done"
+    plan = (
+        (stage.root / "PLAN.md")
+        .read_text()
+        .replace("`grep -q hello hello.txt`", f"`grep -q hello hello.txt`, `{write}`")
+    )
+    stage.write("PLAN.md", plan)
+    stage.commit()
+    install_hook(stage, f"{write}\n")
+
+    ended = stage.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto")
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert (stage.root / "AGENTS.md").read_text() == rules
+    assert (stage.root / "PLAN.md").read_text() == plan.replace("[ ]", "[x]")
+    assert stage.git("status", "--porcelain") == ""

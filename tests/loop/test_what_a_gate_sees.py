@@ -230,7 +230,7 @@ def test_what_is_large_is_shown_and_stays_protected(stage, work):
     stage.write("big/.env", "KEY=1\n")
     stage.commit("big")
     gate = (
-        "git log -1 && test ! -e notes.txt && test -e big/7.txt && ! touch .git/x && ! touch big/AGENTS.md"
+        "git log -1 && test ! -e notes.txt && test -e big/7.txt && ! touch .git/x && echo more >> big/AGENTS.md"
         " && ! mv big other && ! grep -q KEY big/.env && cat hello.txt"
     )
 
@@ -238,6 +238,7 @@ def test_what_is_large_is_shown_and_stays_protected(stage, work):
 
     assert isinstance(made, PhaseCommit), made
     assert not (stage.root / ".git/x").exists()
+    assert (stage.root / "big/AGENTS.md").read_text() == "rules"
     assert files(stage) == ["PLAN.md", "hello.txt"]
 
 
