@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from relay.gate.model import Outcome
+from relay.sandbox.environment import FIXED
+from relay.sandbox.toolchains import TOOLS
 from relay.sandbox.veil import Veil
 from relay.values import dataclass
 from relay.words import list_some, shorten
@@ -129,6 +131,9 @@ def _look_for_variables(_failure: Failure, text: str, veil: Veil) -> Iterator[st
         yield f"{words}; env = [{listed}] in {USER_FILE} gives {one} (or RELAY_ENV={','.join(given)})"
     if barred := [name for name in dropped if name in veil.barred][:_SHOWN]:
         yield f"{', '.join(barred)}: set here and never given to commands, because it may hold a key or start code"
+    if made := [f"{name}={FIXED[name]}" for name in named if name in FIXED][:_SHOWN]:
+        without = " ".join(f"-u {words.partition('=')[0]}" for words in made)
+        yield f"{', '.join(made)}: set by relay for commands; `env {without} COMMAND` runs one without"
     absent = [name for name in named if name not in veil.dropped]
     if absent and (masked := veil.find_masked_names().intersection(absent)):
         listed = ", ".join(sorted(masked)[:_SHOWN])
@@ -147,8 +152,10 @@ def _look_for_services(_failure: Failure, text: str, veil: Veil) -> Iterator[str
 
 def _look_for_network(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:
     if not veil.network and (found := NO_NETWORK.search(text)):
+        hosts = next((tool.hosts for tool in TOOLS if tool.hosts and re.search(tool.asks, text)), ())
+        listed = ", ".join(f'"{host}"' for host in hosts) or '"…"'
         words = f"commands have no network (`{found[0]}`): install what they download before relay run"
-        yield f'{words}, or name its hosts in network = {{ hosts = ["…"] }} ({USER_FILE}); --network opens all of it'
+        yield f"{words}, or network = {{ hosts = [{listed}] }} ({USER_FILE}); --network opens all of it"
 
 
 def _look_for_writes(_failure: Failure, text: str, veil: Veil) -> Iterator[str]:

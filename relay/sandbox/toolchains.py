@@ -39,6 +39,14 @@ class Tool:
     stores: tuple[Store, ...] = ()
     offline: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """Variables that make it fail at once, or use what it has, without a network."""
+    hosts: tuple[str, ...] = ()
+    """What it downloads from, unless it is told otherwise."""
+    asks: str = ""
+    """A pattern of what it prints where it wants these; of two tools that fit one output the first counts."""
+
+
+_PYPI = ("pypi.org", "files.pythonhosted.org")
+_NPM = ("registry.npmjs.org",)
 
 
 TOOLS = (
@@ -47,11 +55,15 @@ TOOLS = (
         kept=(".local/share/uv",),
         stores=(Store(place=".cache/uv", variable="UV_CACHE_DIR"),),
         offline={"UV_OFFLINE": "1"},
+        hosts=_PYPI,
+        asks=r"network connectivity is disabled",
     ),
     Tool(
         name="pip",
         kept=(".local/bin", ".local/lib"),
         offline={"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        hosts=_PYPI,
+        asks=r"from versions: none|pypi\.org|pythonhosted",
     ),
     Tool(
         name="poetry",
@@ -80,8 +92,16 @@ TOOLS = (
             "npm_config_update_notifier": "false",
             "COREPACK_ENABLE_NETWORK": "0",
         },
+        hosts=_NPM,
+        asks=r"ENOTCACHED|only-if-cached|registry\.npmjs",
     ),
-    Tool(name="pnpm", kept=(".local/share/pnpm",), offline={"pnpm_config_offline": "true"}),
+    Tool(
+        name="pnpm",
+        kept=(".local/share/pnpm",),
+        offline={"pnpm_config_offline": "true"},
+        hosts=_NPM,
+        asks=r"NO_OFFLINE_(?:META|TARBALL)",
+    ),
     Tool(
         name="yarn",
         stores=(
@@ -89,6 +109,8 @@ TOOLS = (
             Store(place=".yarn/berry", variable="YARN_GLOBAL_FOLDER"),
         ),
         offline={"YARN_ENABLE_NETWORK": "0"},
+        hosts=("registry.yarnpkg.com", *_NPM),
+        asks=r"(?i)network access (?:has|have) been disabled|registry\.yarnpkg",
     ),
     Tool(
         name="bun",
@@ -100,14 +122,24 @@ TOOLS = (
         name="cargo",
         kept=(".cargo/bin", ".cargo/env", ".cargo/git", ".cargo/registry", ".rustup"),
         offline={"CARGO_NET_OFFLINE": "true"},
+        hosts=("index.crates.io", "static.crates.io"),
+        asks=r"--offline was specified|crates\.io",
     ),
     Tool(
         name="go",
         kept=("go/bin", "go/pkg"),
         stores=(Store(place=".cache/go-build", variable="GOCACHE"),),
         offline={"GOPROXY": "off"},
+        hosts=("proxy.golang.org", "sum.golang.org"),
+        asks=r"disabled by GOPROXY=off|proxy\.golang\.org",
     ),
-    Tool(name="maven", kept=(".m2/repository", ".m2/wrapper"), offline={"MAVEN_ARGS": "--offline"}),
+    Tool(
+        name="maven",
+        kept=(".m2/repository", ".m2/wrapper"),
+        offline={"MAVEN_ARGS": "--offline"},
+        hosts=("repo.maven.apache.org",),
+        asks=r"in offline mode and the artifact|repo\.maven",
+    ),
     Tool(name="gradle", kept=(".gradle/caches", ".gradle/wrapper")),
     Tool(name="bundler", kept=(".rbenv", ".local/share/gem", ".bundle/cache")),
     Tool(

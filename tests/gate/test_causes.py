@@ -84,25 +84,31 @@ def test_the_network_and_services_of_this_machine(explain):
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "hosts"),
     [
-        "ERROR: Could not find a version that satisfies the requirement setuptools>=77.0 (from versions: none)",
-        "Because the package was not found in the cache, and network connectivity is disabled",
-        "npm error code ENOTCACHED",
-        "npm error request to https://x failed: cache mode is 'only-if-cached' but no cached response is available.",
-        " ERR_PNPM_NO_OFFLINE_TARBALL  A package is missing from the store",
-        "YN0080: Request to 'https://x' has been blocked: Network access have been disabled by configuration",
-        "error: attempting to make an HTTP request, but --offline was specified",
-        "go: module lookup disabled by GOPROXY=off",
-        "Cannot access central (https://x) in offline mode and the artifact a:b has not been downloaded",
-        "All attempts to connect to pypi.org failed.",
+        ("ERROR: No version that satisfies setuptools>=77.0 (from versions: none)", '["pypi.org", "files.python'),
+        ("Because x was not found in the cache, and network connectivity is disabled", '["pypi.org", "files.python'),
+        ("npm error code ENOTCACHED", '["registry.npmjs.org"]'),
+        ("npm error request to https://x failed: cache mode is 'only-if-cached'", '["registry.npmjs.org"]'),
+        (" ERR_PNPM_NO_OFFLINE_TARBALL  A package is missing from the store", '["registry.npmjs.org"]'),
+        ("YN0080: blocked: Network access have been disabled by configuration", '["registry.yarnpkg.com", "'),
+        ("error: attempting to make an HTTP request, but --offline was specified", '["index.crates.io", "'),
+        ("go: module lookup disabled by GOPROXY=off", '["proxy.golang.org", "'),
+        ("Cannot access central in offline mode and the artifact a:b has not been", '["repo.maven.apache.org"]'),
+        ("All attempts to connect to example.org failed.", '["…"]'),
     ],
 )
-def test_package_managers_that_were_told_that_there_is_no_network(explain, said):
+def test_package_managers_that_were_told_that_there_is_no_network(explain, said, hosts):
     """In their words, none of which says that relay told them so."""
     (words,) = explain(said)
     assert words.startswith("commands have no network (")
-    assert "network = { hosts" in words
+    assert f"network = {{ hosts = {hosts}" in words
+
+
+def test_a_variable_that_relay_sets(explain):
+    """A test of colours that wants it not to be there."""
+    (words,) = explain('({"NO_COLOR": "1"}, False) AssertionError')
+    assert words == "NO_COLOR=1: set by relay for commands; `env -u NO_COLOR COMMAND` runs one without"
 
 
 def test_a_socket_of_this_machine(explain, tmp_path, monkeypatch):

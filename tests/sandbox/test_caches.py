@@ -123,7 +123,7 @@ def test_the_table_is_the_same_for_readers():
     lines = {line.split("|")[1].strip(): line for line in page.read_text().splitlines() if line.count("|") > 2}
     for tool in TOOLS:
         words = [f"~/{name}" for name in tool.kept] + [f"~/{s.place}" for s in tool.stores]
-        words += [s.variable for s in tool.stores] + [f"{k}={v}" for k, v in tool.offline.items()]
+        words += [s.variable for s in tool.stores] + [f"{k}={v}" for k, v in tool.offline.items()] + [*tool.hosts]
         missing = [word for word in words if f"`{word}`" not in lines.get(tool.name, "")]
         assert not missing, (tool.name, missing)
 
