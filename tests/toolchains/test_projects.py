@@ -115,6 +115,16 @@ def test_hatch(project: Project) -> None:
     project.work(*rewrite(*PHASES))
 
 
+def test_pdm_runs_in_the_environment_of_the_project(project: Project) -> None:
+    """Made by pip here, because what pdm installs from depends on the registry."""
+    project.install("pdm")
+    seed(project, pep621("setuptools.build_meta", "setuptools") + '[tool.pdm.scripts]\ntest = "pytest -q"\n')
+    project.sh("python3 -m venv .venv && .venv/bin/pip install -q pytest && pdm use -q .venv")
+    project.commit()
+    project.plan("pdm run test", items=ITEMS)
+    project.work(*rewrite(*PHASES))
+
+
 def test_an_environment_elsewhere_that_the_plan_names(project: Project) -> None:
     """Neither active nor on PATH; with a package beside the repository in editable form."""
     beside = project.root.parent / "beside"
@@ -141,12 +151,13 @@ JS_TEST = (
 PACKAGE = '{"name": "demo", "version": "1.0.0", "type": "module", "scripts": {"test": "node --test"}}\n'
 
 
-@pytest.mark.parametrize("tool", ["npm", "pnpm", "bun"])
-def test_javascript(project: Project, tool: str) -> None:
-    """A package with a dependency; bun runs its own test runner."""
+@pytest.mark.parametrize("package", ["npm", "pnpm", "bun", "yarn", "@yarnpkg/cli-dist"])
+def test_javascript(project: Project, package: str) -> None:
+    """A package with a dependency; bun runs its own test runner, and the second yarn has no node_modules."""
+    tool = "yarn" if "yarn" in package else package
     if tool != "npm":
-        project.sh(f"npm install --prefix ~/.local -g {tool}")
-    project.write(".gitignore", "node_modules/\n")
+        project.sh(f"npm install --prefix ~/.local -g {package}")
+    project.write(".gitignore", "node_modules/\n.yarn/\n")
     project.write("package.json", PACKAGE)
     project.write("demo.js", JS)
     project.write("demo.test.js", JS_TEST)

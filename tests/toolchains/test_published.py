@@ -30,6 +30,9 @@ def test_two_phases(project: Project, repo: str, request: pytest.FixtureRequest)
     for command in (*published["prepare"], *published["verify"]):
         project.sh(command)
     assert project.sh("git status --porcelain") == ""
+    settings = project.home / ".config/relay/config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(published.get("settings", ""))
     phases = tuple(map(read_phase, published["phases"]))
     project.plan(*published["verify"], items=tuple(f"{phase.subject} — {phase.edits[0][0]}" for phase in phases))
 
