@@ -151,7 +151,7 @@ JS_TEST = (
 PACKAGE = '{"name": "demo", "version": "1.0.0", "type": "module", "scripts": {"test": "node --test"}}\n'
 
 
-@pytest.mark.parametrize("package", ["npm", "pnpm", "bun", "yarn", "@yarnpkg/cli-dist"])
+@pytest.mark.parametrize("package", ["npm", "pnpm", "bun", "yarn@1", "@yarnpkg/cli-dist"])
 def test_javascript(project: Project, package: str) -> None:
     """A package with a dependency; bun runs its own test runner, and the second yarn has no node_modules."""
     tool = "yarn" if "yarn" in package else package
