@@ -56,9 +56,11 @@ def tell_gate(gate: LastGate, *, shown: int) -> Iterator[Line]:
 
 
 def _say(check: Mapping[str, Any]) -> str:
+    from relay.gate.verdict import WORDS
+
     code = check.get("exit_code")
     status = str(check.get("status", ""))
-    return f"failed with exit {code}" if status == "failed" else f"is not green: {status}"
+    return f"failed with exit {code}" if status == "failed" else WORDS.get(status, status)
 
 
 def render_last_run(run: LastRun | None) -> dict[str, Any] | None:

@@ -186,7 +186,8 @@ def _name_gate(phase_id: str, *, baseline: bool) -> str:
 
 def _tell_gate_start(event: events.GateStarted) -> Iterable[Line]:
     gate = _name_gate(event.phase_id, baseline=event.baseline)
-    yield Line(text=f"{gate} runs: {'; '.join(event.commands) or 'no commands'}", detail=True)
+    if event.commands:  # else all of them have just passed, which its end says
+        yield Line(text=f"{gate} runs: {'; '.join(event.commands)}", detail=True)
 
 
 def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:

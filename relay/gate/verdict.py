@@ -7,7 +7,7 @@ phase works.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
 from relay.words import list_some, shorten
@@ -15,7 +15,7 @@ from relay.words import list_some, shorten
 _SHOWN_FAILURES = 20
 _SHOWN_COMMAND_CHARS = 200
 
-_WORDS = {
+WORDS: Mapping[str, str] = {
     Outcome.PASSED: "passed",
     Outcome.MISSING: "did not run: a program is missing or not executable",
     Outcome.NO_TESTS: "ran no tests",
@@ -23,6 +23,7 @@ _WORDS = {
     Outcome.TIMED_OUT: "was killed at its time limit",
     Outcome.INTERRUPTED: "was interrupted",
 }
+"""What became of a command, by its outcome; one that failed has its exit code besides."""
 _SIGPIPE = 141
 
 
@@ -108,8 +109,8 @@ def _say(check: CommandCheck) -> str:
         pipe = " (a reader in a pipe closed too early)" if check.exit_code == _SIGPIPE else ""
         return f"failed with exit {check.exit_code}{pipe}"
     if check.status is Outcome.TIMED_OUT:
-        return f"{_WORDS[check.status]}, {check.duration_s:.0f} s"
-    return _WORDS[check.status]
+        return f"{WORDS[check.status]}, {check.duration_s:.0f} s"
+    return WORDS[check.status]
 
 
 def _short(check: CommandCheck) -> str:

@@ -49,6 +49,14 @@ def test_a_gate_is_run_shown_explained_and_found_again(relay, write):
     assert relay("gate", "7").code == ExitCode.USER
 
 
+def test_what_became_of_a_command_is_said_in_words(relay, write):
+    """Not by the name that it has in the log."""
+    write("Verify: `no-such-program-at-all`, `true --if-present`")
+    lines = relay("gate").out.splitlines()
+    assert "`no-such-program-at-all` did not run: a program is missing or not executable" in lines
+    assert "`true --if-present` ran no tests" in lines
+
+
 def test_what_the_repository_has_is_tried_where_a_phase_names_nothing(relay, write):
     write("", Makefile="test:\n\t@test -f PLAN.md && echo seen\n")
     ran = relay("gate")
