@@ -45,6 +45,7 @@ class Tool:
     """A pattern of what it prints where it wants these; of two tools that fit one output the first counts."""
 
 
+_POETRYS = "POETRY_VIRTUALENVS_PATH"
 _PYPI = ("pypi.org", "files.pythonhosted.org")
 _NPM = ("registry.npmjs.org",)
 
@@ -68,7 +69,7 @@ TOOLS = (
     Tool(
         name="poetry",
         kept=(".local/share/pypoetry",),
-        stores=(Store(place=".cache/pypoetry/virtualenvs", variable="POETRY_VIRTUALENVS_PATH", written=False),),
+        stores=(Store(place=".cache/pypoetry/virtualenvs", variable=_POETRYS, written=False),),
         offline={"POETRY_REQUESTS_MAX_RETRIES": "0"},
     ),
     Tool(name="pdm", kept=(".local/share/pdm",), offline={"PDM_CHECK_UPDATE": "false"}),
@@ -197,11 +198,35 @@ def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[FoundStore, 
 
 def _find_store(store: Store, home: Path | None, env: Mapping[str, str]) -> Path | None:
     named, cache = env.get(store.variable, ""), env.get("XDG_CACHE_HOME", "")
+    if store.variable == _POETRYS:
+        named = named or _read_poetrys_place(home, env)
     if named.startswith("/"):
         return Path(named)
     if store.place.startswith(".cache/") and cache.startswith("/"):
         return Path(cache) / store.place.removeprefix(".cache/")
     return home / store.place if home else None
+
+
+def _read_poetrys_place(home: Path | None, env: Mapping[str, str]) -> str:
+    """Return where poetry's own configuration puts environments; empty where it does not say.
+
+    Source: python-poetry.org/docs/configuration, `cache-dir` and `virtualenvs.path`.
+    """
+    above = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    file = Path(env.get("POETRY_CONFIG_DIR") or f"{above}/pypoetry", "config.toml")
+    if not file.is_absolute() or not file.is_file():
+        return ""
+    import tomllib
+
+    try:
+        found = tomllib.loads(file.read_text())
+    except (OSError, ValueError):
+        return ""  # poetry itself says what is wrong with it
+    cache = env.get("POETRY_CACHE_DIR") or found.get("cache-dir", "")
+    environments = found.get("virtualenvs", {})
+    path = environments.get("path", "") if isinstance(environments, dict) else ""
+    whole = str(path or ("{cache-dir}/virtualenvs" if cache else ""))
+    return whole.replace("{cache-dir}", str(cache or f"{home}/.cache/pypoetry"))
 
 
 def list_usable(

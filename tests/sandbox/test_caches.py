@@ -184,3 +184,23 @@ def test_a_planner_only_reads_such_an_environment(place):
     with place.open(Level.READ_ONLY) as box:
         said = box.sh("cat .venv/lib/module; echo evil > .venv/lib/module")
     assert (said.exit_code == 0, said.output[:4]) == (False, b"good")
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "expected"),
+    [
+        ("", {}, "{home}/.cache/pypoetry/virtualenvs"),
+        ('cache-dir = "/data/poetry"', {}, "/data/poetry/virtualenvs"),
+        ('[virtualenvs]\npath = "/envs"', {}, "/envs"),
+        ('[virtualenvs]\npath = "{cache-dir}/envs"', {}, "{home}/.cache/pypoetry/envs"),
+        ('[virtualenvs]\npath = "{cache-dir}/envs"', {"POETRY_CACHE_DIR": "/c"}, "/c/envs"),
+        ('[virtualenvs]\npath = "/envs"', {"POETRY_VIRTUALENVS_PATH": "/mine"}, "/mine"),
+        ("virtualenvs = 1\ncache-dir", {}, "{home}/.cache/pypoetry/virtualenvs"),
+        ("virtualenvs = 1", {}, "{home}/.cache/pypoetry/virtualenvs"),
+    ],
+)
+def test_poetry_may_say_in_its_own_configuration_where_environments_are(tmp_path, text, env, expected):
+    (tmp_path / ".config/pypoetry").mkdir(parents=True)
+    (tmp_path / ".config/pypoetry/config.toml").write_text(text)
+    found = {store.variable: str(store.place) for store in find_stores(tmp_path, env)}
+    assert found["POETRY_VIRTUALENVS_PATH"] == expected.replace("{home}", str(tmp_path))
