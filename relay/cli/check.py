@@ -261,4 +261,4 @@ def _render_verdict(checked: Checked) -> str:
         return f"{checked.place.plan_name}: {count(errors, 'error')}{tail}"
     phases = checked.plan.phases if checked.plan else ()
     items = sum(len(phase.items) for phase in phases)
-    return f"{checked.place.plan_name} is a plan: {count(len(phases), 'phase')}, {count(items, 'item')}{tail}"
+    return f"{checked.place.plan_name} is valid: {count(len(phases), 'phase')}, {count(items, 'item')}{tail}"

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from relay.config import Settings
 from relay.files.secrecy import Hidden, is_covered
+from relay.prompts.shipped import get_shipped
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.values import dataclass
 
@@ -33,6 +34,10 @@ _OTHERS = ("CLAUDE.md", "GEMINI.md", "WARP.md", ".cursorrules")
 """Other agents' rules, which can be read in the place of AGENTS.md."""
 _OTHER_PLACES = (".github/copilot-instructions.md", ".cursor/rules", ".kiro/steering")
 """Those which cannot."""
+_EXAMPLE = (
+    "AGENTS.md is the example that relay init put here, and each session pays for its words: say in it how this "
+    "project is built and tested"
+)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -104,6 +109,8 @@ def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[P
         global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
         unreadable=unreadable,
     )
+    if get_shipped("templates/AGENTS.md").read_text(encoding="utf-8").strip() in rules.text:
+        rules = replace(rules, warnings=(*rules.warnings, _EXAMPLE))
     is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
     if is_chosen or any(not file.path.startswith("/") for file in rules.files):
         return rules

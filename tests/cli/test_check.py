@@ -30,7 +30,7 @@ def test_a_good_plan_is_sized(relay, project):
     assert lines[0] == "phase         open  context at its end, of 100k; rough cost"
     assert lines[1].startswith("1  Schema     1/2   about 5.8k, $0.0")
     assert lines[2].startswith("2  Endpoint   1/1   about 5.7k, $0.0")
-    assert lines[-1] == "PLAN.md is a plan: 2 phases, 3 items"
+    assert lines[-1] == "PLAN.md is valid: 2 phases, 3 items"
 
 
 def test_the_json_document(relay, project):
@@ -150,7 +150,7 @@ def test_the_shipped_plan_template_checks_clean_once_it_is_edited(relay, project
     plan.write_text(plan.read_text().replace("Store the new data", "Store keys"))
     ran = relay("check")
     assert ran.code == 0
-    assert ran.out.splitlines()[-1] == "PLAN.md is a plan: 2 phases, 4 items"
+    assert ran.out.splitlines()[-1] == "PLAN.md is valid: 2 phases, 4 items"
     assert "warning" not in ran.out
 
 

@@ -171,7 +171,7 @@ def test_a_plan_is_written_and_shown_and_nothing_committed(relay, project, envir
         assert (ran.code, ran.err) == (0, "")
         assert NEW_PLAN in ran.out
         assert "next: relay run\n" in ran.out
-        assert ran.out.splitlines()[-1] == "PLAN.md is a plan: 2 phases, 2 items"
+        assert ran.out.splitlines()[-1] == "PLAN.md is valid: 2 phases, 2 items"
         assert (project / "PLAN.md").read_text() == NEW_PLAN
         assert git(project, environ, "rev-parse", "HEAD") == head
         ran = relay("plan", "something else", env=env)

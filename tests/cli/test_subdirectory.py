@@ -67,7 +67,7 @@ def play(relay):
 def test_a_run_works_on_the_roots_plan_and_paths_are_the_roots(play, relay, deep, project, git):
     """Files of the session, verify commands and the commit are the root's; nothing is made where the user stands."""
     assert "PLAN.md on main: 0 of 1 phase done" in relay("status", cwd=deep).out
-    assert relay("check", cwd=deep).out.endswith("PLAN.md is a plan: 1 phase, 1 item\n")
+    assert relay("check", cwd=deep).out.endswith("PLAN.md is valid: 1 phase, 1 item\n")
 
     ran = play(RUN, "run", cwd=deep)
 
@@ -82,7 +82,7 @@ def test_a_run_works_on_the_roots_plan_and_paths_are_the_roots(play, relay, deep
 def test_a_plan_named_on_the_command_line_is_relative_to_where_it_is_typed(play, relay, deep, git):
     """As for any other program; it is shown and recorded by its path in the repository."""
     assert "docs/BUILD.md on main" in relay("status", "--plan", "../BUILD.md", cwd=deep).out
-    assert relay("check", "../BUILD.md", cwd=deep).out.endswith("docs/BUILD.md is a plan: 1 phase, 1 item\n")
+    assert relay("check", "../BUILD.md", cwd=deep).out.endswith("docs/BUILD.md is valid: 1 phase, 1 item\n")
 
     ran = play(RUN, "run", "--plan", "../BUILD.md", cwd=deep)
 

@@ -7,6 +7,7 @@ import pytest
 from relay.config import Settings
 from relay.errors import PlanError, RelayError, RepoError, RunnerError
 from relay.git.repository import open_repo
+from relay.prompts.shipped import get_shipped
 from relay.runners.registry import RUNNERS
 from relay.setup.preconditions import (
     State,
@@ -102,6 +103,11 @@ def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
         "relay init writes one to start from",
     )
     (tmp_path / "AGENTS.md").rename(tmp_path / "CLAUDE.md")
+    (tmp_path / "AGENTS.md").write_bytes(get_shipped("templates/AGENTS.md").read_bytes())
+    example = check_rules(load_repository_rules(tmp_path, Settings()))
+    assert (example.state, "is the example that relay init put here" in example.details[0]) == (State.WARNING, True)
+    (tmp_path / "AGENTS.md").unlink()
+
     unread = check_rules(load_repository_rules(tmp_path, Settings()))
     assert (unread.state, unread.words, unread.hint) == (State.WARNING, "no AGENTS.md here", "")
     assert 'rules_fallback_names = ["CLAUDE.md"]' in unread.details[0]
