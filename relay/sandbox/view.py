@@ -104,9 +104,7 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 /proc/pressure."""
 
 
-def plan_view(
-    policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...] = ()
-) -> MountView:
+def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...]) -> MountView:
     """Lay out everything that does not depend on the repository's content, but for `trees`: they get layers."""
     home = find_home(policy.env)
     hidden = find_hidden(home)
@@ -263,9 +261,7 @@ def render_view(
         tops = (root, *(place.resolve() for place in policy.writable if is_dir(place)))
         pins = [mount.dest for top in tops for mount in _pin(top, (*guarded, *visible))]
         mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown)]
-    mounts += [Mount(op=Op.READ, source=place, dest=place) for place in guarded]
-    layered = set(found.links.renewed).intersection(guarded, view.layers.caches) if write else ()
-    mounts += [Mount(op=Op.WRITE, source=view.layers.get_source(place), dest=place) for place in sorted(layered)]
+    mounts += _guard(view, found, guarded)
     mounts += [Mount(op=Op.WRITE, source=place, dest=place) for place in caches if write]
     for place in visible:
         if place.is_dir():
@@ -273,6 +269,13 @@ def render_view(
         else:
             mounts.append(Mount(op=Op.READ, source=DEV_NULL, dest=place))
     return (*mounts, *view.frozen)
+
+
+def _guard(view: MountView, found: Found, places: list[Path]) -> list[Mount]:
+    """Have places only read, but for directories of hard links that may have a layer."""
+    trees = [place for place in places if place in found.links.renewed and place in view.layers.caches]
+    layers = [Mount(op=Op.WRITE, source=view.layers.get_source(place), dest=place) for place in trees]
+    return [*(Mount(op=Op.READ, source=place, dest=place) for place in places), *layers]
 
 
 def _list_sockets(policy: Policy) -> Iterator[Path]:
