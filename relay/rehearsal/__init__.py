@@ -1,4 +1,4 @@
-"""A scripted Messages API server on loopback: real HTTP and real accounting, a written-down model.
+"""A scripted Messages API server on loopback, and three other APIs by way of it: real HTTP, a written-down model.
 
 It never pretends to be a model's judgement: every response carries ``relay-rehearsal: 1`` and every model's
 display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git, sandbox and gates are real.
@@ -19,6 +19,9 @@ display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git
     answer.py       a turn as a message with usage
     sse.py          a message as a stream of events
     delivery.py     bytes on the connection, and the faults that happen there
+    tongues.py      the same as Chat Completions and Gemini have it
+    responses.py    and as the Responses API does
+    routes.py       which of them a request is for
     state.py        what it knows between requests
     exchange.py     one request: routes, checks, performance
     app.py          the ASGI callable

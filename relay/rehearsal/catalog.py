@@ -158,6 +158,12 @@ def render_model_name(card: ModelCard) -> Mapping[str, Any]:
     return {"id": card.id, "object": "model", "created": 0, "owned_by": "library"}
 
 
+def render_google_model(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as Google's API does."""
+    limits = {"inputTokenLimit": card.window_tokens, "outputTokenLimit": card.output_tokens}
+    return {"name": f"models/{card.id}", "displayName": f"{card.name} (rehearsed)"} | limits
+
+
 def list_models(cards: tuple[ModelCard, ...], query: str) -> Mapping[str, Any] | None:
     """Write a page of models as ``GET /v1/models`` does.
 

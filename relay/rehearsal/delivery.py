@@ -116,15 +116,24 @@ async def _let_send(transport: asyncio.Transport) -> None:
         await asyncio.sleep(0.005)
 
 
-async def deliver(connection: Connection, pieces: list[bytes], *, fault: FaultSpec | None, event_s: float) -> None:
+async def deliver(
+    connection: Connection,
+    pieces: list[bytes],
+    *,
+    fault: FaultSpec | None,
+    event_s: float,
+    render: Callable[[str, str], bytes] | None = None,
+) -> None:
     """Send the pieces of a response whose headers are sent, with a fault in between.
+
+    `render` writes an error's type and message for the stream; None for the Messages API's way.
 
     Raises:
         ConnectionEnded: The fault ended the connection, or the client left.
     """
     index = _find_break(pieces, fault)
     for number, piece in enumerate(pieces):
-        if number == index and fault is not None and not await _break(connection, fault, piece, pieces):
+        if number == index and fault is not None and not await _break(connection, fault, pieces, number, render):
             break
         await connection.write(piece)
         if event_s:
@@ -158,9 +167,15 @@ def _accumulate(pieces: list[bytes]) -> Iterator[int]:
         yield total
 
 
-async def _break(connection: Connection, fault: FaultSpec, piece: bytes, pieces: list[bytes]) -> bool:
-    """Let the fault happen; True when the rest of the response still follows."""
-    options = fault.options
+async def _break(
+    connection: Connection,
+    fault: FaultSpec,
+    pieces: list[bytes],
+    number: int,
+    render: Callable[[str, str], bytes] | None,
+) -> bool:
+    """Let the fault happen in front of a piece; True when the rest of the response still follows."""
+    options, piece = fault.options, pieces[number]
     match fault.kind:
         case FaultName.CUT:
             if "after_bytes" in options:
@@ -170,7 +185,9 @@ async def _break(connection: Connection, fault: FaultSpec, piece: bytes, pieces:
                 await connection.end(options.get("how", "fin"))
             return False
         case FaultName.ERROR_EVENT:
-            await connection.write(render_event(_build_error_event(options)))
+            error = _build_error_event(options)
+            words = render(error["error"]["type"], error["error"]["message"]) if render else render_event(error)
+            await connection.write(words)
             return False
         case FaultName.GARBAGE:
             data = options.get("data", _GARBAGE)

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
-from relay.rehearsal.catalog import find_card, list_models, render_model_info, render_model_name
+from relay.rehearsal.catalog import find_card, list_models, render_google_model, render_model_info, render_model_name
 from relay.rehearsal.checks import check_refused, check_request, check_version
 from relay.rehearsal.delivery import Connection, ConnectionEnded, cut_body, deliver
 from relay.rehearsal.faults import BEFORE, IN_STREAM, FaultName, FaultSpec, render_fault_error
+from relay.rehearsal.routes import Foreign, blend, blend_error, find_foreign
 from relay.rehearsal.sse import render_events
 from relay.rehearsal.stage import Cue, Miss
 from relay.rehearsal.state import Prompt, Recorded, ServerState
+from relay.rehearsal.tongues import render_part, render_stream, translate
 from relay.rehearsal.wire import ApiError, dump, find_error_type, refuse, render_error
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -40,6 +42,10 @@ class Exchange:
     connection: Connection
     number: int
     request: Request = field(init=False)
+    foreign: Foreign | None = None
+    """Set for a request of another API than the Messages API."""
+    asked: Any = None
+    """The request as one of the Messages API."""
     cue: Cue | None = None
     fault: FaultSpec | None = None
     bill: Mapping[str, Any] | None = None
@@ -68,6 +74,7 @@ class Exchange:
             query=scope["query_string"].decode("latin-1"),
             headers={name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
         )
+        self.foreign = find_foreign(self.request.method, self.request.path)
         problem = await self._read_body() or self._check_credentials()
         if problem is not None:
             await self._refuse(problem)
@@ -76,6 +83,9 @@ class Exchange:
 
     async def _route(self) -> None:
         method, path = self.request.method, self.request.path
+        if self.foreign is not None:
+            await self._answer_messages()
+            return
         match method, path.strip("/").split("/"):
             case "POST", ["v1", "messages"]:
                 await self._answer_messages()
@@ -83,7 +93,7 @@ class Exchange:
                 await self._answer_endpoint("count_tokens", self._count_tokens)
             case "GET", ["v1", "models"]:
                 await self._answer_endpoint("models", self._list_models)
-            case "GET", ["v1", "models", model]:
+            case "GET", ["v1" | "v1beta", "models", model]:
                 await self._answer_endpoint("models", lambda: self._get_model(model))
             case _:
                 await self._refuse(ApiError(status=404, message=f"Not found: {method} {path}"))
@@ -111,9 +121,15 @@ class Exchange:
         headers = self.request.headers
         scheme, _, token = headers.get("authorization", "").partition(" ")
         bearer = scheme.lower() == "bearer" and token.strip()
-        if not (bearer or headers.get("x-api-key", "").strip()):
+        if not (bearer or any(headers.get(name, "").strip() for name in ("x-api-key", "x-goog-api-key"))):
             return ApiError(status=401, message="x-api-key header is required")
-        return check_version(headers.get("anthropic-version"))
+        return None if self._is_foreign else check_version(headers.get("anthropic-version"))
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether this is of another API; asking for a model is, where nobody says which version of this one."""
+        asks = self.request.method == "GET" and "/models/" in self.request.path
+        return self.foreign is not None or (asks and "anthropic-version" not in self.request.headers)
 
     # messages
 
@@ -123,7 +139,7 @@ class Exchange:
         if isinstance(read, ApiError):
             await self._refuse(read)
             return
-        body = self.request.body
+        body = self.asked
         if body["max_tokens"] == 0:
             await self._warm(read)
             return
@@ -143,20 +159,21 @@ class Exchange:
         body = self.request.body
         if not isinstance(body, Mapping):
             return refuse("The request body should be a JSON object")
-        model = body.get("model")
+        model = self.foreign.model if self.foreign and self.foreign.model else body.get("model")
         if not isinstance(model, str):
             return refuse("model: Field required")
         card = find_card(model, self.state.script.cards)
         if card is None:
             return ApiError(status=404, message=f"model: {model}")
-        version = self.request.headers["anthropic-version"]
+        body = self.asked = translate(self.foreign.tongue, body, model, card.output_tokens) if self.foreign else body
+        version = self.request.headers.get("anthropic-version", "")
         paused = self.state.stage.has_paused(body)
         problem = check_refused(body, self.state.script.refuses)
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
         return problem or _fit_window(self.state.read_prompt(body, card))
 
     async def _perform(self, prompt: Prompt, cue: Cue) -> None:
-        fault, body = cue.fault, self.request.body
+        fault, body = cue.fault, self.asked
         works = fault is not None and bool(fault.options.get("after_work"))
         if fault is not None and fault.kind in BEFORE and not works:
             await self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
@@ -172,7 +189,7 @@ class Exchange:
                 body=body,
                 card=prompt.card,
                 bound=prompt.bound,
-                use=plan.use,
+                use=blend(plan.use) if self.foreign else plan.use,
                 prompt_tokens=prompt.tokens,
                 thinks_always=self.state.script.thinks_always,
                 dialect=self.state.script.dialect,
@@ -191,7 +208,9 @@ class Exchange:
         await self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
 
     async def _send_answer(self, answer: PlayedAnswer, fault: FaultSpec | None) -> None:
-        streams = bool(self.request.body.get("stream")) and self.cue_fault is not FaultName.NO_STREAM
+        told = self.foreign.streams if self.foreign else None
+        streams = bool(self.request.body.get("stream") if told is None else told)
+        streams = streams and self.cue_fault is not FaultName.NO_STREAM
         if fault is not None and not streams and fault.kind is FaultName.ERROR_EVENT:
             kind = fault.options.get("type", find_error_type(529))
             status = {"overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
@@ -200,16 +219,30 @@ class Exchange:
         self.bill = answer.render_bill()
         self._record(200, stop_reason=answer.stop_reason)
         if streams:
-            pieces, kind = render_events(answer), "text/event-stream; charset=utf-8"
+            pieces, kind = self._render_stream(answer), "text/event-stream; charset=utf-8"
         else:
-            pieces, kind = cut_body(dump(answer.render_message()).encode(errors="surrogatepass")), "application/json"
+            pieces, kind = cut_body(dump(self._render(answer)).encode(errors="surrogatepass")), "application/json"
         await self.connection.start(200, self._headers() | {"content-type": kind, "cache-control": "no-cache"})
         event_s = self.state.script.event_s if streams else 0.0
-        await deliver(self.connection, pieces, fault=fault, event_s=event_s)
+        await deliver(self.connection, pieces, fault=fault, event_s=event_s, render=self._get_error_renderer())
+
+    def _render(self, answer: PlayedAnswer) -> Mapping[str, Any]:
+        return self.foreign.tongue.message(answer, self.request.body) if self.foreign else answer.render_message()
+
+    def _render_stream(self, answer: PlayedAnswer) -> list[bytes]:
+        if self.foreign is None:
+            return render_events(answer)
+        return render_stream(self.foreign.tongue, answer, self.request.body)
+
+    def _get_error_renderer(self) -> Callable[[str, str], bytes] | None:
+        if self.foreign is None:
+            return None
+        tongue = self.foreign.tongue
+        return lambda kind, words: render_part("", tongue.error_event(kind, words))
 
     async def _warm(self, prompt: Prompt) -> None:
         """Answer ``max_tokens: 0``: the cache is written and nothing is generated."""
-        plan = self.state.plan_cache(prompt, self.request.body)
+        plan = self.state.plan_cache(prompt, self.asked)
         answer = PlayedAnswer(
             id=f"msg_rehearsal_{self.number:06d}",
             model=prompt.card.id,
@@ -250,7 +283,10 @@ class Exchange:
         card = find_card(model, self.state.script.cards)
         if card is None:
             return ApiError(status=404, message=f"model: {model}")
-        return render_model_info(card) if self.state.script.dialect.lists_limits else render_model_name(card)
+        if "x-goog-api-key" in self.request.headers:
+            return render_google_model(card)
+        lists = self.state.script.dialect.lists_limits and not self._is_foreign
+        return render_model_info(card) if lists else render_model_name(card)
 
     # sending
 
@@ -271,8 +307,12 @@ class Exchange:
         await self.connection.finish()
 
     async def _refuse(self, error: ApiError) -> None:
+        body = render_error(error, self.request_id)
+        if self.foreign is not None:
+            error = blend_error(error)
+            body = self.foreign.tongue.error(error)
         self._record(error.status)
-        await self._send_json(error.status, render_error(error, self.request_id), error.headers)
+        await self._send_json(error.status, body, error.headers)
 
     async def _send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> None:
         data = dump(value).encode(errors="surrogatepass")

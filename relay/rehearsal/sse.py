@@ -44,21 +44,22 @@ def _list_events(answer: PlayedAnswer) -> Iterator[Mapping[str, Any]]:
 def _list_deltas(block: AnswerBlock) -> Iterator[Mapping[str, Any]]:
     match block.body.get("type"):
         case "text":
-            for piece in _cut(block.body["text"]):
+            for piece in cut_text(block.body["text"]):
                 yield {"type": "text_delta", "text": piece}
         case "thinking":
-            for piece in _cut(block.body["thinking"]):
+            for piece in cut_text(block.body["thinking"]):
                 yield {"type": "thinking_delta", "thinking": piece}
             if block.body["signature"]:
                 yield {"type": "signature_delta", "signature": block.body["signature"]}
         case "tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
-            for piece in _cut(block.raw_input):
+            for piece in cut_text(block.raw_input):
                 yield {"type": "input_json_delta", "partial_json": piece}
         case _:
             return
 
 
-def _cut(text: str) -> Iterator[str]:
+def cut_text(text: str) -> Iterator[str]:
+    """Cut a text into the pieces that it is streamed in."""
     size = max(MIN_PIECE_CHARS, math.ceil(len(text) / MAX_PIECES))
     return (text[i : i + size] for i in range(0, len(text), size))

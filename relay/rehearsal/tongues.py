@@ -1,0 +1,309 @@
+"""The other APIs that a rehearsal speaks: Responses, Chat Completions, Gemini.
+
+A request is turned into one of the Messages API, which every check and every count is made for, and the answer back.
+Their cache works by itself: what the last request had is read, nothing counts as written.
+
+Sources: the types of the vendors' SDKs (openai 3.54, google-genai 3.4), 2026-11-22; both are the oracles of the tests.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from relay.rehearsal.answer import AnswerBlock, PlayedAnswer
+from relay.rehearsal.prompt import list_blocks
+from relay.rehearsal.sse import cut_text
+from relay.rehearsal.wire import ApiError, dump, find_error_type
+from relay.values import dataclass
+
+Body = Mapping[str, Any]
+Rendered = tuple[str, Mapping[str, Any]]
+"""An event's name, empty for none, and its data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tongue:
+    """How one of them says things."""
+
+    name: str
+    read: Callable[[Body], dict[str, Any]]
+    """A request → the parts of one of the Messages API: system, tools, messages."""
+    limit: Callable[[Body], Any]
+    """The longest answer that a request names; None when it does not."""
+    message: Callable[[PlayedAnswer, Body], Mapping[str, Any]]
+    """An answer in one piece."""
+    events: Callable[[PlayedAnswer, Body], Iterator[Rendered]]
+    """The same as a stream."""
+    error: Callable[[ApiError], Mapping[str, Any]]
+    error_event: Callable[[str, str], Mapping[str, Any]]
+    """A type and a message of an error → what is said of it in mid-stream."""
+    ending: bytes = b""
+    """Of a stream."""
+
+
+def translate(tongue: Tongue, body: Body, model: str, most: int) -> dict[str, Any]:
+    """Return a request as one of the Messages API.
+
+    Args:
+        tongue: What it is spoken in.
+        body: As it came.
+        model: Which is asked; for an answer.
+        most: The model's longest answer.
+    """
+    parts = tongue.read(body)
+    limit = tongue.limit(body)
+    return parts | {
+        "model": model,
+        "max_tokens": most if limit is None else limit,
+        "messages": _join(parts["messages"]),
+        "cache_control": {"type": "ephemeral"},
+    }
+
+
+def render_stream(tongue: Tongue, answer: PlayedAnswer, body: Body) -> list[bytes]:
+    """Write a whole answer as server-sent events, one item each."""
+    pieces = [render_part(name, data) for name, data in tongue.events(answer, body)]
+    return [*pieces, tongue.ending] if tongue.ending else pieces
+
+
+def render_part(name: str, data: Mapping[str, Any]) -> bytes:
+    """Write one server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {dump(data)}\n\n".encode(errors="surrogatepass")
+
+
+def _join(messages: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Put blocks of the same role into one message, results first, as the Messages API has them."""
+    joined: list[dict[str, Any]] = []
+    for role, block in messages:
+        if not joined or joined[-1]["role"] != role:
+            joined.append({"role": role, "content": []})
+        joined[-1]["content"].append(block)
+    for message in joined:
+        message["content"].sort(key=lambda block: block["type"] != "tool_result")
+    return joined
+
+
+def make_text(text: Any) -> dict[str, Any]:
+    """Return a block of text."""
+    return {"type": "text", "text": text if isinstance(text, str) else dump(text)}
+
+
+def make_use(call_id: Any, name: Any, given: Any) -> dict[str, Any]:
+    """Return a call; `given` is its input, or the JSON of it."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            given = {"input": given}
+    return {"type": "tool_use", "id": str(call_id), "name": str(name), "input": given}
+
+
+def make_result(call_id: Any, content: Any) -> dict[str, Any]:
+    """Return a call's result."""
+    return {"type": "tool_result", "tool_use_id": str(call_id), "content": [make_text(read_content(content))]}
+
+
+def read_content(content: Any) -> str:
+    """Join the texts of a content, of whatever kind its parts are."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in list_blocks(content))
+    return content if isinstance(content, str) else dump(content)
+
+
+def list_shown(answer: PlayedAnswer) -> tuple[AnswerBlock, ...]:
+    """List what these APIs show of an answer: not its thinking."""
+    return tuple(block for block in answer.blocks if block.body.get("type") in {"text", "tool_use"})
+
+
+def divide(answer: PlayedAnswer) -> tuple[int, int, int]:
+    """Return the tokens of the prompt, those of it that were read from the cache, and those of the output."""
+    use = answer.use
+    return use.input_tokens + use.read_tokens, use.read_tokens, answer.output_tokens
+
+
+# Chat Completions
+
+
+def _read_chat(body: Body) -> dict[str, Any]:
+    messages: list[tuple[str, dict[str, Any]]] = []
+    for message in list_blocks(body.get("messages")):
+        role, content = message.get("role"), message.get("content")
+        if role == "tool":
+            messages.append(("user", make_result(message.get("tool_call_id"), content)))
+            continue
+        side = "assistant" if role == "assistant" else "user"
+        if content and role != "system":
+            messages.append((side, make_text(read_content(content))))
+        for call in list_blocks(message.get("tool_calls")):
+            made = call.get("function") or {}
+            messages.append((side, make_use(call.get("id"), made.get("name"), made.get("arguments"))))
+    system = [read_content(m.get("content")) for m in list_blocks(body.get("messages")) if m.get("role") == "system"]
+    tools = [tool.get("function") or {} for tool in list_blocks(body.get("tools"))]
+    return {"system": "\n".join(system), "tools": [_make_tool(tool) for tool in tools], "messages": messages}
+
+
+def _make_tool(tool: Body) -> dict[str, Any]:
+    schema = tool.get("parameters") or tool.get("parametersJsonSchema") or {}
+    return {"name": tool.get("name"), "description": str(tool.get("description", "")), "input_schema": schema}
+
+
+_CHAT_REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "refusal": "content_filter"}
+
+
+def _render_chat(answer: PlayedAnswer, kind: str, choices: list[Any]) -> dict[str, Any]:
+    return {"id": answer.id, "object": kind, "created": 0, "model": answer.model, "choices": choices}
+
+
+def _chat_usage(answer: PlayedAnswer) -> dict[str, Any]:
+    prompt, read, output = divide(answer)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": read},
+        "completion_tokens_details": {"reasoning_tokens": answer.thinking_tokens},
+    }
+
+
+def _chat_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
+    texts = [block.body["text"] for block in list_shown(answer) if block.body["type"] == "text"]
+    calls = [_chat_call(block) for block in list_shown(answer) if block.body["type"] == "tool_use"]
+    message = {"role": "assistant", "content": "".join(texts) or None} | ({"tool_calls": calls} if calls else {})
+    choice = {"index": 0, "message": message, "finish_reason": _CHAT_REASONS.get(answer.stop_reason, "length")}
+    return _render_chat(answer, "chat.completion", [choice]) | {"usage": _chat_usage(answer)}
+
+
+def _chat_call(block: AnswerBlock) -> dict[str, Any]:
+    made = {"name": block.body["name"], "arguments": block.raw_input}
+    return {"id": block.body["id"], "type": "function", "function": made}
+
+
+def _chat_events(answer: PlayedAnswer, body: Body) -> Iterator[Rendered]:
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> Rendered:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return "", _render_chat(answer, "chat.completion.chunk", [choice])
+
+    yield chunk({"role": "assistant", "content": ""})
+    calls = 0
+    for block in list_shown(answer):
+        if block.body["type"] == "text":
+            yield from (chunk({"content": piece}) for piece in cut_text(block.body["text"]))
+            continue
+        call = _chat_call(block)
+        opened = call | {"index": calls, "function": call["function"] | {"arguments": ""}}
+        yield chunk({"tool_calls": [opened]})
+        for piece in cut_text(block.raw_input):
+            yield chunk({"tool_calls": [{"index": calls, "function": {"arguments": piece}}]})
+        calls += 1
+    yield chunk({}, _CHAT_REASONS.get(answer.stop_reason, "length"))
+    if (body.get("stream_options") or {}).get("include_usage"):
+        yield "", _render_chat(answer, "chat.completion.chunk", []) | {"usage": _chat_usage(answer)}
+
+
+def render_openai_error(error: ApiError) -> Mapping[str, Any]:
+    """Write an error as OpenAI's API does."""
+    code = error.error_code or ("context_length_exceeded" if error.message.startswith("prompt is too long") else None)
+    kind = error.type or find_error_type(error.status)
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": code}}
+
+
+CHAT = Tongue(
+    name="chat",
+    read=_read_chat,
+    limit=lambda body: body.get("max_completion_tokens") or body.get("max_tokens"),
+    message=_chat_message,
+    events=_chat_events,
+    error=render_openai_error,
+    error_event=lambda kind, words: {"error": {"message": words, "type": kind, "code": None, "param": None}},
+    ending=b"data: [DONE]\n\n",
+)
+
+
+# Gemini
+
+
+def _read_gemini(body: Body) -> dict[str, Any]:
+    messages: list[tuple[str, dict[str, Any]]] = []
+    open_calls: list[str] = []
+    for number, content in enumerate(list_blocks(body.get("contents"))):
+        side = "assistant" if content.get("role") == "model" else "user"
+        for place, part in enumerate(list_blocks(content.get("parts"))):
+            if call := part.get("functionCall"):
+                call_id = call.get("id") or f"call_{number}_{place}"
+                open_calls.append(call_id)
+                messages.append((side, make_use(call_id, call.get("name"), call.get("args") or {})))
+            elif result := part.get("functionResponse"):
+                first = open_calls.pop(0) if open_calls else ""
+                messages.append((side, make_result(result.get("id") or first, result.get("response"))))
+            elif not part.get("thought"):
+                messages.append((side, make_text(part.get("text", ""))))
+    tools = [tool for group in list_blocks(body.get("tools")) for tool in group.get("functionDeclarations") or ()]
+    system = body.get("systemInstruction")
+    parts = system.get("parts") if isinstance(system, Mapping) else system
+    return {
+        "system": read_content(parts) if parts else "",
+        "tools": [_make_tool(tool) for tool in tools],
+        "messages": messages,
+    }
+
+
+_GEMINI_REASONS = {"end_turn": "STOP", "tool_use": "STOP", "refusal": "SAFETY"}
+_GEMINI_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+                  429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}  # fmt: skip
+
+
+def _render_gemini(answer: PlayedAnswer, parts: list[Any], *, ends: bool) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    prompt, read, output = divide(answer)
+    usage = {"promptTokenCount": prompt, "totalTokenCount": prompt}
+    if ends:
+        candidate["finishReason"] = _GEMINI_REASONS.get(answer.stop_reason, "MAX_TOKENS")
+        usage |= {
+            "cachedContentTokenCount": read,
+            "candidatesTokenCount": output - answer.thinking_tokens,
+            "thoughtsTokenCount": answer.thinking_tokens,
+            "totalTokenCount": prompt + output,
+        }
+    version = {"modelVersion": answer.model, "responseId": answer.id}
+    return {"candidates": [candidate], "usageMetadata": usage, **version}
+
+
+def _gemini_part(block: AnswerBlock) -> dict[str, Any]:
+    if block.body["type"] == "text":
+        return {"text": block.body["text"]}
+    return {
+        "functionCall": {name: block.body[own] for name, own in (("id", "id"), ("name", "name"), ("args", "input"))}
+    }
+
+
+def _gemini_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
+    return _render_gemini(answer, [_gemini_part(block) for block in list_shown(answer)], ends=True)
+
+
+def _gemini_events(answer: PlayedAnswer, _: Body) -> Iterator[Rendered]:
+    for block in list_shown(answer):
+        pieces = cut_text(block.body["text"]) if block.body["type"] == "text" else ()
+        yield from (("", _render_gemini(answer, [{"text": piece}], ends=False)) for piece in pieces)
+        if block.body["type"] == "tool_use":
+            yield "", _render_gemini(answer, [_gemini_part(block)], ends=False)
+    yield "", _render_gemini(answer, [{"text": ""}], ends=True)
+
+
+def _gemini_error(error: ApiError) -> Mapping[str, Any]:
+    status = 503 if error.status == 529 else error.status  # noqa: PLR2004  # which only Anthropic's API has
+    words = error.message
+    if words.startswith("prompt is too long"):
+        words = "The input token count exceeds the maximum number of tokens allowed."
+    return {"error": {"code": status, "message": words, "status": _GEMINI_STATUS.get(status, "UNAVAILABLE")}}
+
+
+GEMINI = Tongue(
+    name="gemini",
+    read=_read_gemini,
+    limit=lambda body: (body.get("generationConfig") or {}).get("maxOutputTokens"),
+    message=_gemini_message,
+    events=_gemini_events,
+    error=_gemini_error,
+    error_event=lambda _, words: {"error": {"code": 503, "message": words, "status": "UNAVAILABLE"}},
+)
