@@ -224,7 +224,7 @@ class Exchange:
             pieces, kind = cut_body(dump(self._render(answer)).encode(errors="surrogatepass")), "application/json"
         await self.connection.start(200, self._headers() | {"content-type": kind, "cache-control": "no-cache"})
         event_s = self.state.script.event_s if streams else 0.0
-        await deliver(self.connection, pieces, fault=fault, event_s=event_s, render=self._get_error_renderer())
+        await deliver(self.connection, pieces, fault=fault, event_s=event_s, render=self._find_error_renderer())
 
     def _render(self, answer: PlayedAnswer) -> Mapping[str, Any]:
         return self.foreign.tongue.message(answer, self.request.body) if self.foreign else answer.render_message()
@@ -234,7 +234,7 @@ class Exchange:
             return render_events(answer)
         return render_stream(self.foreign.tongue, answer, self.request.body)
 
-    def _get_error_renderer(self) -> Callable[[str, str], bytes] | None:
+    def _find_error_renderer(self) -> Callable[[str, str], bytes] | None:
         if self.foreign is None:
             return None
         tongue = self.foreign.tongue

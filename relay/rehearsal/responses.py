@@ -19,7 +19,7 @@ from relay.rehearsal.tongues import (
     render_openai_error,
 )
 
-_OUTPUT = "_output"
+_OUTPUT, _JOINT = "_output", "__"
 _REASONS = {"max_tokens": "max_output_tokens", "model_context_window_exceeded": "max_output_tokens",
             "refusal": "content_filter"}  # fmt: skip
 
@@ -43,7 +43,7 @@ def _read_item(item: Body) -> Iterator[tuple[str, dict[str, Any]]]:
     elif kind.endswith(_OUTPUT):
         yield "user", make_result(call_id, item.get("output", item.get("tools")))
     elif call_id is not None:
-        name = f"{item.get('namespace') or ''}{item.get('name') or kind}"
+        name = _spell(str(item.get("namespace") or ""), item.get("name") or kind)
         yield "assistant", make_use(call_id, name, item.get("arguments", item.get("input", {})))
 
 
@@ -52,9 +52,14 @@ def _list_tools(body: Body) -> Iterator[tuple[Body, str, str]]:
     for tool in list_blocks(body.get("tools")):
         if tool.get("type") == "namespace":
             space = str(tool.get("name"))
-            yield from ((one, f"{space}{one.get('name')}", space) for one in list_blocks(tool.get("tools")))
+            yield from ((one, _spell(space, one.get("name")), space) for one in list_blocks(tool.get("tools")))
         else:
             yield tool, str(tool.get("name") or tool.get("type")), ""
+
+
+def _spell(space: str, name: Any) -> str:
+    """Return what a script calls a tool."""
+    return f"{space}{_JOINT}{name}" if space else str(name)
 
 
 def _make_tool(tool: Body, name: str) -> dict[str, Any]:
@@ -113,9 +118,9 @@ def _find_tool(name: str, body: Body) -> tuple[Body, str, str]:
     """Return a tool, its namespace and its name in there; one that is not offered may be an MCP server's, deferred."""
     for tool, shown, space in _list_tools(body):
         if shown == name:
-            return tool, space, name.removeprefix(space)
-    space, mark, own = name.rpartition("__")
-    return ({}, space + mark, own) if name.startswith("mcp__") else ({}, "", name)
+            return tool, space, name.removeprefix(space + _JOINT) if space else name
+    space, _, own = name.rpartition(_JOINT)
+    return ({}, space, own) if name.startswith("mcp__") else ({}, "", name)
 
 
 def _message(answer: PlayedAnswer, body: Body) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ NODE = "22.23.3"
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 NEW_PLAN = "# New\\n\\n## Phase 1 — One\\nVerify: `test -e a.py`\\n- [ ] Do it — a.py\\n"
 GIT = "[user]\n name = T\n email = t@example.invalid\n[init]\n defaultBranch = main\n"
+LIMITS = "window_tokens = 400000\nmax_output_tokens = 128000\nprice = { input = 1.0, output = 10.0, read = 0.1 }\n"
 KEY = "sk-the-key-of-the-user"
 
 
@@ -39,12 +40,19 @@ class Agent:
     own: str
     makes_titles: bool = False
     """In a request of its own, whatever is set."""
+    family: str = "ANTHROPIC"
+    model: str = ""
+    """Not known to relay's table; empty for the usual one."""
+    command: str = "command"
+    """What its shell calls a command."""
 
 
 AGENTS = (
     Agent("claude", ("@agentclientprotocol/claude-agent-acp@0.100.0",), "Bash", "mcp__relay__", makes_titles=True),
     Agent("opencode", ("opencode-ai@1.18.33",), "bash", "relay_"),
-)
+    Agent("codex", ("@agentclientprotocol/codex-acp@2.6.0",), "exec_command", "mcp__relay__", family="OPENAI",
+          model="gpt-rehearsed", command="cmd"),
+)  # fmt: skip
 
 
 class Trial:
@@ -57,7 +65,12 @@ class Trial:
         self.root.mkdir()
         home.mkdir()
         (home / ".gitconfig").write_text(GIT)
-        self.env = {"HOME": str(home), "PATH": path, "LC_ALL": "C.UTF-8", "ANTHROPIC_API_KEY": KEY}
+        self.env = {"HOME": str(home), "PATH": path, "LC_ALL": "C.UTF-8", f"{agent.family}_API_KEY": KEY}
+        if agent.model:
+            (home / ".config/relay").mkdir(parents=True)
+            (home / ".config/relay/config.toml").write_text(
+                f'model = "{agent.model}"\n[models."{agent.model}"]\n{LIMITS}'
+            )
         (self.root / "PLAN.md").write_text(PLAN)
         self.git("init", "-q")
         self.git("add", ".")
@@ -69,7 +82,7 @@ class Trial:
         ).stdout
 
     def start(self, server: Rehearsal, *args: str, command: str = "run") -> "subprocess.Popen[str]":
-        self.env["ANTHROPIC_BASE_URL"] = server.base_url
+        self.env[f"{self.agent.family}_BASE_URL"] = server.base_url + ("/v1" if self.agent.family == "OPENAI" else "")
         program = [sys.executable, "-P", "-m", "relay", command, "--runner", self.agent.name, *args]
         return subprocess.Popen(
             program, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -81,7 +94,8 @@ class Trial:
         return process.returncode, said
 
     def bash(self, command: str, rest: str = "") -> str:
-        return f'{{tools: [{{name: {self.agent.bash}, input: {{command: "{command}", description: x}}}}]{rest}}}'
+        given = f'{self.agent.command}: "{command}", description: x'
+        return f"{{tools: [{{name: {self.agent.bash}, input: {{{given}}}}}]{rest}}}"
 
     def tool(self, name: str, given: str, rest: str = "") -> str:
         return f"{{tools: [{{name: {self.agent.own}{name}, input: {given}}}]{rest}}}"
@@ -93,15 +107,18 @@ class Trial:
         title = '- {name: title, aside: true, when: {first_message_contains: "itle"}, turns: [{text: x}]}\n'
         title = title if self.agent.makes_titles else ""
         when = f"when: {{tools_include: [{self.agent.bash}]}}"
-        return f"sessions:\n{title}" + "".join(f"- {{{when}, turns: [{', '.join(turns)}]}}\n" for turns in sessions)
+        model = f"model: {{id: {self.agent.model}, window: 400000}}\n" if self.agent.model else ""
+        return f"{model}sessions:\n{title}" + "".join(
+            f"- {{{when}, turns: [{', '.join(turns)}]}}\n" for turns in sessions
+        )
 
     def is_done(self, server: Rehearsal) -> bool:
         """Say whether there is a commit by this agent whose tokens are those of the server's log."""
         message = self.git("log", "-1", "--format=%B")
         found = [request.usage for request in server.requests if request.usage]
-        output = sum(usage["output_tokens"] for usage in found)
-        read = sum(usage["cache_read_input_tokens"] for usage in found)
-        counted = f" output={output} cache_read={read} " in message
+        names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        used = [sum(usage[name] for usage in found) for name in names]
+        counted = "Relay-Usage: input={} output={} cache_read={} cache_write={}\n".format(*used) in message
         return counted and f"Relay-Agent: {self.agent.name} " in message and "Relay-Metering: gateway" in message
 
 

@@ -56,6 +56,8 @@ class Profile:
     """What holds a login: names of variables, and files below the user's home directory."""
     hosts: tuple[str, ...] = ()
     """Of the vendor, which a login is for."""
+    names_sessions: bool = False
+    """It asks another model for a title unless there is one."""
 
     @property
     def tunnelled(self) -> bool:
@@ -120,4 +122,38 @@ OPENCODE = Profile(
     files=((".config/opencode/opencode.json", _OPENCODE_JSON),),
 )
 
-PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CLAUDE, OPENCODE)}
+_CODEX_TOML = """\
+model = "{model}"
+model_provider = "relay"
+check_for_update_on_startup = false
+model_auto_compact_token_limit = 1000000000
+web_search = "disabled"
+[analytics]
+enabled = false
+[features]
+multi_agent = false
+goals = false
+apps = false
+plugins = false
+[model_providers.relay]
+name = "relay"
+base_url = "{base}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+"""
+
+CODEX = Profile(
+    name="codex",
+    title="Codex",
+    package="npm install -g @agentclientprotocol/codex-acp",
+    program="codex-acp",
+    needs=("node",),
+    tested="2.6.0",
+    env=(("MODEL_PROVIDER", "relay"), ("INITIAL_AGENT_MODE", "agent-full-access"), ("NO_BROWSER", "1")),
+    names_sessions=True,
+    ways=(
+        Way(family="openai", env=(("OPENAI_API_KEY", NO_KEY),), files=((".codex/config.toml", _CODEX_TOML),)),
+    ),
+)  # fmt: skip
+
+PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CLAUDE, OPENCODE, CODEX)}

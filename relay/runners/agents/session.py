@@ -137,6 +137,8 @@ class AgentSession:
         self._session_id = str(opened.get("sessionId", ""))
         if self._profile.mode and has_mode(opened, self._profile.mode):
             self._ask(wire, "session/set_mode", {"sessionId": self._session_id, "modeId": self._profile.mode})
+        if self._profile.names_sessions:
+            wire.ask("session/set_title", {"sessionId": self._session_id, "title": "relay"})
 
     def _ask(self, wire: Wire, method: str, params: dict[str, Any]) -> Mapping[str, Any] | None:
         """Ask and wait for the answer; None when there was none, and the session has ended."""
