@@ -18,6 +18,7 @@ from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.runners.base import RunnerKind, SessionSpec, Surroundings
+from relay.runners.messages.endpoint import FAMILIES
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.install import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
@@ -121,7 +122,8 @@ def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str
         root.mkdir()
         get_git(environ, root, None).run("init", "--quiet", str(root))
         own = {name: environ[name] for name in _PASSED_ON if name in environ}
-        own |= {"ANTHROPIC_API_KEY": "rehearsed", "ANTHROPIC_BASE_URL": server.base_url}
+        for family in FAMILIES:
+            own |= {family.keys[0]: "rehearsed", family.base: f"{server.base_url}{family.root}"}
         settings = Settings(runner=found.name, max_wait_s=0.0, max_cost_usd=None)
         request = RunRequest(
             command="run",
