@@ -41,7 +41,7 @@ coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage o
 	@for room in relay/*/; do echo "$$room $$($(BIN)/coverage report --include="$$room*" --format=total)"; done
 
 agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal server; needs the package registry and a gigabyte
-	$(BIN)/python -m tests.agents.real
+	$(BIN)/python -m tests.agents.real --write
 	$(BIN)/python -m tests.agents.real_phases
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root

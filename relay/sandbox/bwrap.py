@@ -170,7 +170,9 @@ class Bwrap:
         mounts = self.list_mounts()
         policy = self.policy
         closes_unix = policy.network and not knows_abstract()
-        program = assemble(Filter(metadata=self.level is Level.READ_ONLY, unix_sockets=closes_unix))
+        # An agent locks files of its own home by their times; the repository is a read-only mount, where nobody can.
+        metadata = self.level is Level.READ_ONLY and not self.policy.doors
+        program = assemble(Filter(metadata=metadata, unix_sockets=closes_unix))
         seccomp_fd = write_memfd(program)
         status_fd, status_write_fd = os.pipe()
         fds = (seccomp_fd, status_write_fd)

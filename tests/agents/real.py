@@ -1,6 +1,6 @@
-"""The real agents, pinned, in relay's sandbox against the rehearsal server; the README's table is what this prints.
+"""The real agents, pinned, in relay's sandbox against the rehearsal server; docs/agents.md has its table.
 
-    python -m tests.agents.real [--place DIR] [AGENT …]
+    python -m tests.agents.real [--place DIR] [--write] [AGENT …]
 
 Packages are installed into DIR (a temporary one unless it is named), half a gigabyte each; nothing else is
 changed. A profile is supported only while all of this holds. Not part of `make test`: it needs the package registry.
@@ -45,14 +45,35 @@ class Agent:
     """Not known to relay's table; empty for the usual one."""
     command: str = "command"
     """What its shell calls a command."""
+    api: str = "Messages"
+    """That it speaks to the endpoint."""
+
+    @property
+    def label(self) -> str:
+        """Its row in the table."""
+        return f"| `{self.name}` | {', '.join(package.rpartition('/')[2] for package in self.packages)} | {self.api} |"
 
 
+GPT: dict[str, Any] = {"family": "OPENAI", "model": "gpt-rehearsed"}
+PI = ("pi-acp@0.0.34", "@earendil-works/pi-coding-agent@0.87.1")
 AGENTS = (
     Agent("claude", ("@agentclientprotocol/claude-agent-acp@0.100.0",), "Bash", "mcp__relay__", makes_titles=True),
     Agent("opencode", ("opencode-ai@1.18.33",), "bash", "relay_"),
-    Agent("codex", ("@agentclientprotocol/codex-acp@2.6.0",), "exec_command", "mcp__relay__", family="OPENAI",
-          model="gpt-rehearsed", command="cmd"),
+    Agent(
+        "codex", ("@agentclientprotocol/codex-acp@2.6.0",), "exec_command", "mcp__relay__", command="cmd",
+        api="Responses", **GPT,
+    ),
+    Agent("pi", PI, "bash", ""),
+    Agent("pi", PI, "bash", "", api="Responses", **GPT),
+    Agent("qwen", ("@qwen-code/qwen-code@0.24.4",), "run_shell_command", "mcp__relay__", api="Chat", **GPT),
+    Agent("kimi", ("@moonshot-ai/kimi-code@2.1.0",), "Bash", "mcp__relay__", api="Chat", **GPT),
+    Agent(
+        "gemini", ("@google/gemini-cli@0.61.0",), "run_shell_command", "mcp_relay_", family="GEMINI",
+        model="gemini-rehearsed", api="Gemini",
+    ),
+    Agent("copilot", ("@github/copilot@1.0.102",), "bash", "relay-"),
 )  # fmt: skip
+TABLE = Path(__file__).parents[2] / "docs/agents.md"
 
 
 class Trial:
@@ -82,7 +103,8 @@ class Trial:
         ).stdout
 
     def start(self, server: Rehearsal, *args: str, command: str = "run") -> "subprocess.Popen[str]":
-        self.env[f"{self.agent.family}_BASE_URL"] = server.base_url + ("/v1" if self.agent.family == "OPENAI" else "")
+        base = "GOOGLE_GEMINI" if self.agent.family == "GEMINI" else self.agent.family
+        self.env[f"{base}_BASE_URL"] = server.base_url + ("/v1" if self.agent.family == "OPENAI" else "")
         program = [sys.executable, "-P", "-m", "relay", command, "--runner", self.agent.name, *args]
         return subprocess.Popen(
             program, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -118,7 +140,9 @@ class Trial:
         found = [request.usage for request in server.requests if request.usage]
         names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         used = [sum(usage[name] for usage in found) for name in names]
-        counted = "Relay-Usage: input={} output={} cache_read={} cache_write={}\n".format(*used) in message
+        counted = "Relay-Usage: input={} output={} cache_read={} cache_write={}\n".format(*used) in message.replace(
+            " thinking", "\n"
+        )
         return counted and f"Relay-Agent: {self.agent.name} " in message and "Relay-Metering: gateway" in message
 
 
@@ -211,8 +235,7 @@ def try_kill_agent(trial: Trial) -> bool:
         from relay.sandbox.launcher import find_descendants
 
         for pid in find_descendants(process.pid):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"node_modules" in line.split(b"--\0")[-1] and b"bwrap" not in line[:40]:
+            if "node_modules" in str(Path(f"/proc/{pid}/exe").readlink()):
                 os.kill(pid, signal.SIGKILL)
 
     return _try_kill(trial, kill)
@@ -254,22 +277,35 @@ def install(place: Path, agents: list[Agent]) -> str:
     return ":".join([*map(str, entries), os.environ["PATH"]])
 
 
+def keep(row: str, label: str) -> None:
+    """Put a row in the place of the one with its label; a new one behind the others."""
+    lines = TABLE.read_text().splitlines(keepends=True)
+    rows = [number for number, line in enumerate(lines) if line.startswith(("| `", "|---|---|---|---|"))]
+    old = next((number for number in rows if lines[number].startswith(label)), None)
+    lines[rows[-1] + 1 if old is None else old : rows[-1] + 1 if old is None else old + 1] = [row]
+    TABLE.write_text("".join(lines))
+
+
 def main() -> int:
     """Print a row for each agent; 1 when anything failed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--place", type=Path)
+    parser.add_argument("--write", action="store_true", help="put the rows into docs/agents.md")
     parser.add_argument("names", nargs="*")
     asked: Any = parser.parse_args()
     agents = [agent for agent in AGENTS if not asked.names or agent.name in asked.names]
     path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
     write = sys.stdout.write
-    write(f"| agent | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}\n")
+    write(f"| `--runner` | tried | API | {' | '.join(CASES)} |\n|{'---|' * (3 + len(CASES))}\n")
     failed = False
     for agent in agents:
         found = [case(Trial(agent, path)) for case in CASES.values()]
         failed = failed or not all(found)
-        write(f"| {agent.packages[0]} | {' | '.join('yes' if held else '**no**' for held in found)} |\n")
+        row = f"{agent.label} {' | '.join('yes' if held else '**no**' for held in found)} |\n"
+        write(row)
         sys.stdout.flush()
+        if asked.write:
+            keep(row, agent.label)
     return int(failed)
 
 

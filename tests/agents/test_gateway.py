@@ -13,7 +13,7 @@ import pytest
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
-from relay.runners.messages.endpoint import find_own_secrets, open_client
+from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
 
 MARK = b"mark-1"
@@ -212,3 +212,61 @@ def test_a_session_that_ends_lets_nothing_pass(tmp_path):
         thread.join()
         assert answers[0][0] == 400
         assert server.requests == []
+
+
+TOOL = {"type": "function", "name": "bash", "parameters": {"type": "object"}}
+FOREIGN = {
+    "responses": (OPENAI, "/v1/responses", {"model": "gpt-x", "stream": True, "tools": [TOOL], "input": "mark-1"}),
+    "chat": (
+        OPENAI, "/v1/chat/completions",
+        {"model": "gpt-x", "stream": True, "stream_options": {"include_usage": True},
+         "tools": [{"type": "function", "function": TOOL}], "messages": [{"role": "user", "content": "mark-1"}]},
+    ),
+    "gemini": (
+        GEMINI, "/v1beta/models/gpt-x:streamGenerateContent?alt=sse",
+        {"tools": [{"functionDeclarations": [{"name": "bash"}]}], "contents": [{"parts": [{"text": "mark-1"}]}]},
+    ),
+}  # fmt: skip
+OWN_CARD = "model: {id: gpt-x, window: 50000, min_cache_tokens: 1}\n"
+
+
+@pytest.mark.parametrize("fault", ["", "{kind: overloaded}", "{kind: overflow}", "{kind: cut, how: rst}"])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_counted(tmp_path, name, fault):
+    family, target, body = FOREIGN[name]
+    given = f", fault: {fault}" if fault else ""
+    script = f"{OWN_CARD}sessions: [{{turns: [{{text: 'hello there', repeat: 2{given}}}]}}]"
+    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with serve(parse_script(script)) as server:
+        environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
+        with open_client(environ, 5.0, family=family) as client:
+            secrets = find_own_secrets(environ)
+            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, family=family)
+            with open_gateway(route, tmp_path / "socket"):
+                answers = []
+                thread = threading.Thread(target=lambda: answers.append(ask_broken(tmp_path / "socket", target, body)))
+                thread.start()
+                held = told.get(timeout=20)
+                assert (held.request.is_main, held.request.model) == (True, "gpt-x")
+                held.release.set_result("")
+                passed = told.get(timeout=20)
+                thread.join()
+        kinds = {"": None, "overloaded": FaultKind.INFRA, "overflow": FaultKind.OVERFLOW, "cut": FaultKind.INFRA}
+        assert (passed.fault and passed.fault.kind) == kinds[fault[7:].partition("}")[0].partition(",")[0]]
+        [request] = server.requests
+        assert request.headers[family.key_header[0]] == "***" or family is GEMINI
+        if not fault:
+            used, bill = passed.tally.usage, request.usage or {}
+            counted = used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens
+            names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+            assert counted == tuple(bill[part] for part in names)
+            assert (passed.tally.stop_reason, passed.tally.model) == ("end_turn", "gpt-x")
+
+
+def ask_broken(path, target, body):
+    """Ask as an agent does that has a key of its own and may be cut off."""
+    headers = {"x-goog-api-key": "an agent's own", "authorization": "Bearer x"}
+    with closing(Unix(path)) as connection, suppress(OSError, http.client.HTTPException):
+        connection.request("POST", target, json.dumps(body).encode(), headers)
+        with closing(connection.getresponse()) as response:
+            response.read()

@@ -3,13 +3,15 @@
 import json
 import os
 import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from relay.cli.agents import command
 from relay.errors import RunnerError
-from relay.runners.agents.home import find_version, get_installed, get_way, make_home
+from relay.runners.agents.home import fill, find_version, get_installed, get_way, make_home
 from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES, Profile, Way
 
 
@@ -73,12 +75,16 @@ WAYS = [(profile, way) for profile in PROFILES.values() for way in profile.ways]
 
 @pytest.mark.parametrize(("profile", "way"), WAYS, ids=[f"{profile.name}-{way.family}" for profile, way in WAYS])
 def test_files_of_a_profile_are_whole(tmp_path, profile, way):
-    words = {"base": "http://127.0.0.1:1", "model": "m", "home": "/h"}
+    words = {"base": "http://127.0.0.1:1", "model": "m", "home": "/h", "tools": "/t", "window": "9", "output": "8"}
+    words |= {"server": '{"command": "python"}'}
     make_home(profile, way, tmp_path / "home", words)
+    readers: Any = {".toml": tomllib.loads, ".json": json.loads, ".js": str}
     for name, _ in (*profile.files, *way.files):
         text = (tmp_path / "home" / name).read_text()
-        assert "{base}" not in text
-        assert tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
+        assert not any(f"{{{word}}}" in text for word in words)
+        assert readers[Path(name).suffix](text)
+    for argument in (*profile.arguments, *way.arguments):
+        assert json.loads(fill(argument, words)) if argument.startswith("{") else "{" not in argument
     assert oct((tmp_path / "home").stat().st_mode)[-3:] == "700"
 
 

@@ -1,7 +1,8 @@
 """How each agent is started and spoken to, as data. Nothing here comes from a repository.
 
 Every value was seen on the version that the profile names. In texts stand for what relay fills in: ``{base}`` the
-gateway's address, ``{model}`` the model, ``{home}`` the private home directory.
+gateway's address, ``{model}`` the model, ``{home}`` the private home directory, ``{server}`` the command of relay's
+tool server as JSON, ``{tools}`` its socket, ``{window}`` and ``{output}`` the model's limits in tokens.
 """
 
 from collections.abc import Mapping
@@ -56,6 +57,8 @@ class Profile:
     """What holds a login: names of variables, and files below the user's home directory."""
     hosts: tuple[str, ...] = ()
     """Of the vendor, which a login is for."""
+    takes_server: bool = True
+    """session/new gives it relay's tools; else its own files or arguments do."""
     names_sessions: bool = False
     """It asks another model for a title unless there is one."""
 
@@ -156,4 +159,176 @@ CODEX = Profile(
     ),
 )  # fmt: skip
 
-PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in (CLAUDE, OPENCODE, CODEX)}
+_PI_EXTENSION = """\
+// relay's own tools: MCP over a Unix socket, one message in a line.
+import net from "node:net";
+import { createInterface } from "node:readline";
+export default async function (pi) {
+  const socket = net.connect("{tools}");
+  const waiting = new Map();
+  let last = 0;
+  createInterface({ input: socket }).on("line", (line) => {
+    const said = JSON.parse(line);
+    waiting.get(said.id)?.(said.result);
+    waiting.delete(said.id);
+  });
+  const ask = (method, params) => new Promise((resolve) => {
+    waiting.set(++last, resolve);
+    socket.write(JSON.stringify({ jsonrpc: "2.0", id: last, method, params }) + "\\n");
+  });
+  const { tools } = await ask("tools/list", {});
+  for (const tool of tools) {
+    pi.registerTool({
+      name: tool.name, label: tool.name, description: tool.description, parameters: tool.inputSchema,
+      execute: async (_id, given) => {
+        const { content, isError } = await ask("tools/call", { name: tool.name, arguments: given });
+        if (isError) throw new Error(content[0].text);
+        return { content, details: {} };
+      },
+    });
+  }
+}
+"""
+
+
+def _render_pi(api: str, base: str) -> tuple[tuple[str, str], ...]:
+    """Return the files of pi for one kind of endpoint."""
+    given = f'"baseUrl": "{base}", "api": "{api}", "apiKey": "{NO_KEY}", "models": [{{"id": "{{model}}"}}]'
+    settings = '{"defaultProvider": "relay", "defaultModel": "{model}", "compaction": {"enabled": false}}'
+    return (
+        (".pi/agent/models.json", f'{{"providers": {{"relay": {{{given}}}}}}}'),
+        (".pi/agent/settings.json", settings),
+    )
+
+
+PI = Profile(
+    name="pi",
+    title="pi",
+    package="npm install -g pi-acp @earendil-works/pi-coding-agent",
+    program="pi-acp",
+    needs=("pi", "node"),
+    tested="0.0.34",
+    env=(("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0")),
+    files=((".pi/agent/extensions/relay.js", _PI_EXTENSION),),
+    ways=(
+        Way(family="anthropic", files=_render_pi("anthropic-messages", "{base}")),
+        Way(family="openai", files=_render_pi("openai-responses", "{base}/v1")),
+        Way(family="gemini", files=_render_pi("google-generative-ai", "{base}/v1beta")),
+    ),
+    takes_server=False,
+)
+
+_QWEN_JSON = """\
+{"security": {"auth": {"selectedType": "openai"}}, "tools": {"toolSearch": {"enabled": false}},
+ "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false, "enableAutoSkill": false},
+ "ui": {"enableFollowupSuggestions": false}, "general": {"enableAutoUpdate": false}}
+"""
+
+QWEN = Profile(
+    name="qwen",
+    title="Qwen Code",
+    package="npm install -g @qwen-code/qwen-code",
+    program="qwen",
+    arguments=("--acp", "--yolo"),
+    needs=("node",),
+    tested="0.24.4",
+    ways=(
+        Way(
+            family="openai",
+            env=(("OPENAI_BASE_URL", "{base}/v1"), ("OPENAI_API_KEY", NO_KEY), ("OPENAI_MODEL", "{model}")),
+            files=((".qwen/settings.json", _QWEN_JSON),),
+        ),
+    ),
+)
+
+_KIMI_TOML = """\
+default_permission_mode = "auto"
+telemetry = false
+default_model = "relay"
+[providers.relay]
+type = "FAMILY"
+base_url = "PLACE"
+api_key = "held-by-relay"
+[models.relay]
+provider = "relay"
+model = "{model}"
+max_context_size = {window}
+max_output_size = {output}
+"""
+
+KIMI = Profile(
+    name="kimi",
+    title="Kimi Code",
+    package="npm install -g @moonshot-ai/kimi-code",
+    program="kimi",
+    arguments=("acp",),
+    needs=("node",),
+    tested="2.1.0",
+    ways=tuple(
+        Way(
+            family=family,
+            files=((".kimi-code/config.toml", _KIMI_TOML.replace("FAMILY", family).replace("PLACE", place)),),
+        )
+        for family, place in (("openai", "{base}/v1"), ("anthropic", "{base}"))
+    ),
+)
+
+_GEMINI_JSON = """\
+{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false},
+ "general": {"enableAutoUpdate": false}}
+"""
+
+GEMINI = Profile(
+    name="gemini",
+    title="Gemini CLI",
+    package="npm install -g @google/gemini-cli",
+    program="gemini",
+    arguments=("--acp", "--yolo"),
+    needs=("node",),
+    tested="0.61.0",
+    env=(
+        ("GEMINI_API_KEY", NO_KEY),
+        ("GOOGLE_GEMINI_BASE_URL", "{base}"),
+        ("GEMINI_MODEL", "{model}"),
+        ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+    ),
+    files=(
+        (
+            ".gemini/settings.json",
+            _GEMINI_JSON,
+        ),
+    ),
+    ways=(Way(family="gemini"),),
+)
+
+COPILOT = Profile(
+    name="copilot",
+    title="Copilot CLI",
+    package="npm install -g @github/copilot",
+    program="copilot",
+    arguments=(
+        "--acp",
+        "--allow-all-tools",
+        "--no-auto-update",
+        "--additional-mcp-config",
+        '{"mcpServers": {"relay": {server}}}',
+    ),
+    needs=("node",),
+    tested="1.0.102",
+    env=(("COPILOT_MODEL", "{model}"), ("COPILOT_OFFLINE", "true"), ("COPILOT_PROVIDER_API_KEY", NO_KEY)),
+    ways=(
+        Way(
+            family="anthropic",
+            env=(("COPILOT_PROVIDER_TYPE", "anthropic"), ("COPILOT_PROVIDER_BASE_URL", "{base}")),
+        ),
+        Way(
+            family="openai",
+            env=(("COPILOT_PROVIDER_TYPE", "openai"), ("COPILOT_PROVIDER_BASE_URL", "{base}/v1")),
+        ),
+    ),
+    takes_server=False,
+)
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile for profile in (CLAUDE, OPENCODE, CODEX, PI, QWEN, KIMI, GEMINI, COPILOT)
+}

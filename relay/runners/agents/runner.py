@@ -1,5 +1,6 @@
 """Agents as kinds of runner: what each of their sessions needs is put up around it, and taken down behind it."""
 
+import json
 import secrets
 import sys
 import tempfile
@@ -174,7 +175,12 @@ class AgentRunner:
 
         assert spec.limits is not None  # noqa: S101  # it has a sandbox
         home = sandbox.tmp / HOME_NAME
-        words = {"base": f"http://127.0.0.1:{PORT}", "model": spec.model, "home": str(home)}
+        door = sandbox.confinement.inside.parent / _TOOLS
+        server = {"command": sys.executable, "args": ["-I", "-S", "-c", BRIDGE, str(door)]}
+        words = {"base": f"http://127.0.0.1:{PORT}", "model": spec.model, "home": str(home), "tools": str(door)}
+        model = self.get_model(spec.model)
+        words |= {"window": str(model.window_tokens), "output": str(model.max_output_tokens)}
+        words |= {"server": json.dumps(server)}
         make_home(self.profile, self.way, sandbox.private.tmp / HOME_NAME, words)
         own = {name: fill(value, words) for name, value in (*self.profile.env, *self.way.env)}
         if self.profile.is_lent:
@@ -188,14 +194,8 @@ class AgentRunner:
             errors=sandbox.private.path / "errors",
         )
         stack.callback(child.end)
-        door = sandbox.confinement.inside.parent / _TOOLS
-        server = {
-            "name": "relay",
-            "command": sys.executable,
-            "args": ["-I", "-S", "-c", BRIDGE, str(door)],
-            "env": [],
-        }
-        return Started(child=child, wire=Wire(child, inbox.put), cwd=sandbox.policy.root, servers=(server,))
+        servers = ({"name": "relay", "env": [], **server},) if self.profile.takes_server else ()
+        return Started(child=child, wire=Wire(child, inbox.put), cwd=sandbox.policy.root, servers=servers)
 
 
 @contextmanager
