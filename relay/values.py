@@ -74,10 +74,6 @@ def _compile_init(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> Cal
     return init
 
 
-def _is_hashed(field: dataclasses.Field[Any]) -> bool:
-    return field.compare if field.hash is None else field.hash
-
-
 def _get_values(names: list[str]) -> Callable[[Any], Any]:
     return attrgetter(*names) if names else lambda _: ()
 

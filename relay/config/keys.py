@@ -239,7 +239,6 @@ class Key:
 
 _TOKENS = _number(1, 1e9, whole=True)
 _SWITCH = Form(read=_read_bool, schema={"type": "boolean"})
-_HIDDEN = Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1}))
 _NETWORK = Form(
     read=read_network,
     schema={

@@ -168,11 +168,6 @@ def _is_cut_off(repo: Repo, commit: str) -> bool:
     return lines is None or len(lines) > _MOST_SHALLOW_BYTES or commit.encode() in lines
 
 
-def read_trailers(repo: Repo, commit: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailers of one commit in order."""
-    return read_text(repo, commit).found
-
-
 def _parse_object(commit: str, data: bytes) -> CommitText | None:
     """Return what is in a commit object; None when git has to say how to read it: another encoding, an odd date."""
     head, _, body = data.partition(b"\n\n")

@@ -170,11 +170,6 @@ class Gauge:
             return Zone.SOFT
         return Zone.UNKNOWN if self.measured_tokens is None else Zone.CLEAR
 
-    @property
-    def band(self) -> Band | None:
-        """Return what the fill is good for; None while it is unknown."""
-        return find_band(self.fill_tokens, self.soft_tokens)
-
 
 def open_gauge(
     *,

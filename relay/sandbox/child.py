@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -18,7 +17,7 @@ from relay.sandbox.confinement import Confinement
 from relay.sandbox.launcher import find_descendants
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import GONE_S, Launch, read_init_pid, wrap_limits
+from relay.sandbox.process import Launch, kill_below, read_init_pid, wrap_limits
 from relay.sandbox.start import make_expendable, settle
 
 START_S = 20.0
@@ -119,10 +118,7 @@ class Child:
         if self._ended:
             return
         self._ended = True
-        until = time.monotonic() + GONE_S
-        # Children before their parent: once it is gone they belong to init, and no walk from here finds them.
-        while time.monotonic() < until and (found := find_descendants(self._process.pid)):
-            _signal(found, signal.SIGKILL)
+        kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
         self._speak.close()

@@ -82,16 +82,13 @@ def supervise(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unconfined:
-    """`Level.OFF`: allow-listed environment, limits and the end of the whole tree; everything else is open."""
+class Mountless:
+    """What the mechanisms share that mount nothing: a path leads where it leads."""
 
     policy: Policy
     private: PrivateDir
 
-    mechanism = Mechanism.OFF
     counts_user = True
-    gaps = ("commands run without protection, as the user asked",)
-
     inside = Path(inside.__file__)
 
     @property
@@ -99,19 +96,27 @@ class Unconfined:
         """The private directory on the host."""
         return self.private.tmp
 
+    def show(self, _stage: StandIn) -> None:
+        """Return None: it cannot be."""
+
+    def lend(self, _lent: Lent) -> None:
+        """Return None: it cannot be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unconfined(Mountless):
+    """`Level.OFF`: allow-listed environment, limits and the end of the whole tree; everything else is open."""
+
+    mechanism = Mechanism.OFF
+    gaps = ("commands run without protection, as the user asked",)
+
     def renew(self, private: PrivateDir) -> "Unconfined":
         """Return the same with another private directory."""
         return replace(self, private=private)
 
-    def show(self, _stage: StandIn) -> None:
-        """Return None: a path leads where it leads."""
-
     def reveal(self, _place: Path) -> "Unconfined":
         """Return the same: nothing is hidden."""
         return self
-
-    def lend(self, _lent: Lent) -> None:
-        """Return None, as `show`."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch; commands have the user's own home."""

@@ -61,8 +61,7 @@ def take_inventory(sandbox: Sandbox) -> Inventory:
     """
     confinement, policy = sandbox.confinement, sandbox.policy
     launch = confinement.build_launch((os.devnull,), cwd=policy.root, extra_env={})
-    for fd in (*launch.pass_fds, *(() if launch.status_fd is None else (launch.status_fd,))):
-        os.close(fd)
+    launch.close()
     absent = [name for name in policy.env if name not in launch.env and name not in _SHELLS_OWN]
     found = Inventory(
         mechanism=sandbox.mechanism,

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.sandbox.bwrap import write_memfd
-from relay.sandbox.confinement import describe_closed, supervise
+from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
 from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
-from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private import DEVICE_NAMES, PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import scan_repository
@@ -25,19 +25,15 @@ from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landlock:
+class Landlock(Mountless):
     """Reads what is granted, writes the private directory only."""
 
-    policy: Policy
-    private: PrivateDir
     closed: frozenset[Path]
     """Places whose content stays out of reach, in the repository and elsewhere."""
     granted: tuple[str, ...]
     """Rules that do not depend on the repository's content."""
 
     mechanism = Mechanism.LANDLOCK
-    counts_user = True
-    inside = Path(inside.__file__)
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -48,25 +44,14 @@ class Landlock:
             *describe_closed(self.policy),
         )
 
-    @property
-    def tmp(self) -> Path:
-        """The private directory on the host."""
-        return self.private.tmp
-
     def renew(self, private: PrivateDir) -> "Landlock":
         """Return the same with another private directory."""
         granted = _grant(self.policy, find_home(self.policy.env), private, self.closed)
         return replace(self, private=private, granted=granted)
 
-    def show(self, _stage: StandIn) -> None:
-        """Return None: a path leads where it leads."""
-
     def reveal(self, _place: Path) -> "Landlock":
         """Return the same: no gate runs where nothing can be written."""
         return self
-
-    def lend(self, _lent: Lent) -> None:
-        """Return None, as `show`."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Grant what exists now and return the launch."""

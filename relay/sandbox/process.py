@@ -69,6 +69,11 @@ class Launch:
     in_memory: tuple[Path, ...] = ()
     """Directories that the command writes and that live in memory, as it sees them."""
 
+    def close(self) -> None:
+        """Give up a launch that is not started."""
+        for fd in (*self.pass_fds, *(() if self.status_fd is None else (self.status_fd,))):
+            os.close(fd)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
@@ -300,11 +305,7 @@ class _Tree:
                 self._process.wait(GONE_S)
             except subprocess.TimeoutExpired:
                 self.notes += ("the supervisor did not answer and was killed",)
-        until = time.monotonic() + GONE_S
-        # Children before their parent: once it is gone they belong to init, and no walk from here finds them.
-        while time.monotonic() < until and (found := find_descendants(self._process.pid)):
-            for pid in found:
-                _send_kill(pid)
+        kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
 
@@ -386,8 +387,11 @@ def _count_all_tasks() -> int:
         return 0
 
 
-def _send_kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+def kill_below(root: int) -> None:
+    """Kill what a process has started, and whatever that has; the process itself is the caller's."""
+    until = time.monotonic() + GONE_S
+    # Children before their parent: once it is gone they belong to init, and no walk from here finds them.
+    while time.monotonic() < until and (found := find_descendants(root)):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -100,8 +100,7 @@ def _describe(confinement: Confinement, policy: Policy) -> Iterator[object]:
         yield Path(inside.__file__).stat().st_mtime_ns
         yield from _describe_namespaces()
     finally:
-        for fd in (*launch.pass_fds, *(() if launch.status_fd is None else (launch.status_fd,))):
-            os.close(fd)
+        launch.close()
 
 
 def _describe_programs(words: Sequence[str]) -> Iterator[object]:

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relay.sandbox.confinement import describe_closed, supervise
+from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
-from relay.sandbox.openings import inside
 from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
-from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
+from relay.sandbox.policy import Level, Mechanism, Policy
 from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
@@ -49,17 +48,13 @@ _HIDDEN = ("/Users", "/Volumes", "/private/tmp", "/private/var/tmp", "/private/v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seatbelt:
+class Seatbelt(Mountless):
     """A profile per command, so that it names what exists now."""
 
-    policy: Policy
     level: Level
-    private: PrivateDir
     found: Found
 
     mechanism = Mechanism.SEATBELT
-    counts_user = True
-    inside = Path(inside.__file__)
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -70,25 +65,14 @@ class Seatbelt:
             *describe_closed(self.policy),
         )
 
-    @property
-    def tmp(self) -> Path:
-        """The private directory on the host."""
-        return self.private.tmp
-
     def renew(self, private: PrivateDir) -> "Seatbelt":
         """Return the same with another private directory."""
         return replace(self, private=private)
-
-    def show(self, _stage: StandIn) -> None:
-        """Return None: a path leads where it leads."""
 
     def reveal(self, place: Path) -> "Seatbelt":
         """Return the same with a file shown that is hidden for its name only."""
         secrets = tuple(secret for secret in self.found.secrets if secret != place)
         return replace(self, found=replace(self.found, secrets=secrets))
-
-    def lend(self, _lent: Lent) -> None:
-        """Return None, as `show`."""
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Write the profile and return the launch.

@@ -9,6 +9,7 @@ from relay.meters.gauge import (
     Band,
     Gauge,
     Zone,
+    find_band,
     open_gauge,
     parse_reset_at,
 )
@@ -159,7 +160,11 @@ def make_gauge() -> Gauge:
 
 def test_nothing_measured_is_unknown_and_not_zero() -> None:
     gauge = make_gauge()
-    assert (gauge.fill_tokens, gauge.zone, gauge.band) == (None, Zone.UNKNOWN, None)
+    assert (gauge.fill_tokens, gauge.zone, find_band(gauge.fill_tokens, gauge.soft_tokens)) == (
+        None,
+        Zone.UNKNOWN,
+        None,
+    )
 
 
 def test_every_token_class_of_a_response_is_in_the_fill() -> None:
@@ -207,7 +212,7 @@ def test_an_endpoint_that_never_counts_still_meets_both_lines() -> None:
 )
 def test_zones_and_bands_begin_at_their_edges(fill: int, zone: Zone, band: Band) -> None:
     gauge = make_gauge().measure(Usage(input_tokens=fill))
-    assert (gauge.zone, gauge.band) == (zone, band)
+    assert (gauge.zone, find_band(gauge.fill_tokens, gauge.soft_tokens)) == (zone, band)
 
 
 @given(SIZES, st.lists(st.integers(0, 100_000)))

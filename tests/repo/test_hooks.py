@@ -6,7 +6,7 @@ import pytest
 
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, get_hooks_dir, has_hook
-from relay.git.message import Message, read_trailers, render_message
+from relay.git.message import Message, read_text, render_message
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.legs import LegStart, open_leg
 from relay.store.ownership import find_user_paths
@@ -198,14 +198,14 @@ def test_message_hooks_may_change_the_message_but_not_lose_the_trailers(box, tmp
     assert ran == ["prepare-commit-msg", "commit-msg"]
     assert box.text("log", "-1", "--format=%s") == "JIRA-1 phase 1"
     assert "prose at the end" in box.text("log", "-1", "--format=%b")
-    assert set(TRAILERS) <= set(read_trailers(box.open(), outcome.commit))
+    assert set(TRAILERS) <= set(read_text(box.open(), outcome.commit).found)
 
 
 def test_a_trailer_added_by_a_hook_joins_relay_s(box, tmp_path):
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "commit-msg", 'echo "Change-Id: I123" >>"$1"')
     outcome = commit(box, hooks)
-    assert read_trailers(box.open(), outcome.commit) == (("Change-Id", "I123"), *TRAILERS)
+    assert read_text(box.open(), outcome.commit).found == (("Change-Id", "I123"), *TRAILERS)
 
 
 @pytest.mark.parametrize("place", ["$", "1", "2"], ids=["at the end", "below the subject", "in a paragraph above"])
@@ -218,7 +218,7 @@ def test_a_hook_has_nothing_to_say_about_relay_s_trailers(box, tmp_path, name, p
     wanted = (*TRAILERS, ("Relay-Cost", "0.25 USD"))
     outcome = commit(box, hooks, message=Message(subject="phase 1", body="- [x] 1.1 a", trailers=wanted))
     text = box.text("log", "-1", "--format=%B")
-    assert [pair for pair in read_trailers(box.open(), outcome.commit) if pair[0].startswith("Relay")] == [*wanted]
+    assert [pair for pair in read_text(box.open(), outcome.commit).found if pair[0].startswith("Relay")] == [*wanted]
     assert (text.lower().count("relay-"), "Signed-off-by: A <a@b>" in text, "0.00" in text) == (3, True, False)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from relay.errors import RepoError
-from relay.git.message import read_trailers
+from relay.git.message import read_text
 from relay.session.usage import Spent, Usage
 from relay.store import snapshot
 from relay.store.legs import (
@@ -244,7 +244,7 @@ def test_rejected_plans_are_kept(box):
     save_rejected_plan(repo, two, b"worse")
     assert box.tree("refs/relay/rejected/main/000001") == {"PLAN.md": b"bad"}
     assert box.tree("refs/relay/rejected/main/000002") == {"PLAN.md": b"worse"}
-    assert dict(read_trailers(repo, "refs/relay/rejected/main/000001"))["Relay-Session"] == "p-1"
+    assert dict(read_text(repo, "refs/relay/rejected/main/000001").found)["Relay-Session"] == "p-1"
 
 
 def test_another_session_goes_on_with_an_open_leg(box):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from relay.git.message import Message, disarm, make_line, parse_message, read_text, read_trailers, render_message
+from relay.git.message import Message, disarm, make_line, parse_message, read_text, render_message
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.objects import write_commit
 from relay.session.usage import Spent, Usage
@@ -35,7 +35,7 @@ def test_trailers_come_back_as_one_line_each(box, subject, body, trailers):
     commit = write_commit(repo, repo.empty_tree, (), message)
     expected = tuple((key, make_line(value)) for key, value in trailers if make_line(value))
     assume(expected)
-    assert read_trailers(repo, commit) == expected
+    assert read_text(repo, commit).found == expected
 
 
 @SLOW
@@ -75,7 +75,7 @@ def test_the_repository_s_taste_in_trailers_does_not_matter(box):
 def test_git_shows_the_same_trailers_where_nothing_is_configured(box, trailers, body):
     repo = box.open()
     commit = write_commit(repo, repo.empty_tree, (), Message(subject="s", body=body, trailers=tuple(trailers)))
-    assume(read_trailers(repo, commit) == tuple((k, make_line(v)) for k, v in trailers if make_line(v)))
+    assume(read_text(repo, commit).found == tuple((k, make_line(v)) for k, v in trailers if make_line(v)))
     shown = box.git("log", "-1", "--format=%(trailers:only=true,unfold=true)", commit).decode().rstrip("\n")
     assert shown == "\n".join(f"{key}: {make_line(value)}" for key, value in trailers if make_line(value))
 
