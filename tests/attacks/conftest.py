@@ -229,6 +229,8 @@ KEPT = (
     ".git/config",
     ".git/info",
     ".git/HEAD",
+    ".git/relay/said",
+    ".git/relay/pause",
 )
 """What no command and no tool may change below the repository, whatever the level."""
 
