@@ -18,6 +18,7 @@ COMMANDS = {
     "stop": "steer:stop_command",
     "report": "report",
     "replay": "replay",
+    "tune": "tune",
     "gate": "gate",
     "ledger": "ledger",
     "inspect": "inspect",

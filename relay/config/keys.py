@@ -12,6 +12,7 @@ from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY_SCHEMA, read_notify
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
+from relay.meters.reset_trial import LEAST_LINES, parse_line
 from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
 
@@ -161,6 +162,21 @@ def _read_reset_at(value: Any) -> ResetAt:
         raise ValueError(RESET_AT_GRAMMAR) from None
 
 
+def _read_trial(value: Any) -> tuple[str, ...]:
+    """Read the lines of a trial."""
+    allowed = f"{{reset_at = [at least {LEAST_LINES} different lines]}}, each none or {RESET_AT_GRAMMAR}"
+    lines = value.get("reset_at") if isinstance(value, Mapping) and set(value) == {"reset_at"} else None
+    if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+        raise ValueError(allowed)
+    try:
+        different = {parse_line(line) for line in lines}
+    except ValueError:
+        raise ValueError(allowed) from None
+    if len(different) < LEAST_LINES or len(different) < len(lines):
+        raise ValueError(allowed)
+    return tuple(lines)
+
+
 def _read_models(value: Any) -> dict[str, ModelSettings]:
     """Read the table of models."""
     if not isinstance(value, Mapping) or not all(isinstance(row, Mapping) for row in value.values()):
@@ -254,6 +270,15 @@ _NETWORK = Form(
     },
 )
 _PORTS = Form(read=_read_ports, schema=_list_of({"type": "integer", "minimum": 1024, "maximum": 65535}))
+_TRIAL = Form(
+    read=_read_trial,
+    schema={
+        "type": "object",
+        "properties": {"reset_at": {"type": "array", "items": {"type": "string"}}},
+        "required": ["reset_at"],
+        "additionalProperties": False,
+    },
+)
 _RESET_AT = Form(read=_read_reset_at, schema={"type": ["string", "integer"]})
 MODEL_KEYS: Mapping[str, Form] = {
     "reset_at": _RESET_AT,
@@ -328,6 +353,7 @@ KEYS: Mapping[str, Key] = {
     "idle_timeout_s": Key(read=_number(1, 3_600)),
     "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
     "context": Key(read=_choice(*CONTEXTS)),
+    "trial": Key(read=_TRIAL),
     "history": Key(read=_SWITCH, widens=bool),
     "ablate": Key(read=_words(*FEATURES), split=_COMMA, widens=bool),
     "prices": Key(read=Form(read=_read_prices, schema=_table_of(_PRICE)), widens=bool),

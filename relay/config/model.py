@@ -120,6 +120,9 @@ class Settings:
     taken close to five minutes in this run."""
     context: str = "reset"
     """What happens when the context fills: relay's own ``reset``, or one of the strategies that it is compared with."""
+    trial: tuple[str, ...] = ()
+    """Reset lines to try against each other, ``{reset_at = ["60k", "100k", "none"]}``: each phase gets one by a hash of
+    its text, and `relay tune` compares what came of it."""
     history: bool = True
     """Whether `.relay/history/` keeps for 30 days what each session and its endpoint said, for `relay replay`; secrets
     are left out, and a repository may only switch it off."""

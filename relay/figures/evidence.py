@@ -1,5 +1,6 @@
 """What was done and what stands for it: ticks with their gate and commit, the files of a phase, hand-offs."""
 
+from relay.meters.gauge import Band
 from relay.values import dataclass
 
 READ_SHARE = 0.1
@@ -119,6 +120,31 @@ class PhaseWork:
         It is the drift of paths, and says nothing of meaning.
         """
         return len(self.strayed) / len(self.touched) if self.touched and self.declared else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandCounts:
+    """What happened in one session while its fill was in one band."""
+
+    band: Band
+    turns: int = 0
+    calls: int = 0
+    errors: int = 0
+    shown: int = 0
+    """Parts of files."""
+    duplicates: int = 0
+    """As `Totals.duplicate_reads`."""
+    changed: int = 0
+    """Files changed by name, each once."""
+    ghosts: int = 0
+    """As `Totals.ghost_edits`."""
+    gates: int = 0
+    red_gates: int = 0
+
+    @property
+    def trouble(self) -> int:
+        """Failed calls, duplicate reads, ghost edits and red gates together."""
+        return self.errors + self.duplicates + self.ghosts + self.red_gates
 
 
 def find_break_even(

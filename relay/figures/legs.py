@@ -4,11 +4,20 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from relay.figures.composition import Composition, TokenSource, add_sources, has_fallen, name_tool_source
+from relay.figures.evidence import BandCounts
 from relay.figures.reads import MOST_PATHS, Reads
 from relay.figures.series import Series
 from relay.figures.tallies import SUMMARY_CHARS, Sum, ToolTally
-from relay.figures.values import Compaction, CostlyResult, LegFigures, PromptPart, ToolSpan, TurnFigures, rank
-from relay.meters.gauge import find_band
+from relay.figures.values import (
+    Compaction,
+    CostlyResult,
+    LegFigures,
+    PromptPart,
+    ToolSpan,
+    TurnFigures,
+    rank,
+)
+from relay.meters.gauge import Band, find_band
 from relay.meters.prices import Rates
 from relay.session.events import (
     CacheBroken,
@@ -43,6 +52,8 @@ class _Result:
     summary: str
     turn: int
     duplicate: bool
+    band: Band | None
+    """Of the fill when it was called."""
 
 
 class LegTally:
@@ -83,6 +94,8 @@ class LegTally:
         self._last_tokens: int | None = None
         self._peak_tokens: int | None = None
         self._signal: float | None = None
+        self._band: Band | None = None
+        self._bands: dict[Band, dict[str, int]] = {}
         self._ended: tuple[float, LegEnded] | None = None
         self._handlers: Mapping[type[Event], Callable[[float, Any], None]] = {
             RelaySpoke: self._take_words,
@@ -127,6 +140,17 @@ class LegTally:
     def _take_words(self, _: float, event: RelaySpoke) -> None:
         self._append(TokenSource.RELAY, estimate_size_tokens(event.size_bytes))
 
+    def end_gate(self, *, red: bool) -> None:
+        """Take the end of a gate that ran on the session's work."""
+        self._count_in_band("gates")
+        self._count_in_band("red_gates", red)
+
+    def _count_in_band(self, name: str, by: int = 1, band: Band | None = None) -> None:
+        at = band or self._band
+        if at is not None:
+            counts = self._bands.setdefault(at, {})
+            counts[name] = counts.get(name, 0) + by
+
     def _append(self, source: str, tokens: int, result: _Result | None = None) -> None:
         self._composition.append(source, tokens)
         self._pending.append(result)
@@ -141,6 +165,8 @@ class LegTally:
         self.tools.end(name, is_error=event.is_error, duration_s=event.duration_s)
         self.sum.count("calls")
         self.sum.count("errors", event.is_error)
+        self._count_in_band("calls")
+        self._count_in_band("errors", event.is_error)
         self.sum.wait("tools_s", event.duration_s)
         if not event.is_error and event.name in _DECIDING:
             self.sum.count(_DECIDING[event.name])
@@ -156,19 +182,24 @@ class LegTally:
         self._append(
             name_tool_source(name),
             tokens,
-            _Result(call=event, summary=summary, turn=self._turn, duplicate=duplicate),
+            _Result(call=event, summary=summary, turn=self._turn, duplicate=duplicate, band=self._band),
         )
 
     def _note_changes(self, paths: Collection[str]) -> None:
         for path in paths:
             if path not in self._changed and len(self._changed) < MOST_PATHS:
-                self.sum.count("ghost_edits", path in self._known and path not in self._reads.shown)
+                ghost = path in self._known and path not in self._reads.shown
+                self.sum.count("ghost_edits", ghost)
+                self._count_in_band("changed")
+                self._count_in_band("ghosts", ghost)
                 self._changed.add(path)
 
     def _answer(self, at: float, event: ResponseReceived) -> None:
         self.sum.count("turns")
         self.sum.wait("answer_s", event.duration_s)
         self._turn, self._last = event.turn, event
+        self._band = find_band(event.fill_tokens, event.soft_tokens) or self._band
+        self._count_in_band("turns")
         if event.usage is None:
             self.sum.count("unknown_turns")
             self.sum.charge(Usage(), event.cost_usd, estimated=event.estimated)
@@ -227,6 +258,8 @@ class LegTally:
             self._reads.show(call.shown, call.result_sha256, tokens)
             self.sum.count("duplicate_reads", self._reads.duplicates - before[0])
             self.sum.count("duplicate_tokens", self._reads.duplicate_tokens - before[1])
+            self._count_in_band("shown", band=result.band)
+            self._count_in_band("duplicates", self._reads.duplicates - before[0], band=result.band)
 
     def _compact(self, held: Mapping[str, int], before: int, after: int) -> None:
         now = self._composition.held
@@ -306,6 +339,8 @@ class LegTally:
             series=self._turns.points,
             spans=self._spans.points,
             tools=self.tools.figures,
+            bands=tuple(BandCounts(band=band, **counts) for band, counts in self._bands.items()),
+            trial=started.trial,
             seen_paths=len(self.seen),
         )
 

@@ -6,7 +6,7 @@ Each says how it is made and from where. None is *unknown* or *does not apply*, 
 from dataclasses import field
 from typing import Self
 
-from relay.figures.evidence import FreshStart, PhaseWork, TickEvidence
+from relay.figures.evidence import BandCounts, FreshStart, PhaseWork, TickEvidence
 from relay.meters.gauge import Band
 from relay.session.usage import Spent
 from relay.values import dataclass
@@ -259,6 +259,10 @@ class LegFigures:
     spans: tuple[ToolSpan, ...]
     """Its tool calls, thinned to at most `series.LEG_POINTS`: of neighbours the longer one is kept."""
     tools: tuple[ToolFigures, ...]
+    bands: tuple[BandCounts, ...]
+    """What happened in each band of the fill that it reached."""
+    trial: str
+    """The reset line that a trial gave its phase; empty where none did."""
     seen_paths: int
     """Files that it was shown or changed by name."""
 

@@ -143,6 +143,7 @@ class Leg:
             number=handover.number,
             attempt=handover.attempt,
             reason=handover.reason,
+            trial=handover.trial,
             system=self._parts.system,
             tools=self._parts.toolbox.specs,
             message_parts=list_phase_parts(handover.briefing),

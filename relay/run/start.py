@@ -24,6 +24,7 @@ from relay.run.gates import GateTask, run_phase_gate
 from relay.run.pending_plan import PendingPlan
 from relay.run.phase_message import BATON_TITLE
 from relay.run.readiness import get_commands, require_programs
+from relay.run.reset_trial import find_line
 from relay.run.review_step import read_rounds
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
@@ -56,6 +57,7 @@ from relay.store.trailers import (
     LEFTOVER,
     LEG,
     NO_PROGRESS,
+    TRIAL,
     parse_count,
     parse_said,
     render_said,
@@ -84,6 +86,8 @@ class Handover:
     """Sessions of this phase in a row, before this one, that passed the line without ticking anything."""
     reason: str
     """Why this session starts, for the user."""
+    trial: str = ""
+    """The reset line that a trial gave the phase; empty where there is none."""
     pending: PendingPlan
     """Plan and ledger as the phase's earlier sessions would leave them."""
     commands: tuple[str, ...]
@@ -133,6 +137,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(baseline)))
     marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]) + render_said(said)
+    marks += ((TRIAL, line),) if (line := find_line(ctx, phase)) else ()
     start = LegStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
@@ -166,7 +171,7 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     discarded = _describe_discarded(leg)
     baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
     marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
-    marks += tuple(mark for mark in leg.trailers if mark[0] == LEFTOVER)
+    marks += tuple(mark for mark in leg.trailers if mark[0] in {LEFTOVER, TRIAL})
     marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
     # In another work tree other files are ignored, and so they are where an older relay opened the leg.
     is_known = leg.environment and leg.place == find_place_id(ctx.repo)
@@ -220,6 +225,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         phase_id=leg.phase_id,
         number=parse_count(found.get(LEG, ""), 1),
         attempt=parse_count(found.get(ATTEMPT, ""), 1),
+        trial=found.get(TRIAL, ""),
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,
         pending=pending,

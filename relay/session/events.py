@@ -62,6 +62,8 @@ class LegStarted:
     """`leg` with every session counted, also those that were cut off; missing in older logs."""
     runner: str = ""
     """Who runs it, as the settings have it; missing in older logs."""
+    trial: str = ""
+    """The reset line that a trial gave its phase; empty where none did, and in older logs."""
     prompt: tuple[Mapping[str, Any], ...] = ()
     """``{"source", "bytes", "tokens"}`` of each part of its first prompt: system, tools, rules, plan, baton, ledger,
     environment; bytes of its UTF-8, tokens by estimate. Missing in older logs."""

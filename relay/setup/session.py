@@ -12,6 +12,7 @@ from relay.config import Settings
 from relay.meters.gauge import open_gauge
 from relay.meters.pace import Pace
 from relay.meters.prices import Price
+from relay.meters.reset_trial import parse_line
 from relay.meters.spend import Meter
 from relay.prompts.parts import measure_prompt
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
@@ -59,6 +60,8 @@ class SessionTask:
     """The same, with those counted that were cut off."""
     reason: str = ""
     """Why the session starts, for the user."""
+    trial: str = ""
+    """The reset line that a trial gave the phase; empty for the one of the settings."""
     system: str
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
@@ -124,6 +127,7 @@ class Sessions:
                 leg=task.number,
                 attempt=task.attempt,
                 reason=task.reason,
+                trial=task.trial,
                 prompt=measure_prompt(task.system, task.tools, task.message_parts),
                 runner=self.settings.runner_for(task.runner),
             )
@@ -158,7 +162,7 @@ class Sessions:
             system=task.system,
             tools=task.tools,
             run_tool=task.run_tool,
-            reset_at=settings.reset_at_for(settings.model),
+            reset_at=parse_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
             render_soft_notice=task.render_soft_notice,
             check_budget=self.check_budget,
             note_wait=task.note_wait,

@@ -56,6 +56,8 @@ CLAIMED = "Relay-Claimed"
 """How many items were claimed when a session began."""
 LEFTOVER = "Relay-Leftover"
 """A path that the baseline gate changed; neither the user's nor the leg's."""
+TRIAL = "Relay-Trial"
+"""The reset line that a trial gave the phase."""
 SAID = "Relay-Said"
 """A text that the user said while the phase was worked on, as JSON; of hand-off commits too."""
 

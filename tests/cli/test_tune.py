@@ -1,0 +1,51 @@
+"""A trial of reset lines: phases get them by their text, `relay tune` compares what came of them."""
+
+import json
+
+from relay.errors import ExitCode
+from relay.meters.reset_trial import assign_line
+from relay.session.events import LegStarted, ResponseReceived
+
+PHASES = 6
+LINES = ["60k", "none"]
+
+
+def make_phase(n):
+    return [
+        {"tools": [{"name": "write", "input": {"path": f"p{n}.txt", "content": "x\n"}}]},
+        {"tools": [{"name": "tick", "input": {"item": f"{n}.1", "evidence": "it is there"}}]},
+        {"text": "Commit: Do it"},
+    ]
+
+
+def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
+    """The line is the session's own; a hash chooses it, so that a second plan of the same text has the same."""
+    phases = "\n".join(f"## Phase {n} — Part {n}\n\n- [ ] Write part {n} — p{n}.txt\n" for n in range(1, PHASES + 1))
+    stage.write("PLAN.md", f"# Parts\n\n{phases}")
+    head = stage.commit()
+    script = json.dumps({"sessions": [{"turns": make_phase(n)} for n in range(1, PHASES + 1)]})
+    assert stage.run(script, trial={"reset_at": LINES}, unchecked=True).exit_code == ExitCode.DONE
+    given = [event.trial for event in stage.seen(LegStarted)]
+    assert given == [assign_line(LINES, f"Part {n}\nWrite part {n} — p{n}.txt", head) for n in range(1, PHASES + 1)]
+    softs = [event.soft_tokens for event in stage.seen(ResponseReceived) if event.turn == 1]
+    assert [soft == 60_000 for soft in softs] == [line == "60k" for line in given]
+    assert all(soft == 60_000 or soft > 150_000 for soft in softs)
+
+    done = stage.relay("tune")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no advice: 20 more sessions must get past a fifth of the line" in done.stdout
+    assert all(f"{line:<8}{given.count(line)} phase" in done.stdout for line in set(given))
+    found = json.loads(stage.relay("tune", "--json").stdout)
+    assert {arm["reset_at"]: arm["phases"] for arm in found["trial"]["arms"]} == {
+        line: given.count(line) for line in set(given)
+    }
+    assert found["advice"]["legs"] == PHASES
+
+
+def test_a_trial_needs_lines_that_differ(stage):
+    for text in ('"60k"', '{reset_at = ["60k"]}', '{reset_at = ["60k", "60k"]}', '{reset_at = ["60k", "soon"]}', "{}"):
+        stage.write("relay.toml", f"trial = {text}\n")
+        done = stage.relay("run")
+        assert done.returncode == 1
+        assert "trial" in done.stderr
+        assert "at least 2 different lines" in done.stderr
