@@ -132,7 +132,10 @@ def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
     except (OSError, ValueError):
         return None
     with os.fdopen(descriptor, "rb") as stream:
-        return join_notes([*_iter_notes(stream)])
+        try:
+            return join_notes([*_iter_notes(stream)])
+        except (ValueError, TypeError, AttributeError):
+            return None  # relay did not write it
 
 
 def _iter_notes(stream: BinaryIO) -> Iterator[Note]:

@@ -139,13 +139,15 @@ def test_hostile_tapes_are_read_as_far_as_they_go(tmp_path):
         '{"kind":"session"}\n[1]\n' + "[" * 99_999 + '\n{"kind":"say","text":"hi"}\n{"ki'
     )
     folder.joinpath("b.jsonl").write_text('{"kind":"say"}\n')
+    folder.joinpath("d.jsonl").write_text('{"kind":"session"}\n{"kind":"request","same":"x","body":{}}\n')
     os.mkfifo(folder / "c.jsonl")
     whole = read_tape(tmp_path, "a")
     assert whole
     assert whole.said == ("hi",)
     assert read_tape(tmp_path, "b") is None
     assert read_tape(tmp_path, "c") is None
-    assert {entry.session_id for entry in list_tapes(tmp_path)} == {"a", "b"}
+    assert read_tape(tmp_path, "d") is None
+    assert {entry.session_id for entry in list_tapes(tmp_path)} == {"a", "b", "d"}
 
 
 def test_old_tapes_are_swept(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.figures.document import render_document
 from relay.figures.evidence import find_break_even
 from relay.figures.fold import MOST_PHASES, Fold, fold_records
 from relay.figures.legs import MOST_OPEN_CALLS
@@ -346,6 +347,18 @@ def test_the_plan_s_own_files_are_nobodys_drift() -> None:
 def test_a_session_that_never_answered_has_no_hand_off() -> None:
     assert fold(start(), leg("s1"), over("s1"), leg("s2"), *turn(1, 9), over("s2")).hand_offs == ()
     assert fold(start(), leg("s1"), *turn(1, 9), over("s1"), leg("s2"), over("s2")).hand_offs == ()
+
+
+def test_figures_as_one_document() -> None:
+    """What is derived stands beside what it is derived from; nothing that is unknown becomes 0."""
+    found = json.loads(json.dumps(render_document(fold(*two_legs(), over("s3", "2"), end()), skipped_lines=3)))
+    assert found["totals"]["decisions"] == 4
+    assert found["totals"]["usd_per_decision"] == pytest.approx(0.02)
+    assert found["phases"][0]["work"]["drift"] == pytest.approx(1 / 3)
+    assert sum(found["runs"][0]["legs"][0]["held"].values()) == 100_000
+    assert found["log"]["skipped_lines"] == 3
+    nothing = render_document(fold_records([]))
+    assert (nothing["forecast"], nothing["totals"]["cache_hit"], nothing["runs"]) == (None, None, [])
 
 
 def test_bands_follow_the_soft_line() -> None:
