@@ -87,7 +87,7 @@ class _Chain:
     def finish(self) -> None:
         """Tell what is left at the end of the chain."""
         self._settle()
-        self._teller.close(self._at, result="", detail="")
+        self._teller.close(self._at)
 
     def _count(self, kind: str, entry: Mapping[str, Any], size: int) -> None:
         if kind in {"user", "assistant"} or (kind == "attachment" and "rendered" in entry):
@@ -107,7 +107,7 @@ class _Chain:
         root = self._side and entry.get("parentUuid") is None
         if root:
             self._settle()
-            self._teller.close(self._at, result="", detail="")
+            self._teller.close(self._at)
         if root or not (self._teller.is_open or self._begun):
             agent = get_text(entry, "agentId")
             self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"

@@ -205,7 +205,7 @@ def _follow(
         reading.size_bytes += len(data or "")
         reader.read(data or "", _iter_parts(base, str(name), reading), _to_seconds(created))
         yield from teller.take()
-    teller.close(teller.last_at, result="", detail="")
+    teller.close(teller.last_at)
     yield from teller.take()
 
 

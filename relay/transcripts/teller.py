@@ -10,6 +10,7 @@ from relay.meters.gauge import DEFAULT_RESET_AT, LARGEST_RESULT_TOKENS, parse_re
 from relay.meters.prices import cost_usd, find_limits, find_price
 from relay.session.events import (
     Event,
+    GaugeCrossed,
     LegEnded,
     LegStarted,
     RequestStarted,
@@ -96,6 +97,7 @@ class Teller:
         self._held_at: float | None = None
         self._calls: dict[str, _Call] = {}
         self._legs = self._turn = 0
+        self._has_crossed = False
         self._spent: Spent | None = None
         self._session = ("", "")
         """Id and phase of the open context."""
@@ -140,10 +142,10 @@ class Teller:
             phase: `MAIN` or `SIDE`.
             parts: Of its prompts, as `LegStarted.prompt` has them; empty when unknown.
         """
-        self.close(at, result="", detail="")
+        self.close(at)
         self._legs += 1
-        self._turn, self._spent, self._calls = 0, Spent(), {}
-        self._session = (f"{self._run_id}/{self._legs}", phase)
+        self._turn, self._spent, self._calls, self._has_crossed = 0, Spent(), {}, False
+        self._session = (f"{self._legs}/{self._run_id}", phase)
         self.last_at = max(self.last_at, at) if phase == MAIN else at
         session_id, phase_id = self._session
         self._tell(
@@ -153,7 +155,7 @@ class Teller:
             ),
         )
 
-    def close(self, at: float, *, result: str, detail: str) -> None:
+    def close(self, at: float, *, result: str = "ended", detail: str = "") -> None:
         """End the open context, if there is one."""
         self.release(at)
         if self._spent is None:
@@ -175,7 +177,7 @@ class Teller:
 
     def end(self) -> None:
         """End the run, at the last moment that was told of."""
-        self.close(self._at, result="", detail="")
+        self.close(self._at)
         self._tell(self._latest, RunEnded(exit_code=0, reason="the transcript ends", next_command="", spent_usd=None))
 
     def compact(self, at: float, words: str, *, phase: str = MAIN, parts: tuple[Mapping[str, Any], ...] = ()) -> None:
@@ -241,6 +243,9 @@ class Teller:
                 duration_s=max(0.0, at - self.last_at) if self.last_at else 0.0,
             ),
         )
+        if usage and usage.context_tokens >= soft and not self._has_crossed:
+            self._has_crossed = True
+            self._tell(at, GaugeCrossed(line="soft", fill_tokens=usage.context_tokens, line_tokens=soft))
         self.last_at = max([at, *(moment for moment, _ in held)])
         for moment, event in held:
             self._tell(moment, event)

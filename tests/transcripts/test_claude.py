@@ -7,6 +7,7 @@ import pytest
 
 from relay.errors import ConfigError
 from relay.session.events import (
+    GaugeCrossed,
     LegEnded,
     LegStarted,
     ResponseReceived,
@@ -92,6 +93,7 @@ def test_a_compaction_begins_a_context(read, tmp_path):
     path = write_lines(
         tmp_path / "a.jsonl",
         ask(0),
+        say(1, "m0", 89_980),
         say(1, "m1", 90_000, call("c1", "Bash", command="ls")),
         boundary(2, 90_010, 5_000),
         ask(2, "a summary", isCompactSummary=True),
@@ -106,7 +108,8 @@ def test_a_compaction_begins_a_context(read, tmp_path):
     after = ("conversation", "after a compaction")
     assert seen.contexts == [MAIN, (*after, told), (*after, "compacted (summary)")]
     assert next((end.result, end.detail) for end in seen.of(LegEnded)) == ("compacted", told)
-    assert seen.prompts == [90_000, 20_000, 21_000]
+    assert seen.prompts == [89_980, 90_000, 20_000, 21_000]
+    assert [(e.line, e.fill_tokens, e.line_tokens) for e in seen.of(GaugeCrossed)] == [("soft", 90_010, 90_000)]
     assert seen.of(ToolFinished) == []
 
 
