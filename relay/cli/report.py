@@ -15,22 +15,30 @@ from relay.words import UNKNOWN, count, render_moment, render_tokens
 
 if TYPE_CHECKING:
     from relay.figures.values import Figures
+    from relay.git.repository import Repo
     from relay.session.records import LoggedEvent
     from relay.telemetry.log import LogReader
     from relay.telemetry.logs import LogEntry
 
+MOST_SIDES = 2
+
 
 @click.command("report", short_help="Show where the tokens of a run went.")
 @click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...")
+@click.option("-o", "--output", metavar="FILE", help="Put the page there, not below .relay/reports/.")
 @click.option("--text", "as_text", is_flag=True, help="In the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 @click.option("--list", "as_list", is_flag=True, help="Which logs there are, newest first.")
 @click.option("--schema", is_flag=True, help="Print a JSON Schema of a line of the log and exit.")
-def command(*, runs: tuple[str, ...], as_text: bool, as_json: bool, as_list: bool, schema: bool) -> None:
+def command(  # its options
+    *, runs: tuple[str, ...], output: str | None, as_text: bool, as_json: bool, as_list: bool, schema: bool
+) -> None:
     """Show where the tokens of a run went: by source, phase, session and tool, and what proves each tick.
 
     RUN is a run's id or how it begins; PLAN is the path of a plan, and means all of its runs together. Without either
-    it is the newest. Figures come from the event log below .relay/sessions/ alone (docs/events.md).
+    it is the newest. Two of them stand side by side. It is one page of HTML that needs no network; its path is printed.
+    --text and --json say the same of all runs together. Figures come from the event log below .relay/sessions/ alone
+    (docs/events.md), beliefs from the plan's ledger.
     """
     if schema:
         from relay.telemetry.schema import render_event_schema
@@ -41,17 +49,40 @@ def command(*, runs: tuple[str, ...], as_text: bool, as_json: bool, as_list: boo
     if as_list:
         _say_list(entries)
         return
+    if not (as_text or as_json):
+        _say_page(entries, runs, output)
+        return
     figures, skipped = read_figures(choose(entries, runs))
     if as_json:
         from relay.figures.document import render_document
 
         say_json(json.dumps(render_document(figures, skipped_lines=skipped), ensure_ascii=True, default=_as_json))
         return
-    _ = as_text
     from relay.cli.figures import render_figures
 
     for line in render_figures(figures):
         say(line.text, style=line.style)
+    _complain_of(skipped)
+
+
+def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None) -> None:
+    """Make the page of one run or plan, or of two, and print where it is.
+
+    Raises:
+        RelayError: It cannot be drawn or written.
+    """
+    from relay.cli.report_page import require_libraries, write_page
+
+    if len(wanted) > MOST_SIDES:
+        raise ConfigError("a page has one run, or two side by side", hint="relay report --text A B C adds them up")
+    chosen = [choose(entries, [word]) for word in wanted or [""]]
+    require_libraries()
+    found = [read_figures(some) for some in chosen]
+    say(str(write_page(_get_repo(), [figures for figures, _ in found], output)))
+    _complain_of(sum(skipped for _, skipped in found))
+
+
+def _complain_of(skipped: int) -> None:
     if skipped:
         complain(
             f"{count(skipped, 'line')} of the log could not be read and {'is' if skipped == 1 else 'are'} not in it"
@@ -66,13 +97,17 @@ def get_entries() -> "tuple[LogEntry, ...]":
     """
     from relay.telemetry.logs import list_logs
 
-    place = get_place(plan=None, environ=os.environ)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
-    entries = list_logs(place.root)
+    entries = list_logs(_get_repo().root)
     if not entries:
         raise ConfigError("there is no log of a run here yet", hint="relay run writes one below .relay/sessions/")
     return entries
+
+
+def _get_repo() -> "Repo":
+    place = get_place(plan=None, environ=os.environ)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    return place.repo
 
 
 def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEntry, ...]":

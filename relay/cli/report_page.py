@@ -1,0 +1,84 @@
+"""`relay report` as a page: one run or one plan, or two of them side by side."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relay.cli.screen import complain
+from relay.cli.text import clean_line
+from relay.errors import LedgerError, RelayError, RepoError
+from relay.plan.files import find_ledger_path
+
+if TYPE_CHECKING:
+    from relay.figures.values import Figures
+    from relay.git.repository import Repo
+    from relay.report.beliefs import Beliefs
+
+LIBRARIES = ("jinja2", "lets_plot")
+
+
+def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
+    """Look for what draws the page, before any log is read.
+
+    Raises:
+        RelayError: Some of it is not installed.
+    """
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise RelayError(
+            f"the page is drawn by {' and '.join(missing)}, which relay is installed without",
+            hint="pip install '.[report]' from a checkout installs relay with it; relay report --text needs none",
+        )
+
+
+def write_page(repo: "Repo", found: "Sequence[Figures]", output: str | None) -> Path:
+    """Make the page and put it where it belongs; return where.
+
+    Args:
+        repo: Whose logs and ledger they are.
+        found: Figures of one page, or of the two that stand side by side.
+        output: The file that the user named; None for relay's own folder.
+
+    Raises:
+        RelayError: It cannot be written.
+    """
+    from relay.report.destination import save_page, save_page_as
+    from relay.report.page import make_comparison, make_page, render_page
+
+    one, *others = found
+    page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
+    html = render_page(page, clean=clean_line)
+    if output is not None:
+        return save_page_as(Path(output), html)
+    return save_page(repo.root, "-".join(map(_name, found)), html)
+
+
+def _name(figures: "Figures") -> str:
+    """Return a run's id, or the plan's name for all of its runs."""
+    last = figures.runs[-1] if figures.runs else None
+    return "" if last is None else last.run_id if len(figures.runs) == 1 else last.plan_path
+
+
+def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
+    """Read the ledger of the plan that was run, as it stands now; None where there is none that can be read."""
+    from relay.files.tree import read_file
+    from relay.ledger import judge, parse_ledger
+    from relay.plan.encoding import decode_text
+    from relay.report.beliefs import Beliefs
+    from relay.state.staleness import find_stale_claims
+
+    plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
+    if not plans:
+        return None
+    path = find_ledger_path(plans[-1])
+    try:
+        data = read_file(repo.root, path)
+        ledger = parse_ledger(decode_text(data)) if data is not None else None
+    except (LedgerError, RepoError, ValueError) as error:
+        complain(f"{path} is not in the report: {error}")
+        return None
+    if ledger is None:
+        return None
+    return Beliefs(ledger=ledger, judgement=judge(ledger, find_stale_claims(repo, ledger)), now=datetime.now(UTC))

@@ -1,0 +1,98 @@
+"""What a page is made of, as values: every text in them is text, nothing of it is markup."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from markupsafe import Markup
+
+from relay.report.ink import Ink
+from relay.values import dataclass
+
+MOST_ROWS = 200
+"""Of one table; how many more there are is said below it."""
+MOST_CHARS = 400
+"""Of one text; what is longer is cut, and says so."""
+
+
+class CellKind(StrEnum):
+    """How the cells of a column are set."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows below their columns' names."""
+
+    caption: str
+    columns: tuple[tuple[str, CellKind], ...]
+    rows: tuple[tuple[str, ...], ...]
+    """One text for each column; an empty one does not apply."""
+    left_out: int = 0
+    """Rows beyond `MOST_ROWS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A drawing with what its colours mean."""
+
+    drawing: Markup
+    """Of `svg.fit_svg`."""
+    legend: tuple[tuple[Ink, str], ...]
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What is shown when it is asked for."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...] = ()
+    """Names and what they are."""
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """A part of the page."""
+
+    name: str
+    """Of its link."""
+    title: str
+    lead: str
+    """What it shows, in a sentence or two."""
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Table, ...] = ()
+    folds: tuple[Details, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One of the questions of whoever opens the page."""
+
+    question: str
+    words: str
+    lines: tuple[str, ...] = ()
+    command: str = ""
+    """To be typed next; empty for none."""
+    ink: Ink = Ink.TEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """All of it."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    answers: tuple[Card, ...]
+    sections: tuple[Chapter, ...]
+
+
+def make_table(caption: str, columns: Sequence[tuple[str, CellKind]], rows: Iterable[Sequence[str]]) -> Table:
+    """Make a table that has a bound."""
+    kept = tuple(map(tuple, rows))
+    left_out = max(0, len(kept) - MOST_ROWS)
+    return Table(caption=caption, columns=tuple(columns), rows=kept[:MOST_ROWS], left_out=left_out)

@@ -1,0 +1,121 @@
+"""The top of the page: what was done, why it stopped, what it cost, what needs you."""
+
+from relay.figures.evidence import DRIFT_WARNING
+from relay.figures.values import Figures, RunFigures
+from relay.report.beliefs import Beliefs, find_worries
+from relay.report.blocks import Card
+from relay.report.ink import Ink
+from relay.report.wording import NOTHING, cut_id, render_length, render_share, render_time, render_usd_each
+from relay.words import UNKNOWN, count, render_tokens, render_usd
+
+_LATEST = 5
+"""Commits and warnings that are shown at the top; all others are further down."""
+
+
+def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
+    """Return what the page is about."""
+    if not figures.runs:
+        return ()
+    first, last = figures.runs[0], figures.runs[-1]
+    models = dict.fromkeys(leg.model or run.model for run in figures.runs for leg in run.legs)
+    facts = {
+        "Plan": last.plan_path,
+        "Branch": last.branch,
+        "Model": ", ".join(models or [last.model]),
+        "Began": f"{render_time(first.began)} UTC",
+        "Took": render_length(first.began, last.ended if last.ended is not None else last.last_at),
+        "Runs": ", ".join(run.run_id for run in figures.runs),
+        "Sandbox": last.sandbox,
+        "Context": last.context,
+        "Rehearsed": "a script played the model" if last.rehearsed else "",
+    }
+    return tuple((name, text) for name, text in facts.items() if text)
+
+
+def answer_all(figures: Figures, beliefs: Beliefs | None) -> tuple[Card, ...]:
+    """Card the four questions of whoever opens the page."""
+    return (_say_done(figures), _say_stopped(figures), _say_cost(figures), _say_needed(figures, beliefs))
+
+
+def _say_done(figures: Figures) -> Card:
+    done = [phase for phase in figures.phases if phase.phase_id and phase.work.is_done]
+    totals = figures.totals
+    to_go = figures.forecast.phases if figures.forecast else None
+    rest = UNKNOWN if to_go is None else f"{to_go} to go" if to_go else "none to go"
+    ticked = f"{count(totals.ticks, 'box', 'boxes')} ticked in {count(totals.commits, 'commit')}"
+    commits = [f"{cut_id(tick.commit)} {tick.subject}" for tick in figures.ticks[-_LATEST:]]
+    return Card(
+        question="What was done",
+        words=f"{count(len(done), 'phase')} done, {rest}",
+        lines=(f"{ticked}, {count(len(figures.legs), 'session')}, {count(totals.turns, 'turn')}", *commits),
+        ink=Ink.GOOD if to_go == 0 else Ink.TEXT,
+    )
+
+
+def _say_stopped(figures: Figures) -> Card:
+    question = "Why it stopped"
+    if not figures.runs:
+        return Card(question=question, words="Nothing of it is in the log", ink=Ink.SOFT)
+    run = figures.runs[-1]
+    if run.exit_code is None:
+        words = "Its log has no end: it was killed, or it still works"
+        return Card(question=question, words=words, lines=_end_of_last(run), ink=Ink.SOFT)
+    ink = {0: Ink.GOOD, 4: Ink.SOFT, 130: Ink.SOFT}.get(run.exit_code, Ink.BAD)
+    lines = (f"exit status {run.exit_code}", *_end_of_last(run))
+    return Card(question=question, words=run.reason, lines=lines, ink=ink)
+
+
+def _end_of_last(run: RunFigures) -> tuple[str, ...]:
+    if not run.legs:
+        return ()
+    leg = run.legs[-1]
+    end = f"{leg.result or 'cut off'}: {leg.detail}" if leg.detail else leg.result or "cut off"
+    return (f"last session: phase {leg.phase_id or NOTHING}, session {leg.leg}, {end}",)
+
+
+def _say_cost(figures: Figures) -> Card:
+    totals, runs, forecast = figures.totals, figures.runs, figures.forecast
+    usage, spent = totals.spent.usage, totals.spent
+    cap = runs[-1].cap_usd if runs else None
+    cached = f"{render_share(totals.cache_hit)} of them from the cache"
+    lines = [
+        f"{render_tokens(usage.prompt_tokens)} tokens in, {cached}, {render_tokens(usage.output_tokens)} out",
+        f"{render_usd_each(totals.usd_per_decision)} per decision, {count(totals.decisions, 'decision')}",
+    ]
+    if runs and runs[0].spent_before_usd:
+        lines.append(f"the plan had cost {render_usd(runs[0].spent_before_usd)} before")
+    if forecast and forecast.phases and forecast.usd is not None:
+        lines.append(
+            f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more "
+            f"({render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)})"
+        )
+    if totals.unknown_turns:
+        lines.append(f"{count(totals.unknown_turns, 'turn')} of unknown usage are in no sum")
+    words = render_usd(spent.cost_usd, estimated=spent.estimated)
+    return Card(
+        question="What it cost", words=words if cap is None else f"{words} of {render_usd(cap)}", lines=tuple(lines)
+    )
+
+
+def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
+    run = figures.runs[-1] if figures.runs else None
+    strayed = [phase for phase in figures.phases if (phase.work.drift or 0) > DRIFT_WARNING]
+    warnings = [text for found in figures.runs for text in found.warnings]
+    lines = [
+        *(find_worries(beliefs) if beliefs else ()),
+        *(
+            f"phase {phase.phase_id} touched files that its items do not name: {', '.join(phase.work.strayed[:3])}"
+            for phase in strayed
+        ),
+        *warnings,
+    ]
+    more = (f"and {len(lines) - _LATEST} more, further down",) if len(lines) > _LATEST else ()
+    command = run.next_command if run else ""
+    words = "A look at this" if lines else "Nothing"
+    return Card(
+        question="What needs you",
+        words="To go on" if command else words,
+        lines=(*lines[:_LATEST], *more),
+        command=command,
+        ink=Ink.SOFT if command or lines else Ink.GOOD,
+    )

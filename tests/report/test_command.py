@@ -1,0 +1,97 @@
+"""`relay report` as it is typed: a page in relay's own folder or where the user says, and nothing else is touched."""
+
+import pytest
+
+from relay.cli.report_page import require_libraries
+from relay.errors import RelayError
+from relay.ledger import Claim, Ledger, Nogood, append_entry
+from relay.report.page import MARK
+from relay.telemetry.log import open_log
+from tests.report.reading import Reader
+from tests.report.runs import play
+
+
+def keep_log(stage, run_id, **given):
+    """Leave a log as a run of that name would have."""
+    with open_log(stage.root, run_id, clock=lambda: 1_700_000_000.0) as log:
+        for event in play(run_id=run_id, **given):
+            log.append(event)
+
+
+def read(path):
+    return " | ".join(Reader(path.read_text()).texts)
+
+
+@pytest.fixture
+def logged(stage):
+    """Return a repository with the logs of two runs."""
+    stage.write("PLAN.md", "# Plan\n\n## Phase 1 — One\n\n- [ ] a\n")
+    stage.commit()
+    keep_log(stage, "aaaa1111", phases=1, text="PLAN.md")
+    keep_log(stage, "bbbb2222", phases=2, text="PLAN.md")
+    return stage
+
+
+def test_a_page_is_put_where_git_does_not_see_it(logged):
+    page = logged.root / ".relay/reports/bbbb2222.html"
+    for _ in range(2):
+        done = logged.relay("report", "bbbb2222")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"{page}\n"
+        assert page.read_text().startswith(MARK)
+    assert "2 phases done" in read(page)
+    assert logged.git("status", "--porcelain") == ""
+
+
+def test_two_runs_are_set_side_by_side_and_all_of_a_plan_added_up(logged):
+    done = logged.relay("report", "aaaa", "bbbb")
+    both = logged.root / ".relay/reports/aaaa1111-bbbb2222.html"
+    assert done.stdout == f"{both}\n"
+    assert "Turns | 8 | 16 | +100%" in read(both)
+    done = logged.relay("report", "PLAN.md")
+    assert "24 turns" in read(logged.root / ".relay/reports/PLAN.md.html")
+    done = logged.relay("report", "aaaa", "bbbb", "PLAN.md")
+    assert (done.returncode, "two side by side" in done.stderr) == (1, True)
+
+
+def test_a_file_of_the_users_is_not_written_over(logged):
+    done = logged.relay("report", "-o", "PLAN.md")
+    assert (done.returncode, "was not made by relay report" in done.stderr) == (1, True)
+    assert logged.root.joinpath("PLAN.md").read_text().startswith("# Plan")
+    for _ in range(2):
+        assert logged.relay("report", "--output", "page.html").stdout == "page.html\n"
+    assert logged.root.joinpath("page.html").read_text().startswith(MARK)
+    done = logged.relay("report", "-o", "no/such/page.html")
+    assert (done.returncode, "cannot be written" in done.stderr) == (1, True)
+
+
+def test_a_link_that_a_repository_ships_is_not_written_through(logged, tmp_path):
+    logged.root.joinpath(".relay/reports").symlink_to(tmp_path)
+    done = logged.relay("report", "aaaa")
+    assert (done.returncode, "cannot be written" in done.stderr) == (1, True)
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".html"]
+
+
+def test_beliefs_are_those_of_the_plans_ledger_as_it_stands(logged):
+    ledger = Ledger()
+    for entry in (
+        Claim(id="c1", claim="keys are random", because="two services write them"),
+        Claim(id="c2", claim="keys are counted", because="they sort"),
+        Nogood(id="n1", claims=("c1", "c2"), because="a key is one of them"),
+    ):
+        ledger = append_entry(ledger, entry)
+    logged.write("PLAN.ledger.yaml", ledger.text)
+    logged.relay("report", "aaaa")
+    page = read(logged.root / ".relay/reports/aaaa1111.html")
+    assert "n1: c1 and c2 cannot both hold: a key is one of them" in page
+    assert "c1 | decision | keys are random" in page
+    logged.write("PLAN.ledger.yaml", "}")
+    done = logged.relay("report", "aaaa")
+    assert (done.returncode, "PLAN.ledger.yaml is not in the report" in done.stderr) == (0, True)
+
+
+def test_without_the_libraries_it_says_how_to_get_them():
+    require_libraries()
+    with pytest.raises(RelayError, match=r"no_such_library, which relay is installed without") as caught:
+        require_libraries(("json", "no_such_library"))
+    assert "[report]" in str(caught.value.hint)

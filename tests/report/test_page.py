@@ -1,0 +1,175 @@
+"""The page: what it says, that no text of a log becomes anything but text, and that its size has a bound."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.cli.text import clean_line
+from relay.figures.values import Figures
+from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
+from relay.report.beliefs import Beliefs
+from relay.report.page import MARK, MOST_BYTES, make_comparison, make_page, render_page
+from relay.session.events import Event
+from tests.any_event import any_event
+from tests.figures.streams import leg, over, start, turn
+from tests.report.reading import Reader, fold
+from tests.report.runs import play
+
+HOSTILE = (
+    "</td></style></script></svg><script>alert(1)</script>",
+    "\"' onload=alert(1) style=x '\"><img src=x onerror=alert(1)><svg onload=alert(1)>",
+    "<!--", "-->", "]]>", "<![CDATA[", "{{ 7 * 7 }}{% raw %}", "&lt;b&gt;&amp;#60;", "javascript:alert(1)",
+    "\x00\x01\x1b[31mred\x1b[0m\x7f\x9b\ufffe\uffff\ud800", "\u202egpj.exe\u2066\u200f\u061c", "\u2028\u2029\r\n\t",
+    "ש" * 9 + "\u0301" * 50, "x" * 100_000,
+)  # fmt: skip
+INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ud800-\udfff]")
+ATTRIBUTES = {
+    "lang", "charset", "http-equiv", "content", "name", "class", "id", "role", "tabindex", "scope", "href",
+    "aria-label", "aria-labelledby", "aria-hidden", "viewbox", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy",
+    "r", "d", "width", "height", "transform", "text-anchor", "stroke-width", "stroke-dasharray", "stroke-opacity",
+    "fill-opacity", "fill", "stroke", "clip-path",
+}  # fmt: skip
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def render(figures: Figures, beliefs: Beliefs | None = None, **given: int) -> str:
+    return render_page(make_page(figures, beliefs), clean=clean_line, **given)
+
+
+def make_beliefs(text: str) -> Beliefs:
+    stamp = Stamp(phase="1", session="1-1", at="2026-11-20T10:00:00Z")
+    ledger = Ledger(
+        entries=(
+            Claim(id="c1", claim=text, because=text, kind=Kind.CONSTRAINT, stamp=stamp),
+            Claim(id="c2", claim=text, because=text, stamp=stamp),
+            Claim(id="c3", claim=text, because=text, rests_on=("c1",), stamp=replace(stamp, session="2-1")),
+            Claim(id="c4", claim=text, because=text, replaces=("c3",), stamp=replace(stamp, at="2026-11-20T11:00:00Z")),
+            Nogood(id="n1", claims=("c1", "c2"), because=text, stamp=stamp),
+        )
+    )
+    return Beliefs(ledger=ledger, judgement=judge(ledger, {}), now=NOW)
+
+
+def require_inert(html: str) -> Reader:
+    """Fail where the page holds anything that acts, loads, or cannot be seen."""
+    read = Reader(html)
+    assert html.startswith(MARK)
+    assert read.others == ["doctype html", "made by relay report"]
+    assert INVISIBLE.findall(html.replace("\n", "")) == []
+    assert {name for _, found in read.elements for name in found} <= ATTRIBUTES
+    assert not set(read.tags) & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "base",
+        "form",
+        "a:",
+        "image",
+        "use",
+    }
+    assert read.tags.count("style") == 1
+    assert all(found["href"].startswith("#") for tag, found in read.elements if "href" in found)
+    assert all(
+        "url(" not in value or value.startswith("url(#") for _, found in read.elements for value in found.values()
+    )
+    ids = [found["id"] for _, found in read.elements if "id" in found]
+    assert len(ids) == len(set(ids))
+    return read
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_of_a_log_is_anything_but_text(text):
+    """Whatever it says, the page has the elements that it has with a plain word in its place, in the same order."""
+    plain = require_inert(render(fold(play(phases=1)), make_beliefs("plain")))
+    assert require_inert(render(fold(play(phases=1, text=text)), make_beliefs(text))).tags == plain.tags
+
+
+@settings(max_examples=max(5, settings().max_examples // 5))  # a page takes a quarter of a second
+@given(st.data())
+def test_any_events_make_a_page(data):
+    kinds = st.sampled_from(get_args(Event))
+    events = data.draw(st.lists(kinds.flatmap(any_event), max_size=12))
+    require_inert(render(fold([*play(phases=1, legs=1, turns=1), *events])))
+
+
+def test_only_the_pages_own_style_is_obeyed():
+    html = render(fold(play()))
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert [found["content"] for tag, found in Reader(html).elements if "http-equiv" in found] == [policy]
+
+
+def test_the_top_answers_what_a_person_asks():
+    figures = fold(play(phases=2, text="the gate of phase 2 stayed red"))
+    texts = Reader(render(figures, make_beliefs("ids are random"))).texts
+    for question in ("What was done", "Why it stopped", "What it cost", "What needs you"):
+        assert question in texts
+    answers = " | ".join(texts)
+    assert "2 phases done" in answers
+    assert "the gate of phase 2 stayed red" in answers
+    assert "$0.16 of $20.00" in answers
+    assert "n1: c1 and c2 cannot both hold (against the constraint c1, which holds): ids are random" in answers
+
+
+def test_what_is_not_known_is_not_nothing():
+    events = [start(), leg(), *turn(1, 5_000, cost_usd=None), over()]
+    texts = " | ".join(Reader(render(fold(events))).texts)
+    assert "What it cost | unknown" in texts
+    assert "Its log has no end" in texts
+    assert "Why it stopped | Nothing of it is in the log" in " | ".join(Reader(render(fold([]))).texts)
+
+
+def test_a_decision_has_its_cost_and_a_ledger_its_half_life():
+    texts = " | ".join(Reader(render(fold(play(phases=1)), make_beliefs("ids are random"))).texts)
+    assert "4 claims" in texts
+    assert "c4 | decision | ids are random" in texts
+    assert "replaced by c4" in texts
+    assert "Belief half-life: unknown" in texts
+
+
+def test_a_long_run_stays_usable():
+    """Forty phases, three hundred sessions: one page within its bound, its tables cut at a row that says how many."""
+    figures = fold(play(phases=40, legs=8, turns=6))
+    html = render(figures)
+    read = Reader(html)
+    assert len(figures.legs) == 320
+    assert len(html.encode()) < MOST_BYTES
+    assert read.tags.count("details") >= 40
+    assert not any("cut shorter" in text for text in read.texts)
+
+
+def test_a_log_of_huge_texts_makes_no_huge_page():
+    html = render(fold(play(phases=30, legs=3, turns=1, text='"<&\x1b' * 5_000)), most_bytes=300_000)
+    assert len(html.encode()) <= 300_000
+    assert any("cut shorter" in text for text in require_inert(html).texts)
+
+
+def test_two_runs_stand_side_by_side():
+    one, other = fold(play(phases=2)), fold(play(phases=2, turns=8))
+    read = require_inert(render_page(make_comparison(one, other), clean=clean_line))
+    texts = " | ".join(read.texts)
+    assert "Turns | 16 | 32 | +100%" in texts
+    assert "Phases done | 2 | 2 | same" in texts
+    assert "Phases that both worked on" in texts
+    assert read.tags.count("svg") == 4
+
+
+def test_a_page_loses_nothing_that_its_tables_promise():
+    figures = fold(play(phases=3))
+    texts = " | ".join(Reader(render(figures)).texts)
+    for tick in figures.ticks:
+        assert f"{tick.commit[:9]} |" in texts
+    for wanted in ("make test | passed | 0 | 3.0 s | ab", "+3 −1 in 2 files", "hand-off line (dashed)", "Fresh starts"):
+        assert wanted in texts
