@@ -36,6 +36,7 @@ from relay.session.tokens import estimate_size_tokens
 from relay.session.usage import Usage
 from relay.values import dataclass
 
+MOST_BATON_CHARS = 4_000
 MOST_OPEN_CALLS = 1_000
 """Calls that may run at a time; a log that begins more has lost their ends."""
 _MILLION = 1_000_000
@@ -324,6 +325,7 @@ class LegTally:
             detail=ended.detail if ended else "",
             totals=self.sum.totals,
             parts=self._parts,
+            baton=started.baton[:MOST_BATON_CHARS],
             first_tokens=self._first_tokens,
             last_tokens=self._last_tokens,
             peak_tokens=self._peak_tokens,

@@ -231,6 +231,8 @@ class LegFigures:
     totals: Totals
     parts: tuple[PromptPart, ...]
     """Of its first prompt; empty in older logs."""
+    baton: str
+    """What it was told of the session before, cut at `legs.MOST_BATON_CHARS`; empty for nothing, and in older logs."""
     first_tokens: int | None
     """Prompt of its first response: what it costs to be here at all; None before one."""
     last_tokens: int | None

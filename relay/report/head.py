@@ -85,10 +85,7 @@ def _say_cost(figures: Figures) -> Card:
     if runs and runs[0].spent_before_usd:
         lines.append(f"the plan had cost {render_usd(runs[0].spent_before_usd)} before")
     if forecast and forecast.phases and forecast.usd is not None:
-        lines.append(
-            f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more "
-            f"({render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)})"
-        )
+        lines.append(f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more")
     if totals.unknown_turns:
         lines.append(f"{count(totals.unknown_turns, 'turn')} of unknown usage are in no sum")
     words = render_usd(spent.cost_usd, estimated=spent.estimated)

@@ -66,13 +66,14 @@ def draw_teeth(
     starts = _find_starts(legs)
     each = max(2, MOST_POINTS // max(1, len(legs)))
     teeth = [
-        (start + point.turn, point.fill_tokens, n)
+        (start + turn, fill, n)
         for n, (leg, start) in enumerate(zip(legs, starts, strict=True))
-        for point in _thin(leg.series, each)
-        if point.fill_tokens is not None
+        for turn, fill in _find_fills(leg, each)
     ]
     lines = _find_lines(legs, starts)
-    most = max([most] + [hard for *_, hard in lines] + [fill for _, fill, _ in teeth])
+    most = max(
+        [most, *(line[3] for line in lines), *(tooth[1] for tooth in teeth), *(leg.peak_tokens or 0 for leg in legs)]
+    )
     plot = lp.ggplot() + _make_theme() + _mark_x([(starts[n] + 1, text) for n, text in marks]) + _mark_tokens(most)
     for column, ink, style in ((2, Ink.SOFT, "dashed"), (3, Ink.HARD, "solid")):
         data = {
@@ -122,10 +123,10 @@ def draw_cache(legs: Sequence[LegFigures], marks: Sequence[tuple[int, str]], *, 
     starts = _find_starts(legs)
     each = max(2, MOST_POINTS // max(1, len(legs)))
     points = [
-        (start + point.turn, point.cache_read_tokens / point.prompt_tokens)
+        (start + point.turn, min(1.0, point.cache_read_tokens / point.prompt_tokens))
         for leg, start in zip(legs, starts, strict=True)
         for point in _thin(leg.series, each)
-        if point.prompt_tokens
+        if point.prompt_tokens > 0
     ]
     plot = lp.ggplot() + _make_theme() + _mark_x([(starts[n] + 1, text) for n, text in marks])
     plot += lp.scale_y_continuous(breaks=[0, 0.5, 1], labels=["0%", "50%", "100%"], limits=[0, 1])
@@ -160,6 +161,12 @@ def _find_starts(legs: Sequence[LegFigures]) -> list[int]:
     for leg in legs:
         starts.append(starts[-1] + max(1, leg.totals.turns))
     return starts[:-1]
+
+
+def _find_fills(leg: LegFigures, most: int) -> list[tuple[int, int]]:
+    """Return turns and what the context held then; nothing for fewer than two, of which the library makes no line."""
+    found = [(point.turn, point.fill_tokens) for point in _thin(leg.series, most) if point.fill_tokens is not None]
+    return found if len(found) > 1 else []
 
 
 def _find_lines(legs: Sequence[LegFigures], starts: Sequence[int]) -> list[tuple[float, float, int, int]]:

@@ -141,7 +141,7 @@ def _fold_phase(n: int, phase: PhaseFigures, legs: Sequence[LegFigures]) -> Deta
         title=_name_phase(phase),
         facts=tuple((name, text) for name, text in facts.items() if text),
         plots=(plot_teeth(legs, f"phase-{n}", by_leg=True),) if legs else (),
-        tables=(_list_sessions(legs),),
+        tables=(_list_sessions(legs), _list_batons(legs)),
     )
 
 
@@ -174,6 +174,17 @@ def _list_sessions(legs: Sequence[LegFigures]) -> Table:
         for leg in legs
     )
     return make_table("Sessions", columns, rows)
+
+
+def _list_batons(legs: Sequence[LegFigures]) -> Table:
+    """List what each session was told of the one before it, line by line."""
+    rows = (
+        (f"{leg.leg} ({cut_id(leg.session_id)})", line)
+        for leg in legs
+        for line in leg.baton.splitlines()
+        if line.strip()
+    )
+    return make_table("Batons", (("To session", CellKind.TEXT), ("What it was told", CellKind.TEXT)), rows)
 
 
 def _list_compactions(legs: Sequence[LegFigures]) -> Table:

@@ -67,6 +67,8 @@ class LegStarted:
     prompt: tuple[Mapping[str, Any], ...] = ()
     """``{"source", "bytes", "tokens"}`` of each part of its first prompt: system, tools, rules, plan, baton, ledger,
     environment; bytes of its UTF-8, tokens by estimate. Missing in older logs."""
+    baton: str = ""
+    """What it is told of the session before it; empty for nothing, and in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,6 +129,7 @@ class Sessions:
                 reason=task.reason,
                 trial=task.trial,
                 prompt=measure_prompt(task.system, task.tools, task.message_parts),
+                baton="\n\n".join(text for source, text in task.message_parts if source == "baton"),
                 runner=self.settings.runner_for(task.runner),
             )
         )

@@ -24,7 +24,15 @@ def play(phases: int = 2, legs: int = 2, turns: int = 4, text: str = "plain", ru
             last = number == legs
             session = f"{phase}-{number}"
             prompt = parts(system=900, tools=1_200, plan=700, baton=100)
-            yield leg(session, phase, title=text, leg=number, reason=text, prompt=prompt)
+            yield leg(
+                session,
+                phase,
+                title=text,
+                leg=number,
+                reason=text,
+                prompt=prompt,
+                baton=f"next: {text}" if number > 1 else "",
+            )
             yield from _work(turns, text)
             if last:
                 yield gate(phase, passed=phase in "2468")

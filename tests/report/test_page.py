@@ -139,6 +139,13 @@ def test_a_decision_has_its_cost_and_a_ledger_its_half_life():
     assert "Belief half-life: unknown" in texts
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+def test_the_library_prints_nothing(capfd, turns):
+    """It tells of lines without a second point on standard output, where the page's path is to stand alone."""
+    render(fold(play(phases=1, legs=1, turns=turns)))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_long_run_stays_usable():
     """Forty phases, three hundred sessions: one page within its bound, its tables cut at a row that says how many."""
     figures = fold(play(phases=40, legs=8, turns=6))
@@ -171,5 +178,11 @@ def test_a_page_loses_nothing_that_its_tables_promise():
     texts = " | ".join(Reader(render(figures)).texts)
     for tick in figures.ticks:
         assert f"{tick.commit[:9]} |" in texts
-    for wanted in ("make test | passed | 0 | 3.0 s | ab", "+3 −1 in 2 files", "hand-off line (dashed)", "Fresh starts"):
+    for wanted in (
+        "2 (1-2) | next: plain",
+        "make test | passed | 0 | 3.0 s | ab",
+        "+3 −1 in 2 files",
+        "hand-off line (dashed)",
+        "Fresh starts",
+    ):
         assert wanted in texts

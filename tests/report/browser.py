@@ -1,0 +1,114 @@
+"""The page in a real browser: `make report-browser`. Needs Chromium on the PATH, Playwright and axe from the registry.
+
+Each page is opened as a desktop, a telephone and a printer have it, in light and in dark, without JavaScript as well:
+nothing may be written to the console, nothing loaded, nothing be wider than the screen, and axe may find nothing
+(contrast as it is drawn, names, headings, tables). The pictures are left to be looked at.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from relay.cli.text import clean_line
+from relay.report.page import make_comparison, make_page, render_page
+from tests.report.reading import fold
+from tests.report.runs import play
+from tests.report.test_page import HOSTILE, make_beliefs
+
+SCREENS = {"desktop": (1280, 900), "phone": (360, 740)}
+SMALLEST_TEXT_PX = 9
+VAST = frozenset({"long"})
+"""Pages that take a browser minutes to draw and to judge as a whole: what is on the screen is looked at."""
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+UNFOLD = "document.querySelectorAll('details').forEach(d => d.open = true)"
+WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+TEXTS = "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
+
+
+def make_pages() -> dict[str, str]:
+    """Make one page of each kind."""
+    run, other = fold(play(phases=10, legs=3, turns=12)), fold(play(phases=10, legs=2, turns=20))
+    pages = {
+        "run": make_page(run, make_beliefs("keys are random")),
+        "long": make_page(fold(play(phases=40, legs=8, turns=6)), None),
+        "hostile": make_page(fold(play(phases=2, text=" ".join(HOSTILE[:-1]))), make_beliefs(HOSTILE[0])),
+        "two": make_comparison(run, other),
+        "empty": make_page(fold([]), None),
+    }
+    return {name: render_page(page, clean=clean_line) for name, page in pages.items()}
+
+
+def look(browser: Any, path: Path, name: str, pictures: Path) -> Iterator[str]:
+    """Open a page on every screen; yield what is wrong."""
+    for screen, (width, height) in SCREENS.items():
+        for scheme in ("light", "dark"):
+            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page = context.new_page()
+            said = listen(page)
+            page.goto(path.as_uri())
+            page.screenshot(path=pictures / f"{name}-{screen}-{scheme}.png", full_page=name not in VAST)
+            wrong = [words for words in said if words != f"request: {path.as_uri()}"]
+            yield from (f"{name}, {screen}, {scheme}: {words}" for words in (*wrong, *measure(page, name)))
+            context.close()
+    plain = browser.new_context(java_script_enabled=False).new_page()
+    plain.goto(path.as_uri())
+    if not plain.locator("h2").count():
+        yield f"{name}: nothing is shown without JavaScript"
+    plain.emulate_media(media="print")
+    plain.screenshot(path=pictures / f"{name}-print.png", full_page=name not in VAST)
+
+
+def listen(page: Any) -> list[str]:
+    """Return what a page says and asks for, as it does."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on("request", lambda request: said.append(f"request: {request.url}"))
+    return said
+
+
+def measure(page: Any, name: str) -> Iterator[str]:
+    """Yield what is wrong with an open page, once everything on it is unfolded."""
+    page.evaluate(UNFOLD)
+    wide, room = page.evaluate(WIDTHS)
+    if wide > room:
+        yield f"{wide} px wide on a screen of {room}"
+    small = [height for height in page.evaluate(TEXTS) if height < SMALLEST_TEXT_PX]
+    if small:
+        yield f"{len(small)} texts of plots are smaller than {SMALLEST_TEXT_PX} px"
+    if name in VAST:
+        return
+    for found in Axe().run(page).response["violations"]:
+        yield f"axe {found['id']}: {found['help']}: {found['nodes'][0]['html'][:200]}"
+
+
+def main() -> int:
+    """Look at every page; return how many things are wrong, at most 1."""
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        sys.stdout.write("There is no Chromium here: apt install chromium, or name one: CHROMIUM=/path\n")
+        return 1
+    pictures = Path(tempfile.mkdtemp(prefix="relay-report-"))
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        for name, html in make_pages().items():
+            path = pictures / f"{name}.html"
+            path.write_text(html)
+            wrong += look(browser, path, name, pictures)
+        browser.close()
+    sys.stdout.write("".join(f"{words}\n" for words in wrong))
+    sys.stdout.write(f"{len(wrong)} wrong; pages and pictures: {pictures}\n")
+    return min(1, len(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
