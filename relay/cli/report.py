@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,16 +53,29 @@ def command(  # its options
         _say_page(entries, runs, output)
         return
     figures, skipped = read_figures(choose(entries, runs))
+    beliefs = _read_beliefs(figures)
     if as_json:
         from relay.figures.document import render_document
 
-        say_json(json.dumps(render_document(figures, skipped_lines=skipped), ensure_ascii=True, default=_as_json))
+        document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
+        say_json(json.dumps(document, ensure_ascii=True, default=_as_json))
         return
     from relay.cli.figures import render_figures
 
     for line in render_figures(figures):
         say(line.text, style=line.style)
+    if beliefs:
+        from relay.cli.report_ledger import describe_ledger
+
+        say(f"Beliefs: {describe_ledger(beliefs)}")
     _complain_of(skipped)
+
+
+def _read_beliefs(figures: "Figures") -> "dict[str, Any] | None":
+    from relay.cli.report_ledger import read_ledger, render_ledger
+
+    found = read_ledger(_get_repo(), figures)
+    return render_ledger(*found, figures) if found else None
 
 
 def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None) -> None:

@@ -6,10 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.cli.screen import complain
+from relay.cli.report_ledger import read_ledger
 from relay.cli.text import clean_line
-from relay.errors import LedgerError, RelayError, RepoError
-from relay.plan.files import find_ledger_path
+from relay.errors import RelayError
 
 if TYPE_CHECKING:
     from relay.figures.values import Figures
@@ -62,23 +61,7 @@ def _name(figures: "Figures") -> str:
 
 
 def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
-    """Read the ledger of the plan that was run, as it stands now; None where there is none that can be read."""
-    from relay.files.tree import read_file
-    from relay.ledger import judge, parse_ledger
-    from relay.plan.encoding import decode_text
     from relay.report.beliefs import Beliefs
-    from relay.state.staleness import find_stale_claims
 
-    plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
-    if not plans:
-        return None
-    path = find_ledger_path(plans[-1])
-    try:
-        data = read_file(repo.root, path)
-        ledger = parse_ledger(decode_text(data)) if data is not None else None
-    except (LedgerError, RepoError, ValueError) as error:
-        complain(f"{path} is not in the report: {error}")
-        return None
-    if ledger is None:
-        return None
-    return Beliefs(ledger=ledger, judgement=judge(ledger, find_stale_claims(repo, ledger)), now=datetime.now(UTC))
+    found = read_ledger(repo, figures)
+    return Beliefs(ledger=found[0], judgement=found[1], now=datetime.now(UTC)) if found else None

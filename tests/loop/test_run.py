@@ -80,6 +80,7 @@ sessions:
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2]
+    assert ["add lo" in leg.baton for leg in stage.seen(LegStarted)] == [False, True]
     assert [leg.result for leg in stage.seen(LegEnded)] == ["handoff", "done"]
     assert len(stage.commits()) == 1
 

@@ -1,5 +1,7 @@
 """`relay report` as it is typed: a page in relay's own folder or where the user says, and nothing else is touched."""
 
+import json
+
 import pytest
 
 from relay.cli.report_page import require_libraries
@@ -85,6 +87,12 @@ def test_beliefs_are_those_of_the_plans_ledger_as_it_stands(logged):
     page = read(logged.root / ".relay/reports/aaaa1111.html")
     assert "n1: c1 and c2 cannot both hold: a key is one of them" in page
     assert "c1 | decision | keys are random" in page
+    assert "2 claims, 1 of them hold, 0 used again, 1 contradiction, half-life unknown" in (
+        logged.relay("report", "--text", "aaaa").stdout
+    )
+    known = json.loads(logged.relay("report", "--json", "aaaa").stdout)["beliefs"]
+    assert [found["id"] for found in known["decisions"]] == ["c1", "c2"]
+    assert known["contradictions"] == [{"id": "n1", "claims": ["c1", "c2"]}]
     logged.write("PLAN.ledger.yaml", "}")
     done = logged.relay("report", "aaaa")
     assert (done.returncode, "PLAN.ledger.yaml is not in the report" in done.stderr) == (0, True)
