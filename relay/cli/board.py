@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.session.usage import Usage
 from relay.values import dataclass
 
 SAID_LINES = 12
@@ -26,6 +27,8 @@ class Activity:
     """On the board's clock, in seconds."""
     until: float | None = None
     """When a retry's wait is over; None for everything else."""
+    output: str = ""
+    """The last line that it printed; empty before the first."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class Board:
     leg: events.LegStarted | None = None
     response: events.ResponseReceived | None = None
     """The leg's last one; None before the first."""
+    used: Usage = Usage()
+    """What the leg's answers have used, as far as it was reported."""
     focus: str = ""
     """Id of the phase that is worked on; empty before the first."""
     activity: Activity | None = None
@@ -51,6 +56,8 @@ class Board:
     cost_gaps: int = 0
     """Responses whose cost is unknown."""
     responses: int = 0
+    ended: events.RunEnded | None = None
+    """How the run ended; None while it has not."""
     stopping: Urgency = Urgency.NONE
     """How soon the run was asked to stop; set by the view."""
 
@@ -69,7 +76,7 @@ class Board:
 
 
 def _on_run(board: Board, event: events.RunStarted, _now: float) -> None:
-    board.run, board.estimated = event, event.estimated
+    board.run, board.estimated, board.ended = event, event.estimated, None
 
 
 def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
@@ -78,6 +85,7 @@ def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
 
 def _on_leg(board: Board, event: events.LegStarted, _now: float) -> None:
     board.leg, board.response, board.activity, board.focus = event, None, None, event.phase_id
+    board.used = Usage()
     board.said.clear()
 
 
@@ -89,6 +97,8 @@ def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> N
     board.response, board.activity = event, None
     board.responses += 1
     board.estimated = board.estimated or event.estimated
+    if event.usage is not None and not event.estimated:
+        board.used += event.usage
     if event.cost_usd is None:
         board.cost_gaps += 1
     else:
@@ -105,6 +115,11 @@ def _on_tool(board: Board, event: events.ToolStarted, now: float) -> None:
     board.activity = Activity(name=event.name, summary=event.summary, since=now)
 
 
+def _on_output(board: Board, event: events.OutputShown, _now: float) -> None:
+    if board.activity is not None:
+        board.activity = replace(board.activity, output=event.line)
+
+
 def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
     words = f"attempt {event.attempt} — {event.reason}"
     board.activity = Activity(name="retry", summary=words, since=now, until=now + event.wait_s)
@@ -112,6 +127,10 @@ def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
 
 def _on_pause(board: Board, event: events.RunPaused, now: float) -> None:
     board.activity = Activity(name="paused", summary=event.reason, since=now)
+
+
+def _on_setup(board: Board, event: events.SetupStarted, now: float) -> None:
+    board.activity = Activity(name="setup", summary=event.command, since=now)
 
 
 def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
@@ -122,6 +141,11 @@ def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
 
 def _on_leg_end(board: Board, _event: events.LegEnded, _now: float) -> None:
     board.activity = None
+    board.said.clear()
+
+
+def _on_end(board: Board, event: events.RunEnded, _now: float) -> None:
+    board.activity, board.ended = None, event
     board.said.clear()
 
 
@@ -143,12 +167,13 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.TextShown: _on_text,
     events.ToolStarted: _on_tool,
     events.ToolFinished: _on_idle,
+    events.OutputShown: _on_output,
     events.GaugeCrossed: _on_nothing,
     events.RetryScheduled: _on_retry,
     events.CacheBroken: _on_nothing,
     events.HostAsked: _on_nothing,
-    events.SetupStarted: _on_nothing,
-    events.SetupFinished: _on_nothing,
+    events.SetupStarted: _on_setup,
+    events.SetupFinished: _on_idle,
     events.GateStarted: _on_gate,
     events.GateFinished: _on_idle,
     events.PlanRestored: _on_nothing,
@@ -159,5 +184,5 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.WordsHeard: _on_nothing,
     events.RunPaused: _on_pause,
     events.RunResumed: _on_idle,
-    events.RunEnded: _on_nothing,
+    events.RunEnded: _on_end,
 }

@@ -16,7 +16,7 @@ from relay.cli.board import Board
 from relay.cli.narrate import STOPPING
 from relay.cli.text import clean_line
 from relay.meters.gauge import Band, find_band
-from relay.session.events import RunStarted
+from relay.session.events import RunEnded, RunStarted
 from relay.words import (
     BOXES,
     count,
@@ -39,7 +39,12 @@ _LABEL_CELLS = 9
 _BAR_CELLS = 32
 _NARROW_CELLS = 44
 """Below this there are no bars, no right column and no labels."""
+_WIDE_CELLS = 64
+_ROOMY_LINES = 12
+"""Below this there is neither the cache nor what a command prints."""
 _LONGEST_CHARS = 600
+_HEALTHY, _POOR = 0.8, 0.5
+"""Of the input that was read from the cache: above is healthy, below is poor. Source: Token Wiki, chapter 3."""
 
 
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
@@ -49,13 +54,44 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
         waiting = [_draw_activity(board, now, width)] if board.activity else []
         return [_fit(line, width) for line in (*_draw_stop(board), first, *waiting)][:height]
     head = [Text("─" * width, "dim"), *_draw_head(board, board.run, now, width)]
-    meters = [_draw_gauge(board, width), _draw_spend(board, width), _draw_activity(board, now, width)]
+    meters = _draw_meters(board, now, width, height)
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
     room = height - len(head) - len(meters) - gaps
     said = _draw_said(board, width, min(4, max(0, room // 3)))
     phases = _draw_phases(board, width, max(1, room - len(said)))
     lines = [*head, *_gap(gaps), *phases, *_gap(gaps), *meters, *said]
     return [_fit(line, width) for line in lines[:height]]
+
+
+def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text]:
+    """Lay out what is measured and what goes on now; a small screen has the most needed of it."""
+    lines = [_draw_gauge(board, width), _draw_spend(board, width)]
+    if board.used.prompt_tokens and height >= _ROOMY_LINES:
+        lines.insert(1, _draw_cache(board, width))
+    if board.ended is not None:
+        return [*lines, *_draw_end(board.ended)]
+    lines.append(_draw_activity(board, now, width))
+    if board.activity is not None and board.activity.output and height >= _ROOMY_LINES:
+        lines.append(_label("", width).append(f"│ {_safe(board.activity.output)}", "dim"))
+    return lines
+
+
+def _draw_end(ended: RunEnded) -> list[Text]:
+    word, style = ("done", "bold green") if ended.exit_code == 0 else ("stopped", "bold yellow")
+    lines = [Text(f"{word}: {_safe(ended.reason)}", style)]
+    return [*lines, Text(f"next: {_safe(ended.next_command)}", "bold")] if ended.next_command else lines
+
+
+def _draw_cache(board: Board, width: int) -> Text:
+    """Draw how much of the leg's input was read from the cache."""
+    read, prompt = board.used.cache_read_tokens, board.used.prompt_tokens
+    share = read / prompt
+    style = "green" if share > _HEALTHY else "yellow" if share >= _POOR else "red"
+    line = _label("cache", width)
+    if width >= _NARROW_CELLS:
+        line.append_text(_draw_bar(share, None, style, _bar_cells(width))).append("  ")
+    line.append(f"{read * 100 // prompt}% ", f"bold {style}").append("of the input", "not bold")
+    return line.append(f" ({render_tokens(read)} of {render_tokens(prompt)})", "dim") if width >= _WIDE_CELLS else line
 
 
 def _gap(gaps: int) -> list[Text]:

@@ -288,6 +288,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.TextShown: _tell_text,
     events.ToolStarted: _tell_tool_start,
     events.ToolFinished: _tell_tool_end,
+    events.OutputShown: _tell_nothing,
     events.GaugeCrossed: _tell_crossing,
     events.RetryScheduled: _tell_retry,
     events.CacheBroken: _tell_cache,

@@ -57,7 +57,7 @@ def make_view(
         json: One event per line, for programs.
         stream: Where the view goes; standard output.
         environ: Read for ``TERM`` and ``NO_COLOR``.
-        clock: Seconds since the epoch, for the times in the JSON lines.
+        clock: Seconds since the epoch, for the times of the lines.
     """
     if json:
         return JsonView(stream, clock)
@@ -66,7 +66,7 @@ def make_view(
         from relay.cli.live import LiveView
 
         return LiveView(stream, colour=has_style(stream, environ))
-    return PlainView(stream)
+    return PlainView(stream, clock)
 
 
 class _LineView:
@@ -109,16 +109,21 @@ class JsonView(_LineView):
 
 
 class PlainView(_LineView):
-    """One line per fact, without colours or cursor movement: a log file."""
+    """One line per fact with its time, without colours or cursor movement: a log file.
 
-    def __init__(self, stream: TextIO) -> None:
+    How it ended, which comes last, has none: it is the answer, and programs look for it.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(stream)
+        self._clock = clock
         self._narrator = Narrator()
 
     def observe(self, event: events.Event) -> None:
         """Write the lines of one event."""
+        at = "" if isinstance(event, events.RunEnded) else f"{render_time(self._clock())} "
         for line in self._narrator.tell(event):
-            self._write(render_line(line))
+            self._write(f"{at}{render_line(line)}")
 
     def note_stop(self, urgency: Urgency) -> None:
         """Write past the stream's buffer, which the run's thread may be in; it is empty between lines."""
@@ -128,6 +133,11 @@ class PlainView(_LineView):
             os.write(self._stream.fileno(), f"{STOPPING[urgency]}\n".encode())
         except (OSError, ValueError):
             return  # the reader has gone
+
+
+def render_time(at: float) -> str:
+    """Write a time as the clock on the wall shows it: ``07:05:10``."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:

@@ -63,6 +63,10 @@ class Capture:
             os.close(self._spool_fd)
             self._spool_fd = None
 
+    def get_end(self, most_bytes: int) -> bytes:
+        """Return the last bytes that came."""
+        return bytes((self._head[-most_bytes:] + self._tail[-most_bytes:])[-most_bytes:])
+
     def render(self) -> bytes:
         """Return head and tail, with a line between them that says how much is missing."""
         tail = bytes(self._tail[-self._tail_bytes :]) if self._tail_bytes else b""

@@ -35,6 +35,8 @@ class Sandbox:
     private: PrivateDir
     inquiries: Inquiries = field(default_factory=Inquiries)
     """What commands ask the doors of the policy for."""
+    hear: Callable[[bytes], None] = lambda _: None
+    """Given the last bytes of what a command has printed, ten times a second while it runs, on the caller's thread."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -90,6 +92,7 @@ class Sandbox:
             spool=spool,
             extra_env=extra_env,
             streams=streams,
+            hear=self.hear,
         )
         return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
 

@@ -146,6 +146,14 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputShown:
+    """The command that runs (of a tool, a gate, the setup) has said something new; told now and then, not for each."""
+
+    line: str
+    """Its last line so far, cut; whatever a command printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeCrossed:
     """The fill passed one of its two lines."""
 
@@ -337,6 +345,7 @@ Event = (
     | TextShown
     | ToolStarted
     | ToolFinished
+    | OutputShown
     | GaugeCrossed
     | RetryScheduled
     | CacheBroken

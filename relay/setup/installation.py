@@ -54,7 +54,7 @@ def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbo
     """Run one command; False when a stop was asked for."""
     network = settings.network.text if settings.network != CLOSED else "every public host"
     observe(SetupStarted(command=command, network=network))
-    result = sandbox.run(
+    result = replace(sandbox, hear=workspace.sandbox.hear).run(
         ["bash", "-o", "pipefail", "-c", command],
         limits=replace(workspace.limits, timeout_s=settings.gate_timeout_s),
         should_stop=workspace.should_stop,

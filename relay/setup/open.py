@@ -29,6 +29,7 @@ from relay.setup.context import RunContext
 from relay.setup.observers import Observers
 from relay.setup.policy import get_hidden, get_unreadable
 from relay.setup.preconditions import require
+from relay.setup.progress import Progress
 from relay.setup.repository import take_repository
 from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
@@ -73,6 +74,9 @@ def open_run(
         stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
         observers.inquiries.append(workspace.sandbox.inquiries)
+        progress = Progress(observe)
+        observers.counters.append(progress.note)
+        workspace = replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
         sessions, book = _make_sessions(request, opened.get, observe, workspace)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]

@@ -1,6 +1,7 @@
 """What stopped a run is on the screen, and found again the next morning."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -46,7 +47,7 @@ def stopped(relay, project, environ):
 
 def test_a_red_gate_shows_its_output_and_is_found_again(relay, project, stopped):
     assert stopped.code == ExitCode.STOPPED
-    lines = mask(stopped.out).splitlines()
+    lines = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in mask(stopped.out).splitlines()]
     assert [line for line in lines if line.startswith("baseline gate of phase 1 is red after T s, as expected: ")]
     assert lines.count("| hello.txt lacks its hello, DATABASE_URL is not set") == 2  # not for the baseline
     cause = "sandbox: DATABASE_URL: set here and not given to commands; env = "

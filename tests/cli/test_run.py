@@ -83,6 +83,8 @@ def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, environ, endpoint
     assert ran.code == 0
     lines = mask(ran.out).splitlines()
     assert all(line.isprintable() for line in lines)
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in lines[:-2])
+    lines = [*(line[9:] for line in lines[:-2]), *lines[-2:]]
     assert re.fullmatch(
         r"relay run: PLAN.md on main, model claude-opus-5-5, sandbox \S+, cap \$N \(run XXXXXXXX\)", lines[0]
     )

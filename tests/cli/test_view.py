@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 import typing
 
 import pytest
@@ -36,10 +37,16 @@ def play(view, recorded):
             view.observe(event)
 
 
+NOON = time.mktime((2026, 11, 22, 12, 0, 5, 0, 0, -1))
+
+
 def plain(recorded):
+    """Return the lines; each has its time but for the last, which say how it ended."""
     stream = io.StringIO()
-    play(make_view(json=False, stream=stream, environ={}), recorded)
-    return stream.getvalue().splitlines()
+    play(make_view(json=False, stream=stream, environ={}, clock=lambda: NOON), recorded)
+    lines = stream.getvalue().splitlines()
+    assert all(line.startswith("12:00:05 ") for line in lines[:-3])
+    return [line.removeprefix("12:00:05 ") for line in lines]
 
 
 def test_plain_lines_of_a_run(recorded):
@@ -95,7 +102,7 @@ def test_hostile_text_is_inert_in_lines(as_json):
     if as_json:
         assert json.loads(lines[0])["text"] == HOSTILE
     else:
-        assert lines[0].startswith("note: [bold]x[/nope]\\u202e\\x80 secondyyy")
+        assert lines[0][8:].startswith(" note: [bold]x[/nope]\\u202e\\x80 secondyyy")
         assert all(len(line) < 2_100 for line in lines)
 
 
@@ -148,6 +155,7 @@ def test_the_screen_of_a_session_at_80_columns(recorded):
         "  [ ] 3  Verification middleware                                             0/2",
         "",
         "context  ███████████████░░░░░░░░░░░┃░░▌ Execute 58k/100k  58%, stops at 110k",
+        "cache    ████████████████████░░░░░░░░░  70% of the input (52k of 73k)",
         "spend    █░░░░░░░░░░░░░░░░░░░░░░░░░░░░  $0.60 of $20.00  this run $0.19",
         "tick     2.1 tests/test_keys.py::test_issue passes                          12 s",
         "┆ The table exists, so issuance comes first. I will look at how the API",
@@ -155,6 +163,25 @@ def test_the_screen_of_a_session_at_80_columns(recorded):
         "┆ Routes are registered in api/app.py by a decorator.",
         "┆ I'll add api/keys.py with the POST handler and return the key once.",
     ]
+
+
+def test_what_a_command_prints_stands_below_it_until_it_ends(recorded):
+    """Its last line, made safe; a small screen has neither that nor the cache."""
+    board = make_board(recorded, at_event(recorded, ToolStarted, 4))
+    board.apply(ToolStarted(call_id="x", name="bash", summary="make"), 5.0)
+    board.apply(events.OutputShown(line="\x1b[31m41 passed, 2 to go"), 6.0)
+    frame = [line.plain for line in draw(board, now=7.0, width=80, height=21)]
+    assert "         │ 41 passed, 2 to go" in frame
+    small = [line.plain for line in draw(board, now=7.0, width=80, height=9)]
+    assert not any(line.startswith(("cache", "         │")) for line in small)
+    board.apply(events.GateStarted(phase_id="2", baseline=False, commands=("make",)), 8.0)
+    assert not any("41 passed" in line.plain for line in draw(board, now=9.0, width=80, height=21))
+
+
+def test_the_board_shows_how_it_ended(recorded):
+    """What is measured stays, what goes on gives way."""
+    frame = [line.plain for line in draw(make_board(recorded), now=recorded[-1][0], width=80, height=30)]
+    assert frame[-2:] == ["done: phase 2 is done; 1 of 3 phases is left", "next: relay run"]
 
 
 def test_a_retry_counts_down(recorded):

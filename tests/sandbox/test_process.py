@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ def test_output_is_one_stream_in_order(box: Any) -> None:
     result = box.sh("echo one; echo two >&2; echo three; exit 3")
     assert (result.exit_code, result.output, result.total_bytes) == (3, b"one\ntwo\nthree\n", 14)
     assert (result.timed_out, result.interrupted, result.notes) == (False, False, ())
+
+
+def test_what_it_printed_last_is_heard_while_it_runs(box: Any) -> None:
+    """Head and tail together where the output is longer than what is kept; on the caller's thread."""
+    heard: list[tuple[bytes, int]] = []
+    hear = replace(box.sandbox, hear=lambda end: heard.append((end, threading.get_ident())))
+    script = "echo one; seq 2000; echo last; sleep 0.3"
+    hear.run(["/bin/sh", "-c", script], limits=Limits(timeout_s=20, keep_bytes=64))
+    assert [end[-5:] for end, _ in heard][-1] == b"last\n"
+    assert {thread for _, thread in heard} == {threading.get_ident()}
 
 
 def test_flood_is_cut_in_the_middle_and_timed_out(box: Any) -> None:
