@@ -58,6 +58,8 @@ class Board:
     responses: int = 0
     ended: events.RunEnded | None = None
     """How the run ended; None while it has not."""
+    lost: bool = False
+    """Its relay is gone and has not said how it ended; set by the view."""
     stopping: Urgency = Urgency.NONE
     """How soon the run was asked to stop; set by the view."""
 
@@ -75,7 +77,8 @@ class Board:
         _APPLY[type(event)](self, event, now)
 
 
-def _on_run(board: Board, event: events.RunStarted, _now: float) -> None:
+def _on_run(board: Board, event: events.RunStarted, now: float) -> None:
+    board.started_at = now
     board.run, board.estimated, board.ended = event, event.estimated, None
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from relay.cli.bands import render_band
 from relay.cli.board import Board
-from relay.cli.narrate import STOPPING
+from relay.cli.narrate import LOST, STOPPING
 from relay.cli.text import clean_line
 from relay.meters.gauge import Band, find_band
 from relay.session.events import RunEnded, RunStarted
@@ -40,6 +40,7 @@ _BAR_CELLS = 32
 _NARROW_CELLS = 44
 """Below this there are no bars, no right column and no labels."""
 _WIDE_CELLS = 64
+_ROOM_FOR_OTHERS = 3
 _ROOMY_LINES = 12
 """Below this there is neither the cache nor what a command prints."""
 _LONGEST_CHARS = 600
@@ -57,7 +58,7 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     meters = _draw_meters(board, now, width, height)
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
     room = height - len(head) - len(meters) - gaps
-    said = _draw_said(board, width, min(4, max(0, room // 3)))
+    said = _draw_said(board, width, min(4, room // 3) if room > 2 * _ROOM_FOR_OTHERS else 0)
     phases = _draw_phases(board, width, max(1, room - len(said)))
     lines = [*head, *_gap(gaps), *phases, *_gap(gaps), *meters, *said]
     return [_fit(line, width) for line in lines[:height]]
@@ -70,6 +71,8 @@ def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text
         lines.insert(1, _draw_cache(board, width))
     if board.ended is not None:
         return [*lines, *_draw_end(board.ended)]
+    if board.lost:
+        return [*lines, Text(LOST, "bold yellow")]
     lines.append(_draw_activity(board, now, width))
     if board.activity is not None and board.activity.output and height >= _ROOMY_LINES:
         lines.append(_label("", width).append(f"│ {_safe(board.activity.output)}", "dim"))
@@ -137,6 +140,8 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
     current = _find_current(board)
     if current is None:
         return [_draw_phase(phase, width, current=False) for phase in phases[:room]]
+    if room < _ROOM_FOR_OTHERS:
+        return [_draw_phase(phases[current], width, current=True)]
     items = phases[current]["items"]
     neighbours = min(len(phases) - 1, max(2, room - 1 - len(items)))
     item_lines = _draw_items(items, width, max(0, room - 1 - neighbours))

@@ -7,6 +7,7 @@ eight times a second and at least once, so that clocks run.
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -21,7 +22,7 @@ from relay.cli.suspension import showing_cursor
 from relay.cli.text import clean_line, clip
 from relay.interrupts import Urgency
 from relay.session import events
-from relay.words import shorten
+from relay.words import count, shorten
 
 FRAME_S = 0.125
 """Shortest time between two frames."""
@@ -47,16 +48,22 @@ class LiveView:
     Args:
         stream: The terminal.
         colour: False draws the same without colours.
+        clock: Seconds since the epoch.
+        keeps_board: Whether the last picture stays.
     """
 
-    def __init__(self, stream: TextIO, *, colour: bool) -> None:
+    def __init__(
+        self, stream: TextIO, *, colour: bool, clock: Callable[[], float] = time.time, keeps_board: bool = False
+    ) -> None:
         self._console = Console(
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
         )
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._queue: deque[tuple[float, events.Event]] = deque()
         self._narrator = Narrator()
-        self._board = Board(started_at=time.monotonic())
+        self._clock = clock
+        self._keeps_board = keeps_board
+        self._board = Board(started_at=clock())
         self._drawn_at = 0.0
         self._closing = threading.Event()
         self._suspension = showing_cursor(stream)
@@ -64,12 +71,20 @@ class LiveView:
 
     def observe(self, event: events.Event) -> None:
         """Take one event; it is drawn with the next frame."""
-        self._queue.append((time.monotonic(), event))
+        self.replay(self._clock(), event)
+
+    def replay(self, at: float, event: events.Event) -> None:
+        """Take one event of then."""
+        self._queue.append((at, event))
 
     def note_stop(self, urgency: Urgency) -> None:
         """Have it drawn with the next frame."""
         self._board.stopping = urgency
         self._drawn_at = 0.0
+
+    def note_loss(self) -> None:
+        """Have it drawn with the last picture."""
+        self._board.lost = True
 
     def __enter__(self) -> Self:
         self._suspension.__enter__()
@@ -90,18 +105,22 @@ class LiveView:
                     if self._queue or time.monotonic() - self._drawn_at >= IDLE_FRAME_S:
                         self._draw_frame()
                 self._print_new()
+            if self._keeps_board:
+                self._console.print(Group(*self._draw()))
         except (OSError, ValueError):
             self._queue.clear()  # the terminal is gone; the run goes on and its log has everything
 
     def _draw_frame(self) -> None:
         self._drawn_at = time.monotonic()
         lines = self._take()
-        width, height = self._console.size
-        tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
-        frame = draw(self._board, now=self._drawn_at, width=width, height=tall)
-        self._live.update(Group(*frame), refresh=not lines)
+        self._live.update(Group(*self._draw()), refresh=not lines)
         if lines:
             self._console.print(Group(*map(_style, lines)))
+
+    def _draw(self) -> list[Text]:
+        width, height = self._console.size
+        tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
+        return draw(self._board, now=self._clock(), width=width, height=tall)
 
     def _print_new(self) -> None:
         lines = self._take()
@@ -115,7 +134,15 @@ class LiveView:
             at, event = self._queue.popleft()
             self._board.apply(event, at)
             lines.extend(line for line in self._narrator.tell(event) if not line.detail)
+        return _cut(lines, self._console.size.height) if self._keeps_board else lines
+
+
+def _cut(lines: list[Line], height: int) -> list[Line]:
+    """Leave out the first of more lines than the screen has: what a run has said before it was looked at."""
+    most = max(1, height - 1)
+    if len(lines) <= most:
         return lines
+    return [Line(text=f"… {count(len(lines) - most, 'line')} before", tone=Tone.QUIET), *lines[-most:]]
 
 
 def _style(line: Line) -> Text:

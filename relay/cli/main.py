@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "check",
     "run": "run",
     "status": "status",
+    "watch": "watch",
     "say": "steer:say_command",
     "pause": "steer:pause_command",
     "resume": "steer:resume_command",

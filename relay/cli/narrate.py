@@ -20,6 +20,8 @@ STOPPING = {
     Urgency.NOW: "stopping at once; nothing is lost",
 }
 """What is said as soon as a signal asks for a stop."""
+LOST = "killed, or the power went: the run said nothing of its end"
+"""What is said of a run whose relay is gone."""
 _QUIET_STOPS = frozenset({"end_turn", "tool_use"})
 _SHORT_COMMIT_CHARS = 8
 _SHORT_SESSION_CHARS = 12

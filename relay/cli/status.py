@@ -16,9 +16,11 @@ from relay.session.usage import Spent
 from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
+from relay.store.presence import is_locked
 from relay.words import BOXES, count_plan, name_item, render_moment, render_span, render_tokens, render_usd, shorten
 
 if TYPE_CHECKING:
+    from relay.cli.at_work import AtWork
     from relay.git.repository import Repo
     from relay.store.last_run import LastRun
 
@@ -39,11 +41,15 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     standing = gather_standing(find_source(place), place.repo)
-    last = find_last_run(place.repo, standing)
+    last, work = find_last_run(place.repo, standing), None
+    if is_locked(place.repo):
+        from relay.cli.at_work import find_work
+
+        work = find_work(place.root)
     if as_json:
-        say_json(render_json(standing, place.caller, last))
+        say_json(render_json(standing, place.caller, last, work))
     else:
-        show_standing(standing, place.caller, why=why, last=last)
+        show_standing(standing, place.caller, why=why, last=last, work=work)
 
 
 def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
@@ -53,20 +59,12 @@ def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
     last = None if standing.plan.done else read_last_run(repo)
     if last is None or (last.plan_path, last.branch) != (standing.plan_name, standing.branch):
         return None
-    return None if last.ended is None and _is_at_work(repo) else last
+    return None if last.ended is None and is_locked(repo) else last
 
 
-def _is_at_work(repo: "Repo") -> bool:
-    from relay.store.lock import lock_worktree
-
-    try:
-        with lock_worktree(repo):
-            return False
-    except RepoError:
-        return True
-
-
-def show_standing(standing: Standing, caller: Caller, *, why: bool, last: "LastRun | None" = None) -> None:
+def show_standing(
+    standing: Standing, caller: Caller, *, why: bool, last: "LastRun | None" = None, work: "AtWork | None" = None
+) -> None:
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
@@ -83,6 +81,13 @@ def show_standing(standing: Standing, caller: Caller, *, why: bool, last: "LastR
         say(f"stray  {words}", style="yellow")
     if last is not None:
         _show_last(last, why=why)
+    if work is not None:
+        _show_work(work)
+    else:
+        _show_next(standing, caller, why=why)
+
+
+def _show_next(standing: Standing, caller: Caller, *, why: bool) -> None:
     if standing.obstacle:
         say(f"now    {caller.write(standing.obstacle)}", style="bold")
         say(f"next   {caller.write(RUN)}, after that", style="bold")
@@ -95,6 +100,16 @@ def show_standing(standing: Standing, caller: Caller, *, why: bool, last: "LastR
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
     say(f"next   {then}", style="bold")
+
+
+def _show_work(work: "AtWork") -> None:
+    from relay.cli.at_work import tell_work
+
+    first, *rest = tell_work(work, now=time.time())
+    say(f"now    {first}", style="bold")
+    for line in rest:
+        say(f"       {line}")
+    say("next   relay watch shows it live", style="bold")
 
 
 def _show_last(last: "LastRun", *, why: bool) -> None:
@@ -179,10 +194,11 @@ def render_spent(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = None) -> str:
+def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = None, work: "AtWork | None" = None) -> str:
     """Write where the plan stands as one JSON document."""
     import json
 
+    from relay.cli.at_work import render_work
     from relay.cli.last_run import render_last_run
 
     body = {
@@ -193,6 +209,7 @@ def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = Non
         "spent": _render_spent(standing.spent),
         "rewound": _render_spent(standing.rewound),
         "running": standing.situation.running or None,
+        "at_work": render_work(work),
         "limit": _render_limit(standing),
         "last_run": render_last_run(last),
         "obstacle": caller.write(standing.obstacle) or None,

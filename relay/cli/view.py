@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
-from relay.cli.narrate import STOPPING, Line, Narrator
+from relay.cli.narrate import LOST, STOPPING, Line, Narrator
 from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, escape_json
 from relay.interrupts import Urgency
@@ -32,10 +32,16 @@ class View(Protocol):
     """
 
     def observe(self, event: events.Event) -> None:
-        """Take one event."""
+        """Take one event, that happens now."""
+
+    def replay(self, at: float, event: events.Event) -> None:
+        """Take one that happened then; in seconds on the view's clock."""
 
     def note_stop(self, urgency: Urgency) -> None:
         """Say that a stop was asked for and how soon it comes."""
+
+    def note_loss(self) -> None:
+        """Say that the run's relay is gone without a word."""
 
     def __enter__(self) -> Self: ...
 
@@ -50,6 +56,7 @@ def make_view(
     stream: TextIO,
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
+    keeps_board: bool = False,
 ) -> View:
     """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
 
@@ -57,7 +64,8 @@ def make_view(
         json: One event per line, for programs.
         stream: Where the view goes; standard output.
         environ: Read for ``TERM`` and ``NO_COLOR``.
-        clock: Seconds since the epoch, for the times of the lines.
+        clock: Seconds since the epoch, for the times of what is shown.
+        keeps_board: Whether a live view leaves its last picture on the terminal.
     """
     if json:
         return JsonView(stream, clock)
@@ -65,15 +73,24 @@ def make_view(
     if stream.isatty() and is_utf8(stream) and not dumb:
         from relay.cli.live import LiveView
 
-        return LiveView(stream, colour=has_style(stream, environ))
+        return LiveView(stream, colour=has_style(stream, environ), clock=clock, keeps_board=keeps_board)
     return PlainView(stream, clock)
 
 
 class _LineView:
     """What plain and JSON share: a stream that is written line by line until it breaks."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         self._stream: TextIO | None = stream
+        self._clock = clock
+
+    def observe(self, event: events.Event) -> None:
+        """Write one event."""
+        self.replay(self._clock(), event)
+
+    def replay(self, at: float, event: events.Event) -> None:
+        """Write one event of then."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
@@ -97,15 +114,20 @@ class JsonView(_LineView):
     """One event per line of ASCII JSON, the same lines as in ``.relay/sessions/``."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
-        super().__init__(stream)
-        self._recorder = Recorder(clock)
+        super().__init__(stream, clock)
+        self._at = 0.0
+        self._recorder = Recorder(lambda: self._at)
 
-    def observe(self, event: events.Event) -> None:
-        """Write one event."""
+    def replay(self, at: float, event: events.Event) -> None:
+        """Write one event of then."""
+        self._at = at
         self._write(escape_json(render_record(self._recorder.record(event))))
 
     def note_stop(self, urgency: Urgency) -> None:
         """Say nothing: programs read facts, and the last event tells how the run ended."""
+
+    def note_loss(self) -> None:
+        """Say nothing: the last event tells it by being none of an end."""
 
 
 class PlainView(_LineView):
@@ -115,15 +137,14 @@ class PlainView(_LineView):
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
-        super().__init__(stream)
-        self._clock = clock
+        super().__init__(stream, clock)
         self._narrator = Narrator()
 
-    def observe(self, event: events.Event) -> None:
-        """Write the lines of one event."""
-        at = "" if isinstance(event, events.RunEnded) else f"{render_time(self._clock())} "
+    def replay(self, at: float, event: events.Event) -> None:
+        """Write the lines of one event of then."""
+        time_of = "" if isinstance(event, events.RunEnded) else f"{render_time(at)} "
         for line in self._narrator.tell(event):
-            self._write(f"{at}{render_line(line)}")
+            self._write(f"{time_of}{render_line(line)}")
 
     def note_stop(self, urgency: Urgency) -> None:
         """Write past the stream's buffer, which the run's thread may be in; it is empty between lines."""
@@ -133,6 +154,10 @@ class PlainView(_LineView):
             os.write(self._stream.fileno(), f"{STOPPING[urgency]}\n".encode())
         except (OSError, ValueError):
             return  # the reader has gone
+
+    def note_loss(self) -> None:
+        """Write it as the last line."""
+        self._write(LOST)
 
 
 def render_time(at: float) -> str:

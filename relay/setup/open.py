@@ -73,10 +73,7 @@ def open_run(
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
-        observers.inquiries.append(workspace.sandbox.inquiries)
-        progress = Progress(observe)
-        observers.counters.append(progress.note)
-        workspace = replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
+        workspace = _listen(observers, workspace)
         sessions, book = _make_sessions(request, opened.get, observe, workspace)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
@@ -102,6 +99,14 @@ def _sweep(root: Path) -> None:
     """Delete what relay has kept long enough."""
     for sweep in (sweep_outputs, sweep_tapes):
         sweep(root, now_s=time.time())
+
+
+def _listen(observers: Observers, workspace: Workspace) -> Workspace:
+    """Return the workspace with everybody told of what its commands ask for and print."""
+    progress = Progress(observers.observe)
+    observers.inquiries.append(workspace.sandbox.inquiries)
+    observers.counters.append(progress.note)
+    return replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
 
 
 def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> None:

@@ -121,7 +121,7 @@ class LogReader:
         scope = Scope()
         with self._lines as lines:
             while line := lines.readline(MAX_LINE_BYTES):
-                record = _parse(line, scope)
+                record = parse_line(line, scope)
                 if record is None:
                     self.skipped_lines += bool(line.strip())
                     continue
@@ -148,7 +148,7 @@ def read_events(path: Path) -> ReadLog | None:
     return ReadLog(records=records, skipped_lines=reader.skipped_lines)
 
 
-def _parse(line: bytes, before: Scope) -> LoggedEvent | None:
+def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:
     """Read one line; None for what is not an event, however it is nested."""
     try:
         return parse_record(line, before, size_bytes=len(line))

@@ -1,0 +1,94 @@
+"""What the relay that is at work here does, from the end of its log: for `relay status`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from relay.cli.bands import render_band
+from relay.cli.board import Board
+from relay.meters.gauge import find_band
+from relay.telemetry.follow import LogTail, list_logs
+from relay.values import dataclass
+from relay.words import render_clock, render_tokens, shorten
+
+_KINDS = frozenset({
+    "RequestStarted", "ResponseReceived", "ToolStarted", "ToolFinished", "OutputShown", "RetryScheduled",
+    "GateStarted", "GateFinished", "SetupStarted", "SetupFinished", "LegEnded", "RunEnded",
+})  # fmt: skip
+_SHOWN_CHARS = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtWork:
+    """A run that goes on."""
+
+    run_id: str
+    board: Board
+    """Without the plan, and with what the session has used since its last answers only."""
+    phase_id: str
+    """Empty between phases and while planning."""
+
+
+def find_work(root: Path) -> AtWork | None:
+    """Return what the last log says of a run that has not ended; None where it says nothing."""
+    for run_id in list_logs(root)[-1:]:
+        try:
+            with LogTail(root, run_id) as log:
+                records = log.read_end(_KINDS, until="LegStarted")
+        except OSError:
+            return None
+        if not records:
+            return None
+        board = Board(started_at=records[0].at)
+        for record in records:
+            board.apply(record.event, record.at)
+        scope = records[-1].scope
+        phase_id = scope.phase_id or (board.leg.phase_id if board.leg else "")
+        return None if board.ended else AtWork(run_id=scope.run_id or run_id, board=board, phase_id=phase_id)
+    return None
+
+
+def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
+    """Yield lines: the leg, its gauge, what runs right now.
+
+    Args:
+        work: The run.
+        now: Seconds since the epoch.
+    """
+    board = work.board
+    if board.leg is not None:
+        of = f"phase {board.leg.phase_id} leg {board.leg.leg}" if board.leg.phase_id else "planning"
+        yield f"{of} — {shorten(board.leg.title, _SHOWN_CHARS)} (session {board.leg.session_id}, run {work.run_id})"
+    else:
+        yield f"a run is at work here (run {work.run_id})"
+    response = board.response
+    if response is not None and response.fill_tokens is not None:
+        fill, soft = response.fill_tokens, response.soft_tokens
+        band = render_band(find_band(fill, soft))
+        share = f"{fill * 100 // max(1, soft)}%"
+        lines = f"{render_tokens(fill)} of {render_tokens(soft)} tokens, {share}, {band}"
+        yield f"context {lines}; stops at {render_tokens(response.hard_tokens)}"
+    activity = board.activity
+    if activity is not None:
+        left = activity.until - now if activity.until is not None else None
+        time = f"in {render_clock(left)}" if left is not None else render_clock(now - activity.since)
+        yield f"{activity.name} {shorten(activity.summary, _SHOWN_CHARS)}, {time}"
+
+
+def render_work(work: AtWork | None) -> dict[str, Any] | None:
+    """Return it as JSON has it; times are seconds since the epoch."""
+    if work is None:
+        return None
+    leg, response, activity = work.board.leg, work.board.response, work.board.activity
+    return {
+        "run": work.run_id,
+        "phase": work.phase_id or None,
+        "session": leg.session_id if leg else None,
+        "leg": leg.leg if leg else None,
+        "fill_tokens": response.fill_tokens if response else None,
+        "soft_tokens": response.soft_tokens if response else None,
+        "hard_tokens": response.hard_tokens if response else None,
+        "activity": None
+        if activity is None
+        else {"name": activity.name, "summary": activity.summary, "since": activity.since, "until": activity.until},
+    }

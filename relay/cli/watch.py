@@ -1,0 +1,103 @@
+"""`relay watch`: the board of a run from another terminal, by its event log alone."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from relay.cli.boundary import note_caller
+from relay.cli.view import View, make_view
+from relay.errors import ConfigError, ExitCode, RepoError
+from relay.session.events import RunEnded
+from relay.setup.place import get_place
+from relay.store.presence import is_locked
+from relay.telemetry.follow import LogTail, list_logs
+from relay.words import list_some
+
+if TYPE_CHECKING:
+    from relay.git.repository import Repo
+
+POLL_S = 0.25
+"""How long a look at the log may be in coming; the board itself is drawn as in the run's own terminal."""
+
+
+@click.command("watch", short_help="Show a run, live, from another terminal.")
+@click.argument("run", required=False, default="")
+@click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
+def command(run: str, *, as_json: bool) -> int:
+    """Show a run as its own terminal does, from another one, while it is at work or after its end.
+
+    RUN is the beginning of a run's id; the last run when left out. It is read from the event log alone: nothing that
+    is done here reaches the run, and Ctrl-C leaves it alone. The exit status is the run's own, once it has ended.
+    """
+    place = get_place(plan=None, environ=os.environ)
+    note_caller(place.caller)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    repo, run_id = place.repo, get_run(place.repo, run)
+    with open_log(repo, run_id) as log:
+        view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
+        try:
+            with view:
+                return follow(log, view, lambda: is_at_work(repo, run_id), time.sleep)
+        except KeyboardInterrupt:
+            return ExitCode.DONE
+
+
+def get_run(repo: "Repo", start: str) -> str:
+    """Return the id of the last run that begins like this.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    logs = list_logs(repo.root)
+    found = [run_id for run_id in logs if run_id.startswith(start)]
+    if found:
+        return found[-1]
+    if not logs:
+        raise ConfigError("no run has left a log here", hint="relay run starts one; relay status shows the plan")
+    raise ConfigError(f"no run {start!r} has left a log here", hint=f"the last ones: {list_some(logs[::-1], 5)}")
+
+
+def open_log(repo: "Repo", run_id: str) -> LogTail:
+    """Open the log of a run.
+
+    Raises:
+        ConfigError: It is gone, or cannot be read.
+    """
+    try:
+        return LogTail(repo.root, run_id)
+    except OSError as error:
+        raise ConfigError(f"the log of run {run_id} cannot be read: {error.strerror}") from error
+
+
+def is_at_work(repo: "Repo", run_id: str) -> bool:
+    """Return whether the relay that writes this log lives; the kernel lets go of its lock, however it ends."""
+    return is_locked(repo) and list_logs(repo.root)[-1:] in {(run_id,), ()}
+
+
+def follow(log: LogTail, view: View, is_alive: Callable[[], bool], pause: Callable[[float], None]) -> int:
+    """Show what a log holds and will hold, until its run has ended or is gone.
+
+    Args:
+        log: From where it was read to.
+        view: Shows it.
+        is_alive: Whether somebody may still write to it.
+        pause: Waits for so many seconds.
+
+    Returns:
+        The run's own exit code, or that it stopped with work left.
+    """
+    while True:
+        alive = is_alive()  # asked first: what was written before it ended is read after
+        for record in log.read():
+            view.replay(record.at, record.event)
+            if isinstance(record.event, RunEnded):
+                return record.event.exit_code
+        if not alive:
+            view.note_loss()
+            return ExitCode.STOPPED
+        pause(POLL_S)
