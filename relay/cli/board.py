@@ -58,6 +58,8 @@ class Board:
     responses: int = 0
     ended: events.RunEnded | None = None
     """How the run ended; None while it has not."""
+    heard_at: float = 0.0
+    """When the last event was taken in."""
     lost: bool = False
     """Its relay is gone and has not said how it ended; set by the view."""
     stopping: Urgency = Urgency.NONE
@@ -74,6 +76,7 @@ class Board:
 
     def apply(self, event: events.Event, now: float) -> None:
         """Take one event in."""
+        self.heard_at = now
         _APPLY[type(event)](self, event, now)
 
 

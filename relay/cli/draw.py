@@ -124,7 +124,8 @@ def _draw_head(board: Board, run: RunStarted, now: float, width: int) -> list[Te
     where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
-    head = [_spread(line, render_clock(now - board.started_at), width)]
+    until = board.heard_at if board.lost or board.ended else now
+    head = [_spread(line, render_clock(until - board.started_at), width)]
     head += _draw_stop(board)
     if run.rehearsed:
         head.append(Text("rehearsed: a script plays the model", "yellow"))

@@ -1,7 +1,9 @@
 """`relay watch`: the board of a run from another terminal, by its event log alone."""
 
+import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_caller
+from relay.cli.screen import say_now
 from relay.cli.view import View, make_view
 from relay.errors import ConfigError, ExitCode, RepoError
 from relay.session.events import RunEnded
@@ -27,7 +30,15 @@ POLL_S = 0.25
 @click.command("watch", short_help="Show a run, live, from another terminal.")
 @click.argument("run", required=False, default="")
 @click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
-def command(run: str, *, as_json: bool) -> int:
+@click.option(
+    "--serve",
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value=0,
+    type=click.IntRange(0, 65535),
+    help="Show it in a browser of this machine instead; a free port when left out.",
+)
+def command(run: str, *, as_json: bool, serve: int | None) -> int:
     """Show a run as its own terminal does, from another one, while it is at work or after its end.
 
     RUN is the beginning of a run's id; the last run when left out. It is read from the event log alone: nothing that
@@ -39,12 +50,30 @@ def command(run: str, *, as_json: bool) -> int:
         raise RepoError("there is no git repository here", hint="git init")
     repo, run_id = place.repo, get_run(place.repo, run)
     with open_log(repo, run_id) as log:
+        if serve is not None:
+            return serve_run(log, lambda: is_at_work(repo, run_id), serve)
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
         try:
             with view:
                 return follow(log, view, lambda: is_at_work(repo, run_id), time.sleep)
         except KeyboardInterrupt:
             return ExitCode.DONE
+
+
+def serve_run(log: LogTail, is_alive: Callable[[], bool], port: int) -> int:
+    """Serve a run's board until Ctrl-C, also behind the run's end.
+
+    Raises:
+        ConfigError: The port cannot be listened on.
+    """
+    from relay.cli.board_server import ServedView, serve_board
+
+    view = ServedView()
+    with serve_board(view, port) as address, contextlib.suppress(KeyboardInterrupt):
+        say_now(f"{address}\nwho has this address sees the run, and can do nothing to it; Ctrl-C closes it")
+        follow(log, view, is_alive, time.sleep)
+        threading.Event().wait()
+    return ExitCode.DONE
 
 
 def get_run(repo: "Repo", start: str) -> str:

@@ -181,6 +181,8 @@ def test_what_a_command_prints_stands_below_it_until_it_ends(recorded):
 def test_the_board_shows_how_it_ended(recorded):
     """What is measured stays, what goes on gives way."""
     frame = [line.plain for line in draw(make_board(recorded), now=recorded[-1][0], width=80, height=30)]
+    later = [line.plain for line in draw(make_board(recorded), now=recorded[-1][0] + 900, width=80, height=30)]
+    assert later == frame
     assert frame[-2:] == ["done: phase 2 is done; 1 of 3 phases is left", "next: relay run"]
 
 

@@ -1,0 +1,265 @@
+"""`relay watch --serve`: the board in a browser of this machine, and nothing else.
+
+The standard library's server: three small answers to GET on loopback need no framework, and its one thread for each
+connection lets a client that does not read wait for itself alone. What it lacks is here: a limit on connections, a
+deadline for requests that trickle in, and no word of its own in an answer.
+
+Whoever may open it has the token, which is in the address. A page of another origin does not know it; one that guesses,
+or that was given our address by DNS, is refused by the headers that browsers do not let it choose.
+"""
+
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from relay.cli.board import Board
+from relay.cli.board_page import SCRIPT, STYLE, render_live, render_page
+from relay.cli.narrate import LOST, Line, Narrator, Tone
+from relay.errors import ConfigError
+from relay.interrupts import Urgency
+from relay.session.events import Event
+
+HOST = "127.0.0.1"
+MOST_CONNECTIONS = 32
+REQUEST_S = 5.0
+_FRAME_S = 0.5
+_PING_FRAMES = 30
+_SAID_LINES = 40
+_CELLS = 100
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Connection": "close",
+}
+
+
+class ServedView:
+    """A `relay.cli.view.View` that shows nothing by itself: whoever asks gets the present picture. Mutable.
+
+    Args:
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._board = Board(started_at=clock())
+        self._narrator = Narrator()
+        self._said: deque[Line] = deque(maxlen=_SAID_LINES)
+
+    def observe(self, event: Event) -> None:
+        """Take one event, that happens now."""
+        self.replay(self._clock(), event)
+
+    def replay(self, at: float, event: Event) -> None:
+        """Take one of then."""
+        with self._lock:
+            self._board.apply(event, at)
+            self._said.extend(line for line in self._narrator.tell(event) if not line.detail)
+
+    def note_stop(self, urgency: Urgency) -> None:
+        """Show that the run was asked to stop."""
+        self._board.stopping = urgency
+
+    def note_loss(self) -> None:
+        """Show that its relay is gone."""
+        with self._lock:
+            self._board.lost = True
+            self._said.append(Line(text=LOST, tone=Tone.WARNING))
+
+    def render(self, cells: int) -> str:
+        """Write the present picture."""
+        with self._lock:
+            return render_live(self._board, tuple(self._said), now=self._clock(), cells=cells)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class _Server(ThreadingHTTPServer):
+    """Mutable: knows its connections, and until when a request has to be here."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, view: ServedView, request_s: float) -> None:
+        super().__init__((HOST, port), _BoardRequest)
+        self.view = view
+        self.request_s = request_s
+        self.token = secrets.token_urlsafe(32)
+        self.closing = threading.Event()
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._deadlines: dict[Any, float] = {}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What a browser calls it that was given our address."""
+        return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection a thread; one too many is closed."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        self._deadlines[request] = time.monotonic() + self.request_s
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and let go of the connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._deadlines.pop(request, None)
+            self._places.release()
+
+    def note_read(self, request: Any) -> None:
+        """Take the deadline from a connection whose request is here."""
+        self._deadlines.pop(request, None)
+
+    def service_actions(self) -> None:
+        """End requests that do not come to an end; called twice a second."""
+        now = time.monotonic()
+        for request, deadline in list(self._deadlines.items()):
+            if now > deadline:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: who went away or talks nonsense is nobody that waits for a word."""
+
+
+class _BoardRequest(BaseHTTPRequestHandler):
+    """One request. Mutable, as the library has it."""
+
+    server: _Server
+    server_version, sys_version = "relay", ""
+
+    def setup(self) -> None:
+        """Wait for a client that neither says nor takes anything as long as for a request, and no longer."""
+        super().setup()
+        self.connection.settimeout(self.server.request_s)
+
+    def do_GET(self) -> None:  # the library's name
+        """Answer."""
+        self.server.note_read(self.request)
+        address = urlsplit(self.path)
+        _, token, *rest = address.path.split("/")
+        if not self._is_ours():
+            self.send_error(403)
+            return
+        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_error(404)
+            return
+        match rest:
+            case [""]:
+                self._send("text/html", render_page(self.server.view.render(_CELLS)))
+            case ["board.css"]:
+                self._send("text/css", STYLE)
+            case ["board.js"]:
+                self._send("text/javascript", SCRIPT)
+            case ["events"]:
+                self._stream(_read_cells(address.query))
+            case _:
+                self.send_error(404)
+
+    def _is_ours(self) -> bool:
+        """Return whether a browser asks for this server by its own name, and not for a page of somebody else's."""
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        ours = {f"http://{host}" for host in self.server.hosts}
+        named = len(hosts) == 1 and hosts[0] in self.server.hosts
+        return named and set(origins) <= ours and site in {"none", "same-origin"}
+
+    def _start(self, status: int, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+
+    def _send(self, kind: str, text: str, status: int = 200) -> None:
+        data = text.encode("utf-8", "replace")
+        self._start(status, kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, cells: int) -> None:
+        """Send each picture that differs from the last, until the client or the server goes."""
+        self._start(200, "text/event-stream")
+        self.end_headers()
+        shown, idle = "", 0
+        while not self.server.closing.is_set():
+            live = self.server.view.render(cells)
+            idle = 0 if live != shown else idle + 1
+            if live != shown:
+                self.wfile.write(f"data: {json.dumps(live)}\n\n".encode())
+                shown = live
+            elif idle % _PING_FRAMES == 0:
+                self.wfile.write(b":\n\n")
+            self.server.closing.wait(_FRAME_S)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse without a word of the request in the answer."""
+        del message, explain
+        if code == 501:  # noqa: PLR2004  # what the library says of every method but GET
+            code = 405
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self._send("text/plain", f"{code}\n", code)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the terminal still."""
+
+
+def _read_cells(query: str) -> int:
+    asked = parse_qs(query[:100]).get("cells", [""])[0]
+    return int(asked) if asked.isascii() and asked.isdigit() else _CELLS
+
+
+@contextlib.contextmanager
+def serve_board(view: ServedView, port: int, *, request_s: float = REQUEST_S) -> Iterator[str]:
+    """Serve a view on loopback while the block is open; yield the address that opens it.
+
+    Args:
+        view: Shown.
+        port: 0 takes a free one.
+        request_s: How long a request may take to come in, and an answer to be taken.
+
+    Raises:
+        ConfigError: The port cannot be listened on.
+    """
+    try:
+        server = _Server(port, view, request_s)
+    except OSError as error:
+        raise ConfigError(
+            f"{HOST}:{port} cannot be listened on: {error.strerror}", hint="choose another port"
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, name="relay-board", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{HOST}:{server.server_port}/{server.token}/"
+    finally:
+        server.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
