@@ -32,6 +32,7 @@ COMMANDS = {
     "agents": "agents",
     "demo": "demo",
     "rehearse": "rehearse",
+    "otel": "otel",
     "gc": "gc",
     "completion": "completion",
     "help": "help",

@@ -1,0 +1,198 @@
+"""Events → OpenTelemetry spans, as OTLP's JSON has them. Pure; no content of a session is in them.
+
+The names of the GenAI conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so
+they stand here as constants. OTLP's JSON form is stable (opentelemetry.io/docs/specs/otlp, 1.x) and taken by every
+collector: an exporter library (17 MB with protobuf and requests) would add nothing to it.
+
+A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, a tool call ``execute_tool``; a gate is
+relay's own. Ids follow from the run's, so that a log that is sent twice has the same spans.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from relay.session import events
+from relay.session.records import LoggedEvent
+from relay.session.usage import Usage
+
+OPERATION = "gen_ai.operation.name"
+WORKFLOW = "gen_ai.workflow.name"
+AGENT = "gen_ai.agent.name"
+CONVERSATION = "gen_ai.conversation.id"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+INPUT = "gen_ai.usage.input_tokens"
+OUTPUT = "gen_ai.usage.output_tokens"
+CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
+REASONING = "gen_ai.usage.reasoning.output_tokens"
+TOOL = "gen_ai.tool.name"
+TOOL_CALL = "gen_ai.tool.call.id"
+ERROR = "error.type"
+_INTERNAL, _CLIENT = 1, 3
+_FAILED = 2
+
+
+class Spans:
+    """Folds a log into spans. Mutable: holds what has begun and not ended, and no more."""
+
+    def __init__(self) -> None:
+        self._run: LoggedEvent | None = None
+        self._leg: LoggedEvent | None = None
+        self._noted: list[dict[str, Any]] = []
+        self._last_at = 0.0
+
+    def take(self, record: LoggedEvent) -> Iterator[dict[str, Any]]:
+        """Take the next event; yield the spans that end with it."""
+        self._last_at = record.at
+        event = record.event
+        match event:
+            case events.RunStarted():
+                self._run = record
+            case events.LegStarted():
+                yield from self._end_leg(record.at, None)  # one that was cut off, and said nothing
+                self._leg, self._noted = record, []
+            case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
+                self._noted.append({"timeUnixNano": _nano(record.at), "name": f"relay.{type(event).__name__}"})
+            case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
+                yield from self._end_part(record, event)
+            case events.LegEnded():
+                yield from self._end_leg(record.at, event)
+            case events.RunEnded():
+                yield from self._end_run(record.at, event)
+            case _:
+                pass
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        """Yield what has no end of its own because relay was killed: session and run, up to the last event."""
+        yield from self._end_leg(self._last_at, None)
+        yield from self._end_run(self._last_at, None)
+
+    def _end_part(
+        self, record: LoggedEvent, event: "events.ResponseReceived | events.ToolFinished | events.GateFinished"
+    ) -> Iterator[dict[str, Any]]:
+        times = record.at - event.duration_s, record.at
+        said: dict[str, Any]
+        match event:
+            case events.ResponseReceived():
+                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id}
+                if self._run is not None and isinstance(self._run.event, events.RunStarted):
+                    said[REQUEST_MODEL] = self._run.event.model
+                key = f"turn {record.scope.session_id} {event.turn} {record.at}"
+                yield self._make(f"chat {event.model}", key, times, said, kind=_CLIENT)
+            case events.ToolFinished():
+                failed = {ERROR: "tool_error"} if event.is_error else {}
+                said = {OPERATION: "execute_tool", TOOL: event.name, TOOL_CALL: event.call_id, **failed}
+                key = f"tool {record.scope.session_id} {event.call_id}"
+                yield self._make(f"execute_tool {event.name}", key, times, said, failed=event.is_error)
+            case events.GateFinished():
+                said = {"relay.phase": event.phase_id, "relay.gate.passed": event.passed}
+                said["relay.gate.baseline"] = event.baseline
+                yield self._make("relay.gate", f"gate {record.at}", times, said)
+
+    def _end_leg(self, at: float, event: events.LegEnded | None) -> Iterator[dict[str, Any]]:
+        leg, self._leg = self._leg, None
+        if leg is None or not isinstance(leg.event, events.LegStarted):
+            return
+        begun = leg.event
+        said: dict[str, Any] = {OPERATION: "invoke_agent", AGENT: "relay", CONVERSATION: begun.session_id}
+        said |= {"relay.phase": begun.phase_id, "relay.leg": begun.leg}
+        said["relay.result"] = event.result if event else "unknown"
+        if event is not None:
+            said |= {**_describe_usage(event.usage), "relay.cost_usd": event.cost_usd}
+        failed = event is None or event.result in {"failed", "blocked"}
+        span = self._make("invoke_agent relay", f"leg {begun.session_id}", (leg.at, at), said, failed=failed, top=True)
+        yield {**span, "events": self._noted}
+
+    def _end_run(self, at: float, event: events.RunEnded | None) -> Iterator[dict[str, Any]]:
+        run, self._run = self._run, None
+        if run is None or not isinstance(run.event, events.RunStarted):
+            return
+        name = f"relay {run.event.command}"
+        said: dict[str, Any] = {OPERATION: "invoke_workflow", WORKFLOW: name, "relay.run": run.event.run_id}
+        said |= {"relay.exit_code": event.exit_code if event else None, "relay.rehearsed": run.event.rehearsed}
+        self._run = run
+        span = self._make(
+            f"invoke_workflow {name}", "run", (run.at, at), said, failed=not event or event.exit_code != 0
+        )
+        self._run = None
+        yield {name: value for name, value in span.items() if name != "parentSpanId"}
+
+    def _make(  # noqa: PLR0913  # a span is all of these
+        self,
+        name: str,
+        key: str,
+        times: tuple[float, float],
+        said: Mapping[str, Any],
+        *,
+        kind: int = _INTERNAL,
+        failed: bool = False,
+        top: bool = False,
+    ) -> dict[str, Any]:
+        run = self._run
+        run_key = f"{run.scope.run_id} {run.at}" if run else ""
+        above = "run" if top or self._leg is None else f"leg {self._leg.scope.session_id}"
+        return {
+            "traceId": _digest(run_key, 16),
+            "spanId": _digest(f"{run_key} {key}", 8),
+            "parentSpanId": _digest(f"{run_key} {above}", 8),
+            "name": name,
+            "kind": kind,
+            "startTimeUnixNano": _nano(times[0]),
+            "endTimeUnixNano": _nano(max(times)),
+            "attributes": _render_attributes(said),
+            "status": {"code": _FAILED} if failed else {},
+        }
+
+
+def render_batch(spans: list[dict[str, Any]], version: str) -> dict[str, Any]:
+    """Return the body of one OTLP request."""
+    resource = {"attributes": _render_attributes({"service.name": "relay", "service.version": version})}
+    scope = {"scope": {"name": "relay", "version": version}, "spans": spans}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
+
+
+def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
+    said: dict[str, Any] = {OPERATION: "chat", RESPONSE_MODEL: event.model, FINISH_REASONS: [event.stop_reason]}
+    known = {} if event.usage is None or event.estimated else _describe_usage(event.usage)
+    return {**said, **known, "relay.cost_usd": event.cost_usd, "relay.fill_tokens": event.fill_tokens}
+
+
+def _describe_usage(usage: Usage) -> dict[str, Any]:
+    """Input has what was read from the cache or written to it in it, as the conventions want it."""
+    return {
+        INPUT: usage.prompt_tokens,
+        OUTPUT: usage.output_tokens,
+        CACHE_READ: usage.cache_read_tokens,
+        CACHE_WRITE: usage.cache_write_tokens,
+        REASONING: usage.thinking_tokens,
+    }
+
+
+def _render_attributes(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is unknown is left out, never 0."""
+    return [{"key": name, "value": _render_value(value)} for name, value in said.items() if value is not None]
+
+
+def _render_value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case list():
+            return {"arrayValue": {"values": list(map(_render_value, value))}}
+        case float():
+            return {"doubleValue": value}
+        case _:
+            return {"stringValue": str(value)}
+
+
+def _nano(at: float) -> str:
+    return str(round(at * 1e6) * 1000)
+
+
+def _digest(key: str, size: int) -> str:
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[: 2 * size]
