@@ -63,7 +63,7 @@ class Capture:
             os.close(self._spool_fd)
             self._spool_fd = None
 
-    def get_end(self, most_bytes: int) -> bytes:
+    def get_end(self, most_bytes: int = 1024) -> bytes:
         """Return the last bytes that came."""
         return bytes((self._head[-most_bytes:] + self._tail[-most_bytes:])[-most_bytes:])
 

@@ -34,7 +34,6 @@ DRAIN_S = 0.2
 GONE_S = 2.0
 """How long a killed tree may take to disappear before harder means are used."""
 _CHUNK_BYTES = 256 * 1024
-_HEARD_BYTES = 1024
 _SHELL = "/bin/sh"
 NOT_STARTED = 126
 """Exit code for a command that could not be started, as shells use it; 127 is a missing binary."""
@@ -69,8 +68,7 @@ class Launch:
     """Read end of bwrap's `--json-status-fd`; closed by `run_launch`."""
     in_memory: tuple[Path, ...] = ()
     """Directories that the command writes and that live in memory, as it sees them."""
-    hear: Callable[[bytes], None] = lambda _: None
-    """Given the last bytes of the output, ten times a second; on the thread that runs the command."""
+    hear: Callable[[bytes], None] = lambda _: None  # as `Sandbox.hear`
 
     def close(self) -> None:
         """Give up a launch that is not started."""
@@ -260,7 +258,7 @@ class _Tree:
                 next_look = now + POLL_S
                 if should_stop():
                     return _Stopped(interrupted=True)
-                self._hear(self._capture.get_end(_HEARD_BYTES))
+                self._hear(self._capture.get_end())
                 # The kernel's limit on processes does not bind uid 0.
                 tasks, all_tasks = limits.processes, _count_all_tasks()
                 # The machine's count is one cheap read; the walk over /proc comes only when it could be true: at once
