@@ -37,25 +37,40 @@ class Inspection:
 @click.option("--session", default="", metavar="ID", help="Which of OpenCode's database; the last one when left out.")
 @click.option("--text", "as_text", is_flag=True, help="Words and bars; that is the default.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-def command(file: Path | None, session: str, *, as_text: bool, as_json: bool) -> None:
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path), metavar="OUT", help="Make a page of it, which needs no network."
+)
+def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, page: Path | None) -> None:
     """Show how full the contexts of a session were, what compactions took, what was paid for twice, and what a relay
     would have done: fresh sessions instead of one that grows. Nothing is changed, and nothing is sent anywhere.
 
     FILE is a transcript: *.jsonl of Claude Code or Codex, or OpenCode's opencode.db. Without one, those about this
     directory are listed, the last one first.
     """  # noqa: D205  # click prints it as it stands
-    if as_text and as_json:
-        raise click.UsageError("--text and --json exclude each other")
+    if as_text + as_json + (page is not None) > 1:
+        raise click.UsageError("--text, --json and --html exclude each other")
     if file is None:
+        if page is not None:
+            raise click.UsageError("--html needs a FILE")
         _list(as_json=as_json)
         return
+    if page is not None:
+        from relay.cli.report_page import require_libraries
+
+        require_libraries()
     found = inspect(file, session)
     if as_json:
         say_json(json.dumps(_render(found), default=str))
         return
     from relay.cli.inspection import write_inspection
 
-    for line, style in write_inspection(found.transcript, found.figures, found.relayed, found.reading):
+    lines = write_inspection(found.transcript, found.figures, found.relayed, found.reading)
+    if page is not None:
+        from relay.cli.inspection_page import write_page
+
+        say(str(write_page(found.figures, lines, page)))
+        return
+    for line, style in lines:
         say(line, style=style)
 
 

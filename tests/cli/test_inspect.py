@@ -93,6 +93,21 @@ def test_the_same_for_machines(relay, marathon):
     assert found["read"]["torn"] == 1
 
 
+def test_the_same_as_a_page(relay, marathon, tmp_path):
+    page = tmp_path / "page.html"
+    made = relay("inspect", "--html", str(page), str(marathon))
+    assert (made.code, made.out) == (ExitCode.DONE, f"{page}\n")
+    html = page.read_text()
+    assert html.startswith("<!doctype html>")
+    assert "<script" not in html
+    for words in ("Claude Code 2.1.316", "ghost edits: 1 file", "a relay, little read again:", "Tokens by source"):
+        assert words in html
+    marathon.with_name("mine.html").write_text("mine")
+    refused = relay("inspect", "--html", str(marathon.with_name("mine.html")), str(marathon))
+    assert (refused.code, marathon.with_name("mine.html").read_text()) == (ExitCode.USER, "mine")
+    assert relay("inspect", "--html", str(page)).code == ExitCode.USAGE
+
+
 def test_what_there_is_about_this_directory(relay, project, tmp_path):
     home, here = tmp_path / "home", str(project)
     assert relay("inspect").out == f"no transcript of Claude Code, Codex, OpenCode is about {here}\n"
