@@ -163,7 +163,9 @@ def _read_reset_at(value: Any) -> ResetAt:
 
 
 def _read_trial(value: Any) -> tuple[str, ...]:
-    """Read the lines of a trial."""
+    """Read the lines of a trial; ``none`` is no trial."""
+    if value == "none":
+        return ()
     allowed = f"{{reset_at = [at least {LEAST_LINES} different lines]}}, each none or {RESET_AT_GRAMMAR}"
     lines = value.get("reset_at") if isinstance(value, Mapping) and set(value) == {"reset_at"} else None
     if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
@@ -273,10 +275,15 @@ _PORTS = Form(read=_read_ports, schema=_list_of({"type": "integer", "minimum": 1
 _TRIAL = Form(
     read=_read_trial,
     schema={
-        "type": "object",
-        "properties": {"reset_at": {"type": "array", "items": {"type": "string"}}},
-        "required": ["reset_at"],
-        "additionalProperties": False,
+        "anyOf": [
+            {"const": "none"},
+            {
+                "type": "object",
+                "properties": {"reset_at": {"type": "array", "items": {"type": "string"}}},
+                "required": ["reset_at"],
+                "additionalProperties": False,
+            },
+        ]
     },
 )
 _RESET_AT = Form(read=_read_reset_at, schema={"type": ["string", "integer"]})

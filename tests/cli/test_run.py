@@ -261,9 +261,10 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, envi
     before = git(planned, environ, "for-each-ref"), sorted(planned.iterdir())
     ran = relay("run", "--dry-run", env={"RELAY_VERIFY": "test -e ."})
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[-4:] == [
+    assert ran.out.splitlines()[-5:] == [
         "phase  1  Hello",
         "gate   test -e .; grep -q hello hello.txt",
+        "runner api",
         "model  claude-opus-5-5, hands off at min(45%,100k)",
         "dry run: nothing was sent and nothing changed",
     ]
