@@ -171,7 +171,7 @@ class Bwrap:
         policy = self.policy
         closes_unix = policy.network and not knows_abstract()
         # An agent locks files of its own home by their times; the repository is a read-only mount, where nobody can.
-        metadata = self.level is Level.READ_ONLY and not self.policy.doors
+        metadata = self.level is Level.READ_ONLY and not policy.for_agent
         program = assemble(Filter(metadata=metadata, unix_sockets=closes_unix))
         seccomp_fd = write_memfd(program)
         status_fd, status_write_fd = os.pipe()

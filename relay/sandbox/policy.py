@@ -91,6 +91,8 @@ class Policy:
     """True keeps the host's network; Unix sockets of the host stay closed either way."""
     doors: tuple[Door, ...] = ()
     """What relay holds open; commands have a network of their own besides, unless `network`."""
+    for_agent: bool = False
+    """Whether a whole agent runs in it, not the commands of a session."""
     sockets: tuple[Path, ...] = ()
     """Unix sockets of the host that the user opened, resolved; what does not exist yet may come later."""
 

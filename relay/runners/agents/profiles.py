@@ -321,10 +321,6 @@ COPILOT = Profile(
             family="anthropic",
             env=(("COPILOT_PROVIDER_TYPE", "anthropic"), ("COPILOT_PROVIDER_BASE_URL", "{base}")),
         ),
-        Way(
-            family="openai",
-            env=(("COPILOT_PROVIDER_TYPE", "openai"), ("COPILOT_PROVIDER_BASE_URL", "{base}/v1")),
-        ),
     ),
     takes_server=False,
 )

@@ -131,6 +131,7 @@ class AgentRunner:
         policy = replace(
             policy,
             doors=(*kept, *ways_out, Door(name=_TOOLS, socket=place / _TOOLS)),
+            for_agent=True,
             readable=(*policy.readable, *installed.shown),
             network=False,
         )
