@@ -186,7 +186,7 @@ class Leg:
         """End a session that is not asked to repair its work."""
         if made.for_review:
             return self._propose(outcome, made.for_user)
-        marks = () if made.for_model else render_proposal(self._find_subject(outcome))
+        marks = () if made.for_model else render_proposal(_find_subject(outcome.text))
         ended = self._keep(self._fail_kind(), outcome, made.for_user, marks)
         return replace(ended, ways=made.ways, can_go_on=made.again)
 
@@ -233,20 +233,16 @@ class Leg:
 
     def _propose(self, outcome: SessionOutcome, words: str) -> LegResult:
         self._last_error, self._gate_words = ("", ""), ""
-        return self._keep(LegKind.REVIEW, outcome, words, render_proposal(self._find_subject(outcome)))
+        return self._keep(LegKind.REVIEW, outcome, words, render_proposal(_find_subject(outcome.text)))
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
-        subjects = _SUBJECT.findall(outcome.text)
-        subject = next(filter(None, (_strip_marks(text) for text in reversed(subjects))), "")
+        subject = _find_subject(outcome.text)
         made = self._parts.commit(Proposal(subject=subject, status=status, gate_words=self._gate_words))
         if isinstance(made, Refused):
             self._gate_words = made.for_user
             if status == "done":  # at a hand-off a red gate is no error: the phase is not finished
                 self._last_error = ("gate", made.for_user)
         return made
-
-    def _find_subject(self, outcome: SessionOutcome) -> str:
-        return next(reversed(_SUBJECT.findall(outcome.text)), "")
 
     def _end_done(self, outcome: SessionOutcome) -> LegResult:
         return self._end(LegKind.DONE, outcome, f"phase {self._handover.phase_id} is done")
@@ -284,6 +280,11 @@ class Leg:
         """Keep what tools have changed that are not relay's."""
         call = ToolCall(id="", name="agent", input={})
         self._parts.keeper.take_call(call, ToolResult(text="", changed_paths=None))
+
+
+def _find_subject(text: str) -> str:
+    """Return the last subject that a session proposes; empty for none."""
+    return next(filter(None, (_strip_marks(found) for found in reversed(_SUBJECT.findall(text)))), "")
 
 
 def _describe_unfinished(open_ids: tuple[str, ...]) -> str:

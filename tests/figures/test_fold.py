@@ -24,6 +24,7 @@ from relay.session.events import (
     GaugeCrossed,
     Noticed,
     PlanShown,
+    RelaySpoke,
     ResponseReceived,
     RetryScheduled,
     RunStarted,
@@ -243,6 +244,16 @@ def test_phases_runs_and_what_proves_a_tick() -> None:
     assert found.forecast
     assert (found.forecast.phases, found.forecast.items, found.forecast.low_usd) == (2, 3, None)
     assert found.forecast.usd == pytest.approx(0.09)
+
+
+def test_a_baseline_takes_time_and_is_no_gate_of_the_work() -> None:
+    (one,) = fold(start(), plan(p1={"1.1": "open"}), gate(passed=False, baseline=True), leg(), over(), end()).phases
+    assert (one.work.gates, one.work.red_gates, one.totals.gates_s) == (0, 0, 3.0)
+
+
+def test_what_relay_says_in_a_session_has_a_source_of_its_own() -> None:
+    one = fold_leg(*turn(1, 1_000), RelaySpoke(size_bytes=400), *turn(2, 1_100))
+    assert dict(one.totals.sources)["relay"] == 100
 
 
 def test_the_forecast_has_the_range_of_finished_phases() -> None:

@@ -12,6 +12,7 @@ from relay.meters.prices import (
     PRICES_SEEN,
     Budget,
     Price,
+    answer_cost_usd,
     cost_usd,
     find_limits,
     find_price,
@@ -21,6 +22,16 @@ from relay.meters.prices import (
 from relay.session.usage import Usage
 
 TODAY = date(2026, 11, 21)
+
+
+def test_what_an_answer_cost_is_at_most_that_where_it_is_estimated() -> None:
+    price, usage = find_price("claude-opus-4-8", at=TODAY), Usage(cache_read_tokens=1_000, output_tokens=10)
+    assert price is not None
+    assert answer_cost_usd(usage, price, estimated=False) == cost_usd(usage, price)
+    assert answer_cost_usd(usage, price, estimated=True) == worst_cost_usd(1_000, 10, price)
+    assert answer_cost_usd(usage, None, estimated=True) is None
+
+
 TOKENS = st.integers(0, 3_000_000)
 USAGES = st.builds(
     Usage,

@@ -16,7 +16,7 @@ from relay.run.start import Handover
 from relay.runners.base import SessionSpec
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.store.legs import OpenLeg
-from relay.store.trailers import ENDED, ERROR, WAIT_UNTIL
+from relay.store.trailers import ENDED, ERROR, PROPOSED, WAIT_UNTIL
 from relay.tools import claims
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox
@@ -224,6 +224,18 @@ def test_what_no_session_can_repair_is_not_asked_of_it(world):
 
     assert world.play([ONE, TWO], max_repairs=5).detail == "the branch moved"
     assert len(world.told) == 1
+
+
+@pytest.mark.parametrize("last", [SAID, HAND_OFF], ids=["it ended its turn", "it handed over"])
+def test_finished_work_waits_for_its_review(world, last):
+    """What it proposed is kept with its subject; that is no error, and no session is asked to repair it."""
+    world.answers = [Refused(for_user="its review comes first", for_review=True)]
+
+    ended = world.play([ONE, TWO, last])
+
+    assert (ended.kind, ended.detail, len(world.told)) == (LegKind.REVIEW, "its review comes first", 1)
+    ((trailers, gate_words, _),) = world.kept
+    assert (trailers[PROPOSED], trailers[ERROR], gate_words) == ("Say hello" if last is SAID else "-", "", "")
 
 
 def test_no_repair_is_asked_for_when_the_user_wants_to_stop(world):

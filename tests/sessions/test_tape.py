@@ -102,7 +102,7 @@ def test_a_secret_in_pieces_is_left_out_and_the_rest_of_a_stream_is_untouched(pi
         clean if "secret!" not in "".join(pieces) else redact_stream(clean, lambda text: text.replace("secret!", "*"))
     )
     left = redact_stream(stream([*pieces, *cut]) + "data: {_delta", lambda text: text.replace("secret!", "*"))
-    said = [json.loads(line[6:]) for line in left.splitlines() if line.startswith("data: {") and line.endswith("}")]
+    said = [json.loads(line[6:]) for line in left.split("\n") if line.startswith("data: {") and line.endswith("}")]
     assert "".join(e["delta"]["text"] for e in said if e.get("index") == 0) == "".join(pieces) + "*"
 
 
