@@ -33,7 +33,7 @@ class Inspection:
 
 
 @click.command("inspect", short_help="The figures of a transcript of Claude Code, Codex or OpenCode.")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path), help="The transcript.")
 @click.option("--session", default="", metavar="ID", help="Which of OpenCode's database; the last one when left out.")
 @click.option("--text", "as_text", is_flag=True, help="Words and bars; that is the default.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")

@@ -24,7 +24,7 @@ _DEFAULT = "http://localhost:4318"
 
 
 @click.command("otel", short_help="Send a run's log to an OpenTelemetry collector.")
-@click.argument("run", required=False, default="")
+@click.argument("run", required=False, default="", help="The run's id; the newest one when left out.")
 @click.option(
     "--endpoint", metavar="URL", help="Where; else OTEL_EXPORTER_OTLP_ENDPOINT, or port 4318 of this machine."
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("replay", short_help="Play a session again from its history.")
-@click.argument("session", default="", metavar="[SESSION]")
+@click.argument("session", default="", metavar="[SESSION]", help="Its id; the newest one when left out.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 @click.option("--list", "as_list", is_flag=True, help="Which sessions there are, newest first.")
 def command(*, session: str, as_json: bool, as_list: bool) -> int:

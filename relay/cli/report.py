@@ -24,7 +24,7 @@ MOST_SIDES = 2
 
 
 @click.command("report", short_help="Show where the tokens of a run went.")
-@click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="A run or a plan; two are set side by side.")
 @click.option("-o", "--output", metavar="FILE", help="Put the page there, not below .relay/reports/.")
 @click.option("--text", "as_text", is_flag=True, help="In the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("review", short_help="Have a phase or a range of commits reviewed; nothing is changed.")
-@click.argument("what", metavar="PHASE|RANGE", required=False, shell_complete=offer_phases)
+@click.argument("what", metavar="PHASE|RANGE", required=False, shell_complete=offer_phases, help="What is reviewed.")
 @click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Write what was found for code hosts.")
 @session_options
 def command(what: str | None, sarif: str | None, *, as_json: bool, **options: Any) -> int:

@@ -68,11 +68,20 @@ def _show(rewind: "Rewind", *, revert: bool) -> None:
 
 
 def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
-    from relay.run.rewind import rewind_by_commit, rewind_to_branch
+    from relay.run.rewind import open_judge, rewind_by_commit, rewind_to_branch
+    from relay.setup.request import RunRequest
 
     if revert:
-        form = find_settings({}, os.environ, repo.root, plan_settings={}).commit_subject
-        commit, left = rewind_by_commit(repo, rewind, form)
+        request = RunRequest(
+            command="rewind",
+            repo=repo,
+            settings=find_settings({}, os.environ, repo.root, plan_settings={}),
+            plan_path=rewind.plan_path,
+            allow_dirty=True,
+            environ=os.environ,
+        )
+        with open_judge(request) as judge:
+            commit, left = rewind_by_commit(repo, rewind, request.settings, judge)
         _say_left(left)
         say(f"commit {commit[:8]}; undo it with: git revert {commit[:8]}")
         say(f"next   {run}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("say", short_help="Say something to the session that is at work.")
-@click.argument("words", nargs=-1, required=True)
+@click.argument("words", nargs=-1, required=True, help="What you say.")
 @click.option("--phase", metavar="N", default="", shell_complete=offer_phases, help="Only to sessions of this phase.")
 @click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
 def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:

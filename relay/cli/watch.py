@@ -28,7 +28,7 @@ POLL_S = 0.25
 
 
 @click.command("watch", short_help="Show a run, live, from another terminal.")
-@click.argument("run", required=False, default="")
+@click.argument("run", required=False, default="", help="The run's id; the newest one when left out.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
 @click.option(
     "--serve",

@@ -247,9 +247,13 @@ def _mark_dollars(most: float) -> Any:
     return lp.scale_y_continuous(breaks=ticks, labels=[f"${tick:.3g}" for tick in ticks], limits=[0, most * 1.05])
 
 
+_LEAST = 1e-9
+
+
 def _find_step(most: float, ticks: int) -> float:
     """Return a round distance, 1, 2 or 5 times a power of ten, that leaves at most so many ticks up to `most`."""
-    step = 10.0 ** (math.ceil(math.log10(most)) - 6) if most > 0 else 1.0
+    # Below a millionth of anything there is nothing to see, and a power of ten that small is 0.
+    step = 10.0 ** (math.ceil(math.log10(most)) - 6) if most > _LEAST else 1.0
     for factor in (2, 2.5, 2) * 6:
         if most / step <= ticks:
             break

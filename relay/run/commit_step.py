@@ -294,7 +294,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         verdict = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now).verdict
         return None if verdict.green else verdict.for_model
 
-    with open_hooks(ctx, recheck=recheck) as hooks:
+    with open_hooks(ctx.repo, ctx.settings, ctx.workspace, recheck=recheck) as hooks:
         return commit_paths(ctx.repo, request, hooks=hooks)
 
 

@@ -72,7 +72,7 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
         adopt=lambda _, data: file.is_same(data),
         take_in=False,
     )
-    with open_hooks(ctx) as hooks:
+    with open_hooks(ctx.repo, ctx.settings, ctx.workspace) as hooks:
         outcome = commit_paths(ctx.repo, request, hooks=hooks)
     if outcome.commit is None:
         hint = explain_hook(outcome.hook, outcome.output).ways if outcome.hook else ""

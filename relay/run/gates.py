@@ -21,6 +21,7 @@ from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
+from relay.plan.files import STATE_DIR
 from relay.sandbox.links import GENERATED
 from relay.sandbox.places import find_real
 from relay.sandbox.policy import Lent, Mechanism, StandIn
@@ -34,6 +35,8 @@ from relay.store.surplus import Intent, Surplus, find_surplus, read_committed
 from relay.tools.workspace import Workspace
 from relay.values import dataclass
 from relay.words import list_some
+
+_NOT_JUDGED = frozenset({*GENERATED, STATE_DIR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +142,8 @@ def _recall_proposal(ctx: RunContext, task: GateTask) -> dict[str, CommandCheck]
 
 
 def list_ignored(environment: Environment) -> frozenset[str]:
-    """Return what git ignores but for dependencies and tools' caches, which a gate always sees as they are."""
-    return frozenset(path for path in environment.roots if GENERATED.isdisjoint(path.split("/")))
+    """Return what git ignores but for relay's own, dependencies and tools' caches, which a gate sees as they are."""
+    return frozenset(path for path in environment.roots if _NOT_JUDGED.isdisjoint(path.split("/")))
 
 
 def _expect(task: GateTask, result: GateResult) -> str:
@@ -235,7 +238,11 @@ def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
 
 @contextmanager
 def open_hooks(
-    ctx: RunContext, *, recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
+    repo: Repo,
+    settings: Settings,
+    workspace: Workspace,
+    *,
+    recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> Iterator[Hooks | None]:
     """Yield how the user's commit hooks are run: in the sandbox, each with a git and a scratch directory of its own.
 
@@ -244,13 +251,13 @@ def open_hooks(
     Raises:
         RepoError: The hooks are where the user did not say that they are.
     """
-    config = guard(ctx.repo).config
-    names = frozenset(name for name in ctx.settings.hooks if has_hook(ctx.repo, config, name))
+    config = guard(repo).config
+    names = frozenset(name for name in settings.hooks if has_hook(repo, config, name))
     if not names:
         yield None
         return
-    with ctx.workspace.sandbox.renew() as fresh:
-        run = partial(run_hook, ctx.workspace, ctx.repo, fresh, timeout_s=ctx.settings.gate_timeout_s)
+    with workspace.sandbox.renew() as fresh:
+        run = partial(run_hook, workspace, repo, fresh, timeout_s=settings.gate_timeout_s)
         yield Hooks(run=run, scratch=fresh.private.tmp, names=names, recheck=recheck)
 
 

@@ -6,12 +6,16 @@ deleting the branch loses what came after.
 """
 
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 
+from relay.config import Settings
 from relay.errors import PlanError, RepoError
 from relay.files.tree import find_stat
 from relay.git import objects, refs
 from relay.git.config_guard import guard
+from relay.git.hooks import has_hook
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, Message, read_texts, render_message
 from relay.git.modes import FILE
@@ -25,15 +29,24 @@ from relay.plan.encoding import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.run.commit_subject import list_other_subjects, render_subject
+from relay.run.gates import open_hooks
+from relay.run.hook_refusal import explain_hook
+from relay.setup.request import RunRequest
+from relay.setup.workspace import open_own_workspace
 from relay.state.lineage import find_phases
 from relay.state.plan_edit import parse_at
 from relay.store import trailers
+from relay.store.commit import CommitRequest, judge_message
 from relay.store.completion import finish_pending, note_pending, withdraw_pending
 from relay.store.history import RelayCommit, read_plan_commits, read_undone
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
 from relay.values import dataclass
 from relay.words import list_some
+
+_MESSAGE_HOOKS = frozenset({"prepare-commit-msg", "commit-msg"})
+"""Those that `git revert` runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,29 +187,63 @@ def _is_there(repo: Repo, path: str, *, directory: bool) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode) is directory
 
 
-def rewind_by_commit(repo: Repo, rewind: Rewind, form: str = "relay: {subject}") -> tuple[str, tuple[str, ...]]:
+Judge = Callable[[Message, tuple[str, ...]], bytes]
+"""Given a message, and other subjects for it: the bytes that the user's hooks let through. Raises RepoError."""
+
+
+@contextmanager
+def open_judge(request: RunRequest) -> Iterator[Judge]:
+    """Yield what has a revert's message judged: by the user's message hooks, where there are any, as git does.
+
+    Raises:
+        RelayError: There are, and no sandbox that they could run in.
+    """
+    repo, settings = request.repo, request.settings
+    config = guard(repo).config
+    if not any(has_hook(repo, config, name) for name in settings.hooks if name in _MESSAGE_HOOKS):
+        yield take_as_it_is
+        return
+    with open_own_workspace(request) as workspace, open_hooks(repo, settings, workspace) as hooks:
+
+        def judge(message: Message, others: tuple[str, ...]) -> bytes:
+            asked = CommitRequest(branch="", head=None, message=message, other_subjects=others)
+            judged = judge_message(repo, asked, hooks) if hooks else render_message(message)
+            if isinstance(judged, bytes):
+                return judged
+            refused = explain_hook(judged.hook, judged.output)
+            raise RepoError(f"nothing was changed: {refused.for_user}", hint=refused.ways)
+
+        yield judge
+
+
+def take_as_it_is(message: Message, _: tuple[str, ...]) -> bytes:
+    """Let a message through; a `Judge`."""
+    return render_message(message)
+
+
+def rewind_by_commit(
+    repo: Repo, rewind: Rewind, settings: Settings | None = None, judge: Judge = take_as_it_is
+) -> tuple[str, tuple[str, ...]]:
     """Commit the tree before the phase on top of the branch, with the plan as it is now and its boxes open again.
 
     Args:
         repo: The repository.
         rewind: Where to.
-        form: The setting `commit_subject`.
+        settings: Say how relay's subjects are worded; None for the defaults.
+        judge: Has its message judged.
 
     Returns:
         The commit, and a sentence for each file, or the index, that could not be updated.
 
     Raises:
-        RepoError: `require_revert`, or the branch moved meanwhile.
+        RepoError: `require_revert`, a hook's refusal, or the branch moved meanwhile.
     """
     require_revert(repo, rewind)
-    identity = get_identity(repo).environment
-    keep_tip(repo, rewind)
-    # The old tip has a ref by now: nothing from here on can lose it.
-    tree = _write_tree(repo, rewind)
-    subject = form.replace("{subject}", f"back to before phase {rewind.phase_id}")
+    identity, settings = get_identity(repo).environment, settings or Settings()
+    words = f"back to before phase {rewind.phase_id}"
     body = "\n".join(f"Undone: {text.commit[:10]} {text.message.subject}" for text in rewind.undone[:50])
     message = Message(
-        subject=subject,
+        subject=render_subject(words, settings),
         body=body,
         trailers=(
             (trailers.PLAN, render_path(rewind.plan_path)),
@@ -206,14 +253,18 @@ def rewind_by_commit(repo: Repo, rewind: Rewind, form: str = "relay: {subject}")
             (trailers.COST, trailers.render_cost(0.0)),
         ),
     )
-    draft = Draft(tree=tree, parents=(rewind.head,), message=render_message(message), identity=identity)
+    text = judge(message, list_other_subjects(words, settings))
+    keep_tip(repo, rewind)
+    # The old tip has a ref by now: nothing from here on can lose it.
+    tree = _write_tree(repo, rewind)
+    draft = Draft(tree=tree, parents=(rewind.head,), message=text, identity=identity)
     commit = write_user_commit(repo, guard(repo), draft)
     objects.sync_objects(repo, commit, rewind.head)
     ref = f"refs/heads/{rewind.branch}"
     # Before the branch moves, so that a killed rewind is finished by the next run.
     note_pending(repo, commit, rewind.head)
     if repo.branch != rewind.branch or not refs.move_ref(
-        repo, ref, commit, rewind.head, identity=identity, reason=subject
+        repo, ref, commit, rewind.head, identity=identity, reason=f"relay: {words}"
     ):
         withdraw_pending(repo, commit)
         raise RepoError(f"{rewind.branch} moved meanwhile; nothing was changed", hint="run this again")

@@ -140,6 +140,25 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
         return CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error))
 
 
+def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> bytes | CommitOutcome:
+    """Have the user's hooks judge the message of a commit whose files are settled, as `git revert` has them do.
+
+    Returns:
+        The message as they left it, or how it was refused.
+    """
+    index = objects.copy_index(repo, "message-index")
+    text = render_message(request.message)
+    ready = _Ready(request=request, index=index, paths=(), tree=None, message=request.message, text=text)
+    judged = _run_message_hooks(repo, guard(repo), ready, hooks)
+    return _finish_text(judged) if isinstance(judged, _Ready) else judged
+
+
+def _finish_text(ready: _Ready) -> bytes:
+    """Return the message behind what hooks made of it: they have nothing to say about what relay reads back."""
+    given = render_message(replace(ready.message, trailers=()))
+    return join_trailers(ready.text, ready.message.trailers, before=given, prefix=PREFIX)
+
+
 def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> CommitOutcome:
     identity = get_identity(repo).environment
     guarded = guard(repo)
@@ -287,9 +306,7 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     staging.put_files(repo, guarded, ready.index, request.head, request.replace)
     tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
     parents = (request.head,) if request.head else ()
-    # Once more behind what hooks made of the message: they have nothing to say about what relay reads back.
-    given = render_message(replace(ready.message, trailers=()))
-    text = join_trailers(ready.text, ready.message.trailers, before=given, prefix=PREFIX)
+    text = _finish_text(ready)
     commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))
     # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)

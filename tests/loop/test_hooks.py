@@ -155,6 +155,27 @@ def test_a_hook_that_wants_a_form_of_subjects_gets_one_for_the_ledger_too(stage)
     assert stage.git("log", "-1", "--format=%s", "--", "PLAN.ledger.yaml") == "chore: ledger\n"
 
 
+def test_a_revert_has_its_message_judged_as_gits_own_has(stage):
+    """The message hooks, in the sandbox; a refusal changes nothing."""
+    done = SessionOutcome(end=SessionEnd.FINISHED, text="Commit: Say hello")
+    stage.play(ScriptedRunner(sessions=[[[*WORK[0][0], done]]]), phase="1", all_=False)
+    before = stage.git("rev-parse", "HEAD"), stage.git("for-each-ref")
+    install_hook(stage, "touch planted; exit 1\n", "commit-msg")
+    install_hook(stage, "exit 1\n", "pre-commit")  # git asks it for no revert
+
+    refused = stage.relay("rewind", "1", "--revert", "--yes")
+
+    assert refused.returncode == ExitCode.USER
+    assert "nothing was changed: a commit hook refused: the commit-msg hook exited with 1" in refused.stderr
+    assert (stage.git("rev-parse", "HEAD"), stage.git("for-each-ref")) == before
+    install_hook(stage, CONVENTIONAL, "commit-msg")
+    reverted = stage.relay("rewind", "1", "--revert", "--yes")
+    assert (reverted.returncode, reverted.stderr) == (ExitCode.DONE, "")
+    assert stage.git("log", "-1", "--format=%s") == "chore: back to before phase 1\n"
+    assert stage.commits()[0].status == "rewound"
+    assert not (stage.root / "hello.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("script", "cause", "way"),
     [

@@ -133,18 +133,18 @@ def read_usage(answer: Mapping[str, Any]) -> Usage | None:
 
 
 def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
-    given = update.get("rawInput")
+    given, status = update.get("rawInput"), _find_text(update, "status")
     return ToolUpdate(
         id=update["toolCallId"],
         name=_find_text(update, "name"),
         title=_find_text(update, "title"),
         kind=_find_text(update, "kind"),
         input=_render(given) if given else "",
-        result=_render([update.get("rawOutput"), update.get("content")]) if update.get("status") in _ENDED else "",
+        result=_render([update.get("rawOutput"), update.get("content")]) if status in _ENDED else "",
         paths=tuple(_find_paths(update)),
-        pending=update.get("status") == "pending",
-        ended=update.get("status") in _ENDED,
-        failed=update.get("status") == "failed",
+        pending=status == "pending",
+        ended=status in _ENDED,
+        failed=status == "failed",
     )
 
 
