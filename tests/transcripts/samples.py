@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-CWD = "/work/repo"
+CWD = "/home/me/x"
 MODEL = "claude-sonnet-4-5"
 SESSION = "0c0ffee0-0000-4000-8000-000000000001"
 BEGAN = 1_795_334_400.0
