@@ -60,9 +60,9 @@ class Meter:
         """
         self._budget = self._budget.open_phase((before + self._unrecorded).cost_usd)
 
-    def open_session(self) -> None:
-        """Start counting a session."""
-        self._session = Spent()
+    def open_session(self, price: Price | None) -> None:
+        """Start counting a session, whose requests are checked at this price: another one's model may be dearer."""
+        self._session, self._price = Spent(), price
 
     def record(self) -> None:
         """Note that a commit now carries what was unrecorded."""

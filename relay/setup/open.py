@@ -136,6 +136,11 @@ def _make_sessions(
     price = price_of(settings.model)
     meter = make_meter(request.repo, request.plan_path, settings, price)
     book = Book(request.repo, meter)
+    if (
+        settings.review != "off" and request.command == "run"
+    ):  # before a session is paid for whose work nobody could review
+        reviewer = get_runner(settings.runner_for(settings.review_runner or ""))
+        reviewer.get_model(settings.review_model or settings.model)
     sessions = Sessions(
         get_runner=get_runner,
         model=get_runner(request.runners[0]).get_model(settings.model),

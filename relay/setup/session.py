@@ -133,7 +133,7 @@ class Sessions:
                 runner=self.settings.runner_for(task.runner),
             )
         )
-        self.meter.open_session()
+        self.meter.open_session(self.price)
         with ExitStack() as stack:
             spec = self._make_spec(task)
             if self.open_tape is not None and self.settings.runner_for(task.runner) == OWN_RUNNER:

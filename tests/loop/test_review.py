@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.errors import ExitCode, RelayError
 from relay.session.events import GateFinished, GateStarted, LegEnded, LegStarted, Noticed, ReviewFinished
 from relay.store.trailers import REVIEW
 
@@ -216,6 +216,29 @@ def test_another_model_reviews_and_is_paid_at_its_own_price(greeting):
 
     assert greeting.server.errors == []
     assert get_review(greeting).startswith("rounds=1 found=0 ")
+
+
+def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
+    """The plan's cap would hold a request at the author's price, and not at this one."""
+    prices = {"dear": {"input": 5_000.0, "output": 25_000.0}}
+    models = "models: [{id: claude-opus-5-5}, {id: dear}]\n"
+    ended = greeting.run(
+        models + "sessions:" + WORK, review="phase", review_model="dear", review_max_cost_usd=1e6, prices=prices
+    )
+
+    assert (ended.exit_code, [leg.title for leg in greeting.seen(LegStarted)]) == (
+        ExitCode.STOPPED,
+        ["Hello", "review"],
+    )
+    assert "of the run's cap of 20.00 USD" in ended.reason
+    assert ended.spent_usd < 1
+
+
+def test_a_reviewer_that_there_is_not_costs_no_session(greeting):
+    with pytest.raises(RelayError, match="no-such-model"):
+        greeting.run("sessions:" + WORK, review="phase", review_model="no-such-model")
+
+    assert greeting.seen(LegStarted) == []
 
 
 def test_a_plan_is_reviewed_with_its_last_phase(stage):
