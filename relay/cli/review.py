@@ -26,7 +26,7 @@ def command(what: str | None, sarif: str | None, *, as_json: bool, **options: An
     write nothing. The exit code is 4 where a fault was confirmed.
     """
     from relay.review.sarif import render_sarif
-    from relay.run.review_only import get_range, review_range
+    from relay.run.review_range import get_range, review_range
 
     request, place = make_request("review", options)
     chosen = get_range(request.files, what or "")

@@ -36,8 +36,8 @@ def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
     if not text:
         raise click.UsageError("there is nothing to say")
     if len(text) > MAX_CHARS:
-        words_ = f"{len(text):,} characters are more than {MAX_CHARS:,}"
-        raise click.UsageError(f"{words_}; put the long part into a file and name it, or relay plan --revise")
+        size = f"{len(text):,} characters are more than {MAX_CHARS:,}"
+        raise click.UsageError(f"{size}; put the long part into a file and name it, or relay plan --revise")
     if phase:
         _require_open(place, phase)
     leave_words(repo, text, phase_id=phase)

@@ -6,6 +6,7 @@ change the run, and a terminal that goes away ends the view, never the run.
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol, Self, TextIO
@@ -77,7 +78,7 @@ def make_view(
     return PlainView(stream, clock)
 
 
-class _LineView:
+class _LineView(ABC):
     """What plain and JSON share: a stream that is written line by line until it breaks."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
@@ -88,9 +89,9 @@ class _LineView:
         """Write one event."""
         self.replay(self._clock(), event)
 
+    @abstractmethod
     def replay(self, at: float, event: events.Event) -> None:
         """Write one event of then."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
