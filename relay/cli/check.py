@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.meters.prices import Price
     from relay.plan.model import Phase, Plan, Violation
+    from relay.plan.waves import Waves
     from relay.planning.sizes import PhaseSize
 
 ASSUMED_WINDOW_TOKENS = 200_000
 """For a model that neither the settings nor the table know: the smallest window of any of them."""
 _TITLE_CHARS = 44
+_SHOWN_CHARS = 80
+_SHOWN_SHARED = 8
+_SIDE_BY_SIDE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,8 @@ class Checked:
     """None when the model's price is unknown."""
     runners: tuple[str, ...] = ()
     """One for each phase, in the same way."""
+    waves: "Waves | None" = None
+    """Which open phases can be side by side, weighed by their sizes; in the same way."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -138,13 +144,15 @@ def _from_violation(violation: "Violation", path: str) -> Remark:
 
 def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
     from relay.meters.prices import find_price
+    from relay.plan.waves import find_waves
     from relay.planning.sizes import measure_phases
 
     line = find_line_tokens(settings)
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     runners = tuple(settings.runner_for(phase.runner) for phase in plan.phases)
-    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price, runners=runners)
+    waves = find_waves(plan, {size.phase_id: size.turns for size in sizes})
+    return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price, runners=runners, waves=waves)
 
 
 def find_line_tokens(settings: "Settings") -> int:
@@ -180,8 +188,20 @@ def render_json(checked: Checked) -> str:
             }
             for found in checked.remarks
         ],
+        "parallel": None if checked.waves is None else _render_waves(checked.waves),
     }
     return json.dumps(body, ensure_ascii=True)
+
+
+def _render_waves(waves: "Waves") -> dict[str, object]:
+    """``time`` is what one after the other would take as 1, with ``jobs`` side by side."""
+    return {
+        "waves": [list(wave) for wave in waves.waves],
+        "longest": list(waves.longest),
+        "shared": [{"path": shared.path, "phases": list(shared.phase_ids)} for shared in waves.shared],
+        "jobs": waves.jobs,
+        "time": round(waves.parallel / waves.serial, 3) if waves.serial else None,
+    }
 
 
 def _render_phase(phase: "Phase") -> dict[str, object]:
@@ -213,6 +233,8 @@ def show_checked(checked: Checked) -> None:
             say()
         _show_sizes(checked, checked.plan)
         say()
+    if checked.waves:
+        _show_waves(checked.waves)
     say(_render_verdict(checked), style="green" if checked.exit_code is ExitCode.DONE else "red")
 
 
@@ -234,6 +256,24 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
         title = shorten(f"{phase.id}  {phase.title}", width)
         by = "" if phase.done or runner == "api" else f"  by {runner}"
         say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}{by}")
+
+
+def _show_waves(waves: "Waves") -> None:
+    """Say what could run side by side; nothing where all phases wait for one another anyway."""
+    if waves.widest < _SIDE_BY_SIDE and not waves.shared:
+        return
+    if waves.widest >= _SIDE_BY_SIDE:
+        shown = " │ ".join(" ".join(wave) for wave in waves.waves)
+        say(f"side by side  {shorten(shown, _SHOWN_CHARS)}")
+        share = round(100 * waves.parallel / waves.serial)
+        longest = shorten(" → ".join(waves.longest), _SHOWN_CHARS)
+        say(f"              {waves.jobs} at a time take about {share} % of the time; longest way {longest}")
+    for shared in waves.shared[:_SHOWN_SHARED]:
+        ids = shorten(", ".join(shared.phase_ids), _SHOWN_CHARS)
+        say(f"one by one    {ids}: they name {shorten(shared.path, _SHOWN_CHARS)}")
+    if left := waves.shared[_SHOWN_SHARED:]:
+        say(f"              and for {count(len(left), 'more path')}")
+    say()
 
 
 def _render_size(checked: Checked, size: "PhaseSize") -> str:

@@ -39,7 +39,7 @@ def test_the_json_document(relay, project):
     ran = relay("check", "--json")
     assert ran.code == 0
     body = json.loads(ran.out)
-    assert list(body) == ["phases", "violations"]
+    assert list(body) == ["phases", "violations", "parallel"]
     assert body["violations"] == []
     assert body["phases"][0] == {
         "id": "1",
@@ -188,3 +188,18 @@ def test_a_plan_without_a_phase_says_what_looks_like_an_item(relay, project):
         "PLAN.md:3: no phase found: `- [ ] T001 Set up` is a heading, so its box does not count; write"
     )
     assert "(also line 5)" in ran.out
+
+
+def test_what_can_run_side_by_side(relay, project):
+    """Waves, the longest way, what is saved; a path that keeps two phases apart is named."""
+    phases = [("none", "a.py"), ("1", "b.py"), ("1", "c.py"), ("1", "docs/"), ("none", "docs/api.md")]
+    text = "".join(f"## Phase {n}\nVerify: `make`\nAfter: {a}\n- [ ] x — {p}\n" for n, (a, p) in enumerate(phases, 1))
+    write(project, f"# P\n\n{text}")
+    lines = relay("check").out.splitlines()
+    assert "side by side  1 5 │ 2 3 4" in lines
+    assert "              3 at a time take about 40 % of the time; longest way 1 → 2" in lines
+    assert "one by one    4, 5: they name docs" in lines
+    parallel = json.loads(relay("check", "--json").out)["parallel"]
+    assert parallel["waves"] == [["1", "5"], ["2", "3", "4"]]
+    assert (parallel["jobs"], parallel["time"], parallel["longest"]) == (3, 0.4, ["1", "2"])
+    assert parallel["shared"] == [{"path": "docs", "phases": ["4", "5"]}]

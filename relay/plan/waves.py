@@ -1,0 +1,219 @@
+"""Which open phases can be worked on side by side, and what that saves.
+
+Phases wait for those that they come `after`, and for each other where they name the same path, or one names a folder
+that the other's path is in: what two sessions change at once has to be joined again. Everything here is linear in the
+size of the plan; a phase of a circle, or one that comes after a phase that there is not, is in no wave.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from heapq import heappop, heappush, heapreplace
+from operator import attrgetter, itemgetter
+
+from relay.plan.model import Phase, Plan
+from relay.values import dataclass
+
+_Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """A path over which phases wait for each other that would else be side by side."""
+
+    path: str
+    phase_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waves:
+    """The open phases of a plan, as they can be worked on."""
+
+    waves: tuple[tuple[str, ...], ...]
+    """Ids of the phases that may run side by side, wave by wave; in plan order."""
+    longest: tuple[str, ...]
+    """Ids on the longest way through the plan by weight: the critical path."""
+    shared: tuple[Shared, ...]
+    serial: float
+    """The weight of all of them, one after the other."""
+    parallel: float
+    """The weight from the first one's start to the last one's end when `jobs` run side by side."""
+    jobs: int
+    """As many as were asked for, at most as many as the widest wave has."""
+
+    @property
+    def widest(self) -> int:
+        """How many phases the widest wave has; 0 when nothing is open."""
+        return max(map(len, self.waves), default=0)
+
+
+def find_ready(plan: Plan, working: Collection[str]) -> tuple[Phase, ...]:
+    """Return the open phases that wait for nothing and share no path with those at work, in plan order."""
+    done = {phase.id for phase in plan.phases if phase.done}
+    taken = _Taken()
+    for phase in plan.phases:
+        if phase.id in working:
+            taken.take(phase, 1.0)
+    return tuple(
+        phase
+        for phase in plan.phases
+        if not phase.done and phase.id not in working and done.issuperset(phase.after) and not taken.find_last(phase)[0]
+    )
+
+
+def find_waves(plan: Plan, weights: Mapping[str, float], *, jobs: int = 0) -> Waves:
+    """Return how a plan's open phases can be worked on.
+
+    Args:
+        plan: The plan.
+        weights: How long each phase is expected to take, in any unit, by id; those without one weigh 1.
+        jobs: How many may run side by side; 0 for as many as the widest wave has.
+    """
+    level = _schedule(plan, {}, jobs=0)
+    waves: dict[float, list[str]] = defaultdict(list)
+    for phase in plan.phases:
+        if phase.id in level:
+            waves[level[phase.id].start].append(phase.id)
+    widest = max(map(len, waves.values()), default=0)
+    jobs = min(jobs or widest, widest)
+    by_id = {phase.id: phase for phase in plan.phases}
+    order = tuple(by_id[phase_id] for phase_id in level)
+    free = _schedule(plan, weights, jobs=0)
+    return Waves(
+        waves=tuple(tuple(waves[start]) for start in sorted(waves)),
+        longest=_find_longest(free),
+        shared=tuple(_find_shared(order)),
+        serial=sum(weights.get(phase.id, 1.0) for phase in order),
+        parallel=max((slot.end for slot in _schedule(plan, weights, jobs=jobs).values()), default=0.0),
+        jobs=jobs,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slot:
+    start: float
+    end: float
+    waited_for: str
+    """The phase whose end it started at; empty when it waited for none."""
+
+
+class _Taken:
+    """Until when paths are at work, and whose. Mutable: phases take paths, one after the other."""
+
+    def __init__(self) -> None:
+        self._whole: dict[_Parts, tuple[float, str]] = {}
+        self._below: dict[_Parts, tuple[float, str]] = {}
+
+    def take(self, phase: Phase, until: float) -> None:
+        for parts in _list_parts(phase):
+            self._whole[parts] = max(self._whole.get(parts, (0.0, "")), (until, phase.id))
+            for folder in _list_folders(parts):
+                self._below[folder] = max(self._below.get(folder, (0.0, "")), (until, phase.id))
+
+    def find_last(self, phase: Phase) -> tuple[float, str]:
+        """Return when the last of a phase's paths is free, and who has it until then; (0, "") when all are."""
+        found = (0.0, "")
+        for parts in _list_parts(phase):
+            holders = (self._whole.get(part, (0.0, "")) for part in (parts, *_list_folders(parts)))
+            found = max(found, self._below.get(parts, (0.0, "")), *holders)
+        return found
+
+
+def _list_parts(phase: Phase) -> list[_Parts]:
+    named = (tuple(part for part in path.split("/") if part not in {"", "."}) for path in phase.open_paths)
+    return [parts for parts in dict.fromkeys(named) if parts]
+
+
+def _list_folders(parts: _Parts) -> Iterator[_Parts]:
+    return (parts[:n] for n in range(1, len(parts)))
+
+
+def _schedule(plan: Plan, weights: Mapping[str, float], *, jobs: int) -> dict[str, _Slot]:
+    """Return when each phase starts and ends: who waits for nothing first, then in plan order.
+
+    With `jobs` = 0 none waits for a free place. A phase stands behind those that it comes after.
+    """
+    waits, followers = _list_waits(plan)
+    heap = [(0.0, n) for n, phase in enumerate(plan.phases) if waits.get(phase.id) == set()]
+    order = {phase.id: n for n, phase in enumerate(plan.phases)}
+    slots: dict[str, _Slot] = {}
+    taken = _Taken()
+    places = [0.0] * jobs
+    while heap:
+        phase = plan.phases[heappop(heap)[1]]
+        ends = ((slots[a].end, a) for a in phase.after if a in slots)
+        start, waited_for = max((*ends, taken.find_last(phase)), key=itemgetter(0))
+        end = max(start, *places[:1], 0.0) + weights.get(phase.id, 1.0)
+        if places:
+            heapreplace(places, end)
+        slots[phase.id] = _Slot(start=start, end=end, waited_for=waited_for)
+        taken.take(phase, end)
+        for follower in followers[phase.id]:
+            waits[follower].discard(phase.id)
+            if not waits[follower]:
+                ready = max(slots[a].end for a in plan.phases[order[follower]].after if a in slots)
+                heappush(heap, (ready, order[follower]))
+    return slots
+
+
+def _list_waits(plan: Plan) -> tuple[dict[str, set[str]], dict[str, list[str]]]:
+    """Return what each open phase waits for, what there is not too, and who waits for each."""
+    known = {phase.id for phase in plan.phases}
+    still = {phase.id for phase in plan.phases if not phase.done}
+    waits = {p.id: {a for a in p.after if a in still or a not in known} for p in plan.phases if p.id in still}
+    followers: dict[str, list[str]] = defaultdict(list)
+    for phase_id, others in waits.items():
+        for other in others:
+            followers[other].append(phase_id)
+    return waits, followers
+
+
+def _find_longest(slots: Mapping[str, _Slot]) -> tuple[str, ...]:
+    found: list[str] = []
+    at = max(slots, key=lambda phase_id: slots[phase_id].end, default="")
+    while at:
+        found.append(at)
+        at = slots[at].waited_for
+    return tuple(reversed(found))
+
+
+def _find_shared(order: tuple[Phase, ...]) -> Iterator[Shared]:
+    """Yield paths with the phases that nothing but the path keeps from running side by side."""
+    before = _find_before(order)
+    users = _find_users(order)
+    seen: set[int] = set()
+    for parts, mask in users.items():
+        if mask in seen:
+            continue
+        seen.add(mask)
+        members = [n for n in range(mask.bit_length()) if mask >> n & 1]
+        apart = 0
+        for n in members:
+            if others := mask & ~before[n] & ((1 << n) - 1):
+                apart |= others | 1 << n
+        if apart:
+            phases = sorted((order[n] for n in members if apart >> n & 1), key=attrgetter("start"))
+            yield Shared(path="/".join(parts), phase_ids=tuple(phase.id for phase in phases))
+
+
+def _find_before(order: tuple[Phase, ...]) -> list[int]:
+    """Return for each phase those that are done before it begins, as bits of their places in `order`."""
+    place = {phase.id: n for n, phase in enumerate(order)}
+    before: list[int] = []
+    for phase in order:
+        mask = 0
+        for n in (place[a] for a in phase.after if a in place):
+            mask |= before[n] | 1 << n
+        before.append(mask)
+    return before
+
+
+def _find_users(order: tuple[Phase, ...]) -> dict[_Parts, int]:
+    """Return for each path that is named who names it, or something below it, as bits of their places."""
+    users: dict[_Parts, int] = defaultdict(int)
+    named: dict[_Parts, None] = {}
+    for n, phase in enumerate(order):
+        for parts in _list_parts(phase):
+            named[parts] = None
+            for folder in (*_list_folders(parts), parts):
+                users[folder] |= 1 << n
+    return {parts: users[parts] for parts in named if users[parts].bit_count() > 1}

@@ -1,0 +1,124 @@
+"""Which phases can be worked on side by side."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.plan.parse import parse_plan
+from relay.plan.waves import find_ready, find_waves
+
+
+def make_plan(*phases):
+    """Each phase is what it comes after, and what its one item names; a leading ``x`` means done."""
+    texts = []
+    for n, (after, *paths) in enumerate(phases, start=1):
+        box = "x" if after.startswith("x") else " "
+        words = f"After: {after.removeprefix('x') or 'none'}\n"
+        texts.append(f"## Phase {n} — t\n{words}- [{box}] do {n} — {', '.join(paths) or f'own{n}.py'}\n")
+    return parse_plan("# P\n\n" + "\n".join(texts))
+
+
+DIAMOND = make_plan(("",), ("1",), ("1",), ("2, 3",))
+
+
+def test_waves_and_the_longest_way():
+    found = find_waves(DIAMOND, {"1": 2, "2": 1, "3": 5, "4": 1})
+    assert found.waves == (("1",), ("2", "3"), ("4",))
+    assert found.longest == ("1", "3", "4")
+    assert (found.serial, found.parallel, found.jobs, found.widest) == (9, 8, 2, 2)
+    assert found.shared == ()
+
+
+def test_fewer_places_than_phases():
+    """Four that wait for nothing, two at a time."""
+    plan = make_plan(("",), ("",), ("",), ("",))
+    assert find_waves(plan, {}).parallel == 1
+    assert find_waves(plan, {}, jobs=2).parallel == 2
+    assert find_waves(plan, {}, jobs=9).jobs == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "path"),
+    [
+        pytest.param("app/web.py", "app/web.py", "app/web.py", id="the same"),
+        pytest.param("app/", "app/web.py", "app", id="a folder above"),
+        pytest.param("app/web.py", "app/", "app", id="a folder below"),
+        pytest.param("app/web.py", "./app//web.py", "app/web.py", id="spelled otherwise"),
+        pytest.param("app/web.py", "app/webs.py", "", id="a longer name"),
+        pytest.param("app/a/", "app/b/", "", id="brothers"),
+    ],
+)
+def test_phases_that_name_the_same_path_are_not_side_by_side(one, other, path):
+    plan = make_plan(("", one), ("", other))
+    found = find_waves(plan, {})
+    assert [(s.path, s.phase_ids) for s in found.shared] == ([(path, ("1", "2"))] if path else [])
+    assert found.waves == ((("1",), ("2",)) if path else (("1", "2"),))
+    assert [p.id for p in find_ready(plan, {"1"})] == ([] if path else ["2"])
+
+
+def test_what_waits_anyway_is_not_said_to_share():
+    """1 and 3 share a path and are in order; 2 and 3 are not."""
+    found = find_waves(make_plan(("", "a.py"), ("", "b.py"), ("1", "a.py", "b.py")), {"2": 2})
+    assert [(s.path, s.phase_ids) for s in found.shared] == [("b.py", ("2", "3"))]
+    assert found.longest == ("2", "3")
+
+
+def test_the_same_phases_over_several_paths_are_named_once():
+    found = find_waves(make_plan(("", "a.py", "b.py"), ("", "a.py", "b.py")), {})
+    assert [s.path for s in found.shared] == ["a.py"]
+
+
+def test_done_phases_are_in_no_wave():
+    plan = make_plan(("x",), ("1",), ("2",))
+    assert find_waves(plan, {}).waves == (("2",), ("3",))
+    assert [p.id for p in find_ready(plan, ())] == ["2"]
+    assert find_ready(plan, {"2"}) == ()
+
+
+def test_nothing_is_open():
+    found = find_waves(make_plan(("x",)), {})
+    assert (found.waves, found.longest, found.parallel, found.widest) == ((), (), 0, 0)
+
+
+def test_circles_and_phases_that_there_are_not_are_in_no_wave():
+    plan = make_plan(("",), ("3",), ("2",), ("9",))
+    assert find_waves(plan, {}).waves == (("1",),)
+    assert [p.id for p in find_ready(plan, ())] == ["1"]
+
+
+def test_a_path_of_nothing_but_dots_is_shared_with_nobody():
+    plan = parse_plan("## Phase 1\nAfter: none\n- [ ] a — ./\n## Phase 2\nAfter: none\n- [ ] b — ./\n")
+    assert find_waves(plan, {}).waves == (("1", "2"),)
+
+
+NAMES = st.lists(st.sampled_from(["a/", "a/b.py", "a/c.py", "d.py", "e/f/g.py", "e/"]), max_size=2)
+
+
+@st.composite
+def plans(draw):
+    phases = []
+    for n in range(1, draw(st.integers(1, 7)) + 1):
+        after = draw(st.sets(st.integers(1, n - 1), max_size=2)) if n > 1 else set()
+        phases.append((", ".join(map(str, sorted(after))), *draw(NAMES)))
+    return make_plan(*phases)
+
+
+@given(plans(), st.integers(0, 4))
+def test_every_phase_is_in_one_wave_behind_those_it_waits_for(plan, jobs):
+    found = find_waves(plan, {}, jobs=jobs)
+    level = {phase_id: n for n, wave in enumerate(found.waves) for phase_id in wave}
+    assert sorted(level) == sorted(phase.id for phase in plan.phases)
+    assert all(level[a] < level[phase.id] for phase in plan.phases for a in phase.after)
+    for wave in found.waves:  # whoever of a wave is at work keeps nobody of it from starting
+        done = plan.tick([i.id for p in plan.phases if level[p.id] < level[wave[0]] for i in p.items])
+        assert all(set(wave) <= {one, *(p.id for p in find_ready(done, {one}))} for one in wave)
+    assert len(found.longest) == len(found.waves) <= found.parallel <= found.serial == len(plan.phases)
+
+
+@pytest.mark.timeout(60)
+def test_a_large_plan_is_read_in_time():
+    """Thousands of phases that all name one file: linear work, not pairs."""
+    text = "".join(f"## Phase {n}\nAfter: none\n- [ ] a — same/file.py\n" for n in range(1, 3001))
+    found = find_waves(parse_plan(text), {})
+    assert len(found.waves) == 3000
+    assert len(found.shared[0].phase_ids) == 3000
