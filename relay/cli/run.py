@@ -140,7 +140,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     )
     from relay.setup.runners import require_runners
     from relay.state.standing import gather_standing
-    from relay.store.completion import find_pending_revert
+    from relay.store.completion import find_pending_move
 
     repo, path = request.repo, request.plan_path
     standing = gather_standing(find_source(place), repo)
@@ -150,7 +150,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     require(check_plan_file(repo, path))
     require(check_identity(repo))
     # A run finishes what an earlier commit lacks in the files before it looks at them.
-    if not request.allow_dirty and find_pending_revert(repo) is None:
+    if not request.allow_dirty and find_pending_move(repo) is None:
         require(check_clean(repo, path))
     phase, situation = None, standing.situation
     if not situation.running:

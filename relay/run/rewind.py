@@ -5,14 +5,11 @@ in its history. Either way the old tip is also kept under ``refs/relay/rewound/<
 deleting the branch loses what came after.
 """
 
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import PurePosixPath
 
 from relay.config import Settings
 from relay.errors import PlanError, RepoError
-from relay.files.tree import find_stat
 from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.hooks import has_hook
@@ -23,7 +20,7 @@ from relay.git.names import list_paths, render_path
 from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
-from relay.git.status import ChangeKind, PathChange, read_status
+from relay.git.status import PathChange, read_status
 from relay.hints import STATUS, Command
 from relay.plan.encoding import encode_text
 from relay.plan.lineage import find_lineage
@@ -38,7 +35,7 @@ from relay.state.lineage import find_phases
 from relay.state.plan_edit import parse_at
 from relay.store import trailers
 from relay.store.commit import CommitRequest, judge_message
-from relay.store.completion import finish_pending, note_pending, withdraw_pending
+from relay.store.follow import find_untracked_in_the_way, follow
 from relay.store.history import RelayCommit, read_plan_commits, read_undone
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
@@ -161,30 +158,8 @@ def require_revert(repo: Repo, rewind: Rewind) -> None:
     changes = _find_changes(repo, rewind)
     if moved := [change.path for change in changes if change.is_submodule]:
         raise RepoError(f"a submodule moved since then: {list_paths(moved)}", hint="relay rewind without --revert")
-    if found := _find_in_the_way(repo, changes):
+    if found := find_untracked_in_the_way(repo, changes):
         raise RepoError(f"untracked files are in the way: {list_paths(found)}", hint="move them and run this again")
-
-
-def _find_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Return what stands where files come back, or where their directories do, and does not go away with the revert."""
-    gone = {change.path for change in changes if change.kind is ChangeKind.DELETED}
-    emptied = gone.union(*(_find_parents(path) for path in gone))
-    added = [change.path for change in changes if change.kind is ChangeKind.ADDED]
-    found = {place for path in added for place in _find_parents(path) if _is_there(repo, place, directory=False)}
-    found.update(path for path in added if _is_there(repo, path, directory=False))
-    for path in added:
-        if _is_there(repo, path, directory=True):
-            found.update((path, *(str(place.relative_to(repo.root)) for place in (repo.root / path).rglob("*"))))
-    return tuple(sorted(found - emptied))
-
-
-def _find_parents(path: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(path).parents][:-1]
-
-
-def _is_there(repo: Repo, path: str, *, directory: bool) -> bool:
-    found = find_stat(repo.root, path)
-    return found is not None and stat.S_ISDIR(found.st_mode) is directory
 
 
 Judge = Callable[[Message, tuple[str, ...]], bytes]
@@ -260,15 +235,10 @@ def rewind_by_commit(
     draft = Draft(tree=tree, parents=(rewind.head,), message=text, identity=identity)
     commit = write_user_commit(repo, guard(repo), draft)
     objects.sync_objects(repo, commit, rewind.head)
-    ref = f"refs/heads/{rewind.branch}"
-    # Before the branch moves, so that a killed rewind is finished by the next run.
-    note_pending(repo, commit, rewind.head)
-    if repo.branch != rewind.branch or not refs.move_ref(
-        repo, ref, commit, rewind.head, identity=identity, reason=f"relay: {words}"
-    ):
-        withdraw_pending(repo, commit)
+    left = follow(repo, rewind.branch, rewind.head, commit, reason=f"relay: {words}", identity=identity)
+    if left is None:
         raise RepoError(f"{rewind.branch} moved meanwhile; nothing was changed", hint="run this again")
-    return commit, finish_pending(repo)
+    return commit, left
 
 
 def _find_changes(repo: Repo, rewind: Rewind) -> tuple[PathChange, ...]:

@@ -17,13 +17,13 @@ from relay.state.kept_refs import Kept
 from relay.state.lineage import find_leg_phase
 from relay.state.plan_edit import PlanEdit
 from relay.state.resume import Facts, LegFacts
-from relay.store.completion import find_pending_revert
+from relay.store.completion import find_pending_move
 from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.staging import hash_cleaned
 from relay.store.texts import find_text
-from relay.store.trailers import LEG_STATUSES, PLAN
+from relay.store.trailers import LEG_STATUSES, PLAN, REWOUND, STATUS
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
@@ -32,11 +32,11 @@ def read_kept(repo: Repo, plan_path: str) -> Kept:
     commit = find_leg_commit(repo, leg) if leg is not None else None
     if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
         return Kept(has_refs=True, foreign=leg)
-    revert = find_pending_revert(repo)
-    if revert is not None and parse_path(revert.get(PLAN)) != plan_path:
-        revert = None
-    unfinished = commit if commit is not None and is_current(repo, commit) else revert
-    return Kept(has_refs=True, leg=leg, leg_commit=commit, revert=revert, unfinished=unfinished)
+    move = find_pending_move(repo)
+    if move is not None and move.get(STATUS) == REWOUND and parse_path(move.get(PLAN)) != plan_path:
+        move = None
+    unfinished = commit if commit is not None and is_current(repo, commit) else move
+    return Kept(has_refs=True, leg=leg, leg_commit=commit, move=move, unfinished=unfinished)
 
 
 def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:

@@ -22,7 +22,7 @@ class Kept:
     """The open leg of another plan, whose commit is not on the branch."""
     leg_commit: "RelayCommit | None" = None
     """The commit of `leg`, when it is on the branch: only what follows a commit is missing."""
-    revert: "CommitText | None" = None
-    """A revert of this plan's that the files do not follow yet."""
+    move: "CommitText | None" = None
+    """A revert of this plan's, or what others have made, that the files do not follow yet; they are at its parent."""
     unfinished: "CommitText | RelayCommit | None" = None
     """The commit from which a run updates the plan's file before it reads the file."""

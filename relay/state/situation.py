@@ -108,7 +108,7 @@ def _answer(source: PlanSource, repo: "Repo", kept: Kept) -> Situation:
         from relay.state.facts import read_facts
 
         facts = read_facts(repo, edit, kept, source.plan_name)
-    return replace(refused, facts=facts.leg, point=_put_first(find_resume_point(facts), kept.revert))
+    return replace(refused, facts=facts.leg, point=_put_first(find_resume_point(facts), kept.move))
 
 
 def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
@@ -137,11 +137,12 @@ def _has_work(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:
     return leg.last_wip is not None or bool(find_owned_paths(repo, plan_name, leg, write_snapshot_tree(repo)))
 
 
-def _put_first(point: ResumePoint, revert: "CommitText | None") -> ResumePoint:
-    """Say that a run finishes the revert before anything else, when there is one."""
-    if revert is None:
+def _put_first(point: ResumePoint, move: "CommitText | None") -> ResumePoint:
+    """Say that a run finishes a move of the branch before anything else, when there is one."""
+    if move is None:
         return point
-    from relay.store.trailers import PHASE
+    from relay.store.trailers import PHASE, REWOUND, STATUS
 
-    what = f"rewind to before phase {revert.get(PHASE)}"
+    is_rewind = move.get(STATUS) == REWOUND
+    what = f"rewind to before phase {move.get(PHASE)}" if is_rewind else f"move of the files to {move.commit[:10]}"
     return replace(point, why=f"The {what} was cut off. {point.why}", then=f"finishes the {what}, then {point.then}")

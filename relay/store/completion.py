@@ -1,6 +1,7 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
 import errno
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
 from relay.store.staging import hash_cleaned
 from relay.store.trailers import PLAN, REWOUND, STATUS
+from relay.values import dataclass
 
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
@@ -27,22 +29,38 @@ LOCK_PAUSE_S = 0.05
 _FLAGGED_AT_ONCE = 100
 """Paths on one command line."""
 _PENDING = "pending"
+_ENTRY = re.compile(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
 
 
-def note_pending(repo: Repo, commit: str, parent: str | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A commit that is not finished."""
+
+    commit: str
+    old: str = ""
+    """Where the whole work tree was before, which follows; empty for a commit made from it, whose parent that is."""
+
+
+def note_pending(repo: Repo, commit: str, parent: str | None, *, is_whole: bool = False) -> None:
     """Note that a commit has to be finished, before the branch moves to it; there may be no open leg that says so.
 
     Commits noted earlier stay noted when `commit` is on top of them: the index may still be behind them.
+
+    Args:
+        repo: The repository.
+        commit: Where the branch goes.
+        parent: Where it is; None on an unborn branch.
+        is_whole: All files that differ between the two have to follow, not only those that relay writes.
     """
-    pending = _read_pending(repo)
-    write_note(repo, _PENDING, "\n".join([commit, *_find_earlier(pending, parent, inclusive=True)]))
+    entry = _Pending(commit=commit, old=parent if is_whole and parent else "")
+    _write_pending(repo, [entry, *_find_earlier(_read_pending(repo), parent, inclusive=True)])
 
 
 def withdraw_pending(repo: Repo, commit: str) -> None:
     """Take a commit out of the note: the branch was not moved to it."""
     earlier = _find_earlier(_read_pending(repo), commit)
     if earlier:
-        write_note(repo, _PENDING, "\n".join(earlier))
+        _write_pending(repo, earlier)
     else:
         drop_pending(repo)
 
@@ -52,14 +70,20 @@ def drop_pending(repo: Repo) -> None:
     drop_note(repo, _PENDING)
 
 
-def _read_pending(repo: Repo) -> list[str]:
+def _write_pending(repo: Repo, pending: list[_Pending]) -> None:
+    write_note(repo, _PENDING, "\n".join(f"{one.commit}:{one.old}" if one.old else one.commit for one in pending))
+
+
+def _read_pending(repo: Repo) -> list[_Pending]:
     """Return the commits that are not finished, newest first."""
-    return read_note(repo, _PENDING).split()
+    found = (_ENTRY.fullmatch(part) for part in read_note(repo, _PENDING).split())
+    return [_Pending(commit=match[1], old=match[2] or "") for match in found if match]
 
 
-def _find_earlier(pending: list[str], commit: str | None, *, inclusive: bool = False) -> list[str]:
+def _find_earlier(pending: list[_Pending], commit: str | None, *, inclusive: bool = False) -> list[_Pending]:
     """Return the noted commits that are older than `commit`; empty when `commit` is not noted."""
-    return pending[pending.index(commit) + (not inclusive) :] if commit in pending else []
+    at = next((at for at, one in enumerate(pending) if one.commit == commit), None)
+    return [] if at is None else pending[at + (not inclusive) :]
 
 
 def finish_pending(repo: Repo) -> tuple[str, ...]:
@@ -73,45 +97,54 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
     Returns:
         A sentence for each file, or the index, that could not be updated; the next run tries again.
     """
-    pending = _read_pending(repo)
-    if not pending:
+    if not _read_pending(repo):
         return ()
     left: tuple[str, ...] = ()
-    commit = repo.head()
-    if commit in pending:
-        text = read_text(repo, commit)
+    if (text := _find_pending(repo)) is not None:
         # The plan and its ledger are the files whose bytes went into commits without having been in the work tree.
         plan = parse_path(text.get(PLAN))
+        moved = find_pending_move(repo)
         left = (
-            _finish_revert(repo, text)
-            if text.get(STATUS) == REWOUND
-            else finish_commit(repo, commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
+            _finish_move(repo, moved)
+            if moved is not None
+            else finish_commit(repo, text.commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
         )
     if not left:
         drop_pending(repo)
     return left
 
 
-def find_pending_revert(repo: Repo) -> CommitText | None:
-    """Return the revert commit at HEAD that the files and the index do not follow yet; None without one."""
-    commit = repo.head()
-    if commit not in _read_pending(repo):
+def find_pending_move(repo: Repo) -> CommitText | None:
+    """Return the commit at HEAD that the files and the index do not follow yet: a revert, or what others have made.
+
+    Its first parent is where they are, whatever it was made from. None without one.
+    """
+    text = _find_pending(repo)
+    if text is None:
         return None
-    text = read_text(repo, commit)
+    old = next(one.old for one in _read_pending(repo) if one.commit == text.commit)
+    if old:
+        return replace(text, parents=(old,))
     return text if text.get(STATUS) == REWOUND else None
 
 
-def _finish_revert(repo: Repo, revert: CommitText) -> tuple[str, ...]:
-    """Write a revert commit's files to the work tree and update the index.
+def _find_pending(repo: Repo) -> CommitText | None:
+    """Return the commit at HEAD when it is noted as not finished."""
+    commit = repo.head()
+    return read_text(repo, commit) if commit and any(one.commit == commit for one in _read_pending(repo)) else None
 
-    A file is written or removed only where it is exactly what the commit's parent has; that is in the history.
+
+def _finish_move(repo: Repo, moved: CommitText) -> tuple[str, ...]:
+    """Bring the files and the index from a commit's first parent to it.
+
+    A file is written or removed only where it is exactly what was there before; that is in the history.
     """
-    changes = _find_changes(repo, revert.commit, revert.parents)
+    changes = [change for change in _find_changes(repo, moved.commit, moved.parents) if not change.is_submodule]
     removed = [change for change in changes if change.kind is ChangeKind.DELETED]
     # Removals before the rest: where a file gives way to a directory, its name has to be free.
     left = _remove_files(repo, removed)
     written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
-    left += finish_commit(repo, revert.commit, written)
+    left += finish_commit(repo, moved.commit, written, since=moved.parents)
     fsync_paths(repo.root, (change.path for change in removed))
     return left
 
@@ -137,6 +170,7 @@ def finish_commit(
     replaced: Mapping[str, bytes | None],
     *,
     based_on: Mapping[str, bytes] | None = None,
+    since: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
     """Update the user's index and files to a commit that the branch already has.
 
@@ -151,17 +185,19 @@ def finish_commit(
         based_on: What the work tree held at some of these paths when the new bytes were made, where that was not
             what the parent commit has: a plan that the user had edited. Such content is in the new bytes and is
             written over.
+        since: The commit that files and index are at, first of these; None for that which this one was made from.
 
     Returns:
         A sentence for each file, or the index, that could not be updated, and why; empty when all is done.
     """
-    parents = read_text(repo, commit).parents
+    parents = read_text(repo, commit).parents if since is None else since
     git = guard(repo).git
     # Files before the index: its refresh records how they look now.
     left = _project(repo, git, commit, parents, replaced, based_on or {})
     for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
-        behind = _find_changes(repo, earlier, read_text(repo, earlier).parents)
-        if words := _refresh_index(repo, git, earlier, behind):
+        parents_then = (earlier.old,) if earlier.old else read_text(repo, earlier.commit).parents
+        behind = _find_changes(repo, earlier.commit, parents_then)
+        if words := _refresh_index(repo, git, earlier.commit, behind):
             return (*left, *words)  # each starts from the one before
     changes = _find_changes(repo, commit, parents)
     left += _refresh_index(repo, git, commit, changes)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from relay.git import objects, refs
+from relay.git.merging import is_ancestor
 from relay.git.message import Message, read_text
 from relay.git.names import parse_path, parse_ref_part, render_path
 from relay.git.repository import Repo
@@ -101,7 +102,7 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
     seen = {commit.session for commit in counted} | ({here.session_id} if here else set())
     found: list[Spent] = []
     for session, plan, base, spent in (*_read_kept(repo), *_read_legs(repo)):
-        if session not in seen and plan in names and _is_ancestor(repo, origin, base):
+        if session not in seen and plan in names and _is_of_plan(repo, origin, base):
             found.append(spent)
             seen.add(session)
     return tuple(found)
@@ -121,8 +122,6 @@ def _read_legs(repo: Repo) -> Iterator[_Entry]:
             yield leg.session_id, leg.plan_path, leg.base_head or "", leg.spend
 
 
-def _is_ancestor(repo: Repo, origin: str, base: str) -> bool:
+def _is_of_plan(repo: Repo, origin: str, base: str) -> bool:
     """Return whether a leg that began at `base` worked on the plan that `origin` brought."""
-    if not origin or not _ID.fullmatch(base):
-        return False
-    return repo.git.ask("merge-base", origin, base) == origin.encode()
+    return bool(origin and _ID.fullmatch(base)) and is_ancestor(repo, origin, base)

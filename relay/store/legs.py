@@ -96,6 +96,11 @@ class OpenLeg:
         """What the user said to the sessions of this leg."""
         return trailers.parse_said(self.carried)
 
+    @property
+    def merges(self) -> str:
+        """The commit of the phase that this leg only brings onto what others landed; empty for one that does work."""
+        return dict(self.carried).get(trailers.MERGE, "")
+
 
 def find_place_id(repo: Repo) -> str:
     """Return an id of this work tree on this machine; another clone or a linked work tree has another one."""

@@ -34,6 +34,8 @@ DOUBT = "Relay-Doubt"
 SANDBOX = "Relay-Sandbox"
 HOOKS = "Relay-Hooks"
 """Which commit hooks were run, where the user had left some out: their names, or ``skip``."""
+MERGE = "Relay-Merge"
+"""The commit of a phase that this one brings onto what others landed, and the digests of its gate and of this one's."""
 AGENT = "Relay-Agent"
 """Name and version of the agent that worked; not there where relay's own loop did."""
 METERING = "Relay-Metering"
@@ -65,7 +67,7 @@ REVIEWED = "Relay-Reviewed"
 """A review of the phase: its number, the tree that was reviewed, what was found and confirmed."""
 FINDING = "Relay-Finding"
 """The number of a review and one of its findings, as JSON."""
-CARRIED = frozenset({SAID, REVIEWED, FINDING})
+CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE})
 """What every further snapshot and session of a leg takes along."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
 """What a leg that another session takes up keeps, as it was."""

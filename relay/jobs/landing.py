@@ -1,0 +1,124 @@
+"""Landing what a job has committed on its own branch: the plan's branch goes there, or others are merged first.
+
+Nothing is remembered between two steps: `find_landing` asks git each time, so that a parent that was killed and one
+that goes on take the same path.
+"""
+
+from enum import StrEnum
+
+from relay.errors import RepoError
+from relay.git.identity import get_identity
+from relay.git.merging import is_ancestor
+from relay.git.repository import Repo
+from relay.state.plan_edit import parse_at
+from relay.store import follow
+from relay.store.legs import OpenLeg, get_branch, read_leg
+from relay.store.texts import find_text
+from relay.values import dataclass
+
+
+class LandingCase(StrEnum):
+    """How far a job's phase is from the plan's branch."""
+
+    LANDED = "landed"
+    """The plan's branch has all of the job's: its work tree is free."""
+    WORKING = "working"
+    """The phase is not done on the job's branch: a run in its work tree goes on with it."""
+    MERGING = "merging"
+    """It is done, and a run in its work tree has to commit it on top of what others landed."""
+    FORWARD = "forward"
+    """The plan's branch can go there as it is: nothing else has landed since, or it is merged already."""
+    APART = "apart"
+    """Others have landed since it began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A phase that is worked on in a work tree of its own."""
+
+    phase_id: str
+    plan_path: str
+    """Relative to the root."""
+    repo: Repo
+    """The job's own work tree; its branch is the job's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Where a job's phase stands."""
+
+    case: LandingCase
+    tip: str
+    """The commit that the plan's branch is at."""
+    own: str
+    """The commit that the job's branch is at."""
+
+
+def find_landing(main: Repo, job: Job) -> Landing:
+    """Say what there is to do until the plan's branch has the job's phase; changes nothing.
+
+    Args:
+        main: The work tree whose branch is the plan's.
+        job: The job.
+
+    Raises:
+        RepoError: One of the two has no commit.
+    """
+    tip, own = _get_head(main), _get_head(job.repo)
+    return Landing(case=_find_case(main, job, tip, own), tip=tip, own=own)
+
+
+def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
+    leg = read_leg(job.repo)
+    if leg is not None and not _is_cut_off(leg, own):
+        return LandingCase.MERGING if leg.merges else LandingCase.WORKING
+    if not _is_done(job, own):
+        return LandingCase.WORKING
+    if is_ancestor(main, own, tip):
+        return LandingCase.LANDED
+    return LandingCase.FORWARD if is_ancestor(main, tip, own) else LandingCase.APART
+
+
+def _get_head(repo: Repo) -> str:
+    if (head := repo.head()) is None:
+        raise RepoError("there is no commit yet that a phase could begin from", hint="git commit")
+    return head
+
+
+def _is_cut_off(leg: OpenLeg, own: str) -> bool:
+    """Return whether a landing leg was made and the branch has not gone to its start."""
+    return leg.merges == own
+
+
+def _is_done(job: Job, commit: str) -> bool:
+    """Return whether the job's phase is done in the plan as a commit has it."""
+    text = find_text(job.repo, commit, job.plan_path)
+    phase = parse_at(text, job.plan_path).find_phase(job.phase_id) if text is not None else None
+    return phase is not None and phase.done
+
+
+def find_in_the_way(main: Repo, landing: Landing) -> tuple[str, ...]:
+    """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
+    return follow.find_in_the_way(main, landing.tip, landing.own)
+
+
+def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
+    """Take the plan's branch and its work tree to the job's commit.
+
+    Args:
+        main: The work tree whose branch is the plan's; the caller holds its lock.
+        job: The job.
+        landing: `LandingCase.FORWARD`, as `find_landing` said.
+
+    Returns:
+        A sentence for each file, or the index, that could not be updated; the next run tries again.
+
+    Raises:
+        RepoError: The branch moved meanwhile, or git has no name for the user; nothing was changed.
+    """
+    branch, identity = get_branch(main), get_identity(main).environment
+    reason = f"relay: phase {job.phase_id} lands"
+    left = follow.follow(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
+    if left is None:
+        raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
+    return left

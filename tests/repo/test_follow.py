@@ -1,0 +1,112 @@
+"""Following a branch that was made elsewhere: files and index go along, and nothing of the user's does."""
+
+from relay.git.refs import move_ref
+from relay.state.facts import read_kept
+from relay.store.completion import finish_pending, note_pending
+from relay.store.follow import find_in_the_way, follow
+
+
+def make_pair(box):
+    """Two commits of which the second adds, changes and removes, and puts a directory where a file was."""
+    box.write("a.txt", "a\n")
+    box.write("gone.txt", "gone\n")
+    box.write("place", "a file\n")
+    box.write("mine.txt", "mine\n")
+    old = box.commit("old")
+    (box.root / "gone.txt").unlink()
+    (box.root / "place").unlink()
+    box.write("a.txt", "b\n")
+    box.write("place/in.txt", "below\n")
+    box.write("new.sh", "#!/bin/sh\n").chmod(0o755)
+    new = box.commit("new")
+    box.git("reset", "-q", "--hard", old)
+    return old, new
+
+
+def test_files_and_index_go_along(box):
+    old, new = make_pair(box)
+    assert follow(box.open(), "main", old, new, reason="relay: lands") == ()
+    assert box.text("rev-parse", "HEAD") == new
+    assert box.text("status", "--porcelain") == ""
+    assert (box.root / "place/in.txt").read_text() == "below\n"
+    assert (box.root / "new.sh").stat().st_mode & 0o111
+    assert "relay: lands" in box.text("reflog", "-1", "main")
+    assert finish_pending(box.open()) == ()
+
+
+def test_what_a_kill_cut_off_is_finished_later(box):
+    """The branch has moved, nothing else: the note says so to whoever asks, and the next run does the rest."""
+    old, new = make_pair(box)
+    repo = box.open()
+    note_pending(repo, new, old, is_whole=True)
+    assert move_ref(repo, "refs/heads/main", new, old)
+    (box.root / "gone.txt").unlink()  # it was at it when it was killed
+    moved = read_kept(repo, "PLAN.md").move
+    assert moved is not None
+    assert (moved.commit, moved.parents) == (new, (old,))
+    assert finish_pending(repo) == ()
+    assert box.text("status", "--porcelain") == ""
+    assert read_kept(repo, "PLAN.md").move is None
+
+
+def test_it_goes_back_and_sideways_too(box):
+    """Neither end has to be in the other's history; the way back is where a job's work tree goes to land."""
+    old, new = make_pair(box)
+    box.git("switch", "-q", "-c", "other", old)
+    box.write("a.txt", "c\n")
+    box.write("b.txt", "b\n")
+    side = box.commit("side")
+    for start, end in ((side, new), (new, old), (old, side)):
+        assert follow(box.open(), "other", start, end, reason="relay") == ()
+        assert box.text("status", "--porcelain") == ""
+        assert box.text("rev-parse", "other") == end
+
+
+def test_a_branch_that_moved_meanwhile_stays(box):
+    old, new = make_pair(box)
+    box.write("c.txt")
+    meanwhile = box.commit()
+    assert follow(box.open(), "main", old, new, reason="relay") is None
+    assert follow(box.open(), "other", meanwhile, new, reason="relay") is None
+    assert box.text("rev-parse", "HEAD") == meanwhile
+    assert box.text("status", "--porcelain") == ""
+    assert finish_pending(box.open()) == ()
+
+
+def test_what_the_user_changed_is_named_before_and_left_after(box):
+    old, new = make_pair(box)
+    box.write("a.txt", "edited\n")
+    box.write("new.sh", "the user's own\n")
+    box.write("mine.txt", "edited, and in nobody's way\n")
+    before = box.files()
+    assert find_in_the_way(box.open(), old, new) == ("a.txt", "new.sh")
+    left = follow(box.open(), "main", old, new, reason="relay")
+    assert sorted(words.split()[0] for words in left or ()) == ["a.txt", "new.sh"]
+    for path in ("a.txt", "new.sh", "mine.txt"):
+        assert box.files()[path] == before[path]
+
+
+def test_what_is_staged_and_nowhere_else_stays_staged(box):
+    old, new = make_pair(box)
+    box.write("a.txt", "staged\n")
+    box.git("add", "a.txt")
+    box.write("a.txt", "a\n")
+    assert find_in_the_way(box.open(), old, new) == ("a.txt",)
+    follow(box.open(), "main", old, new, reason="relay")
+    assert box.git("cat-file", "blob", ":a.txt") == b"staged\n"
+
+
+def test_nothing_is_in_the_way_of_a_move_to_the_same_place(box):
+    old, _ = make_pair(box)
+    box.write("a.txt", "edited\n")
+    assert find_in_the_way(box.open(), old, old) == ()
+
+
+def test_a_note_of_a_strangers_is_no_move(box):
+    """A repository out of an archive may say anything there: what is no commit's id is nothing."""
+    old, new = make_pair(box)
+    repo = box.open()
+    note_pending(repo, new, old, is_whole=True)
+    (repo.relay_dir / "pending").write_text(f"{old}:--output=evil\n{old}:HEAD\n")
+    assert read_kept(repo, "PLAN.md").move is None
+    assert finish_pending(repo) == ()
