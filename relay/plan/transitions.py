@@ -11,11 +11,10 @@ from itertools import takewhile
 
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.outline import OPEN_SIGNS, Outline, Section, find_extents
-from relay.values import dataclass
+from relay.plan.outline import OPEN_SIGNS, Section
+from relay.plan.parts import BLANK, Part, Side, find_key, make_side
 from relay.words import list_some, shorten
 
-_BLANK = " \t\r\n"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SHOWN_CHARS = 60
 
@@ -33,68 +32,15 @@ def check_transition(
     """
     if before.text == after.text:
         return ()
-    return tuple(_check_sides(_make_side(before), _make_side(after), frozenset(may_tick), frozenset(amendable)))
+    return tuple(_check_sides(make_side(before), make_side(after), frozenset(may_tick), frozenset(amendable)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """A phase, or the text between two."""
-
-    phase: Phase | None
-    sections: tuple[Section, ...]
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """One of the two plans."""
-
-    plan: Plan
-    masked: str
-    """The text with every box open."""
-    parts: tuple[_Part, ...]
-
-    @property
-    def outline(self) -> Outline:
-        return self.plan.outline
-
-    def cut(self, part: _Part | Section) -> str:
-        return self.masked[part.start : part.end]
-
-
-def _make_side(plan: Plan) -> _Side:
-    outline = plan.outline
-    marks = [box.mark for section in outline.sections for box in section.boxes]
-    return _Side(plan=plan, masked=outline.lines.put(marks, " ").text, parts=tuple(_cut(plan)))
-
-
-def _cut(plan: Plan) -> Iterator[_Part]:
-    outline, done = plan.outline, 0
-    for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
-        if phase.start > done:
-            yield _Part(phase=None, sections=(), start=done, end=phase.start)
-        sections = outline.sections[extent.head : extent.stop]
-        yield _Part(phase=phase, sections=sections, start=phase.start, end=phase.end)
-        done = phase.end
-    if done < len(outline.text):
-        yield _Part(phase=None, sections=(), start=done, end=len(outline.text))
-
-
-def _find_key(side: _Side, part: _Part) -> tuple[str, ...]:
-    """Return what a part is recognised by; what of it may change is left out and checked later."""
-    if part.phase is None:
-        return ("text", side.cut(part))
-    lasting = (section for at, section in enumerate(part.sections) if not at or not section.is_notes)
-    return ("phase", str(len(part.phase.items)), *(side.cut(section).rstrip(_BLANK) for section in lasting))
-
-
-def _check_sides(old: _Side, new: _Side, may_tick: frozenset[str], amendable: frozenset[str]) -> Iterator[Violation]:
+def _check_sides(old: Side, new: Side, may_tick: frozenset[str], amendable: frozenset[str]) -> Iterator[Violation]:
     if _front(old) != _front(new):
         yield _violation(1, "the front matter was changed; only the user changes it")
         return
     free = [part.phase is not None and part.phase.id in amendable and not part.phase.done for part in old.parts]
-    keys = [_find_key(side, part) for side in (old, new) for part in side.parts]
+    keys = [find_key(side, part) for side in (old, new) for part in side.parts]
     alignment = align(keys[: len(old.parts)], keys[len(old.parts) :], free=free)
     if alignment.broken:
         yield _find_difference(old, new, *alignment.broken)
@@ -106,15 +52,15 @@ def _check_sides(old: _Side, new: _Side, may_tick: frozenset[str], amendable: fr
     yield from _check_meaning(old, new, alignment)
 
 
-def _front(side: _Side) -> str:
+def _front(side: Side) -> str:
     return side.outline.text[: side.outline.lines.offset(side.outline.front.body)]
 
 
-def _phases(side: _Side, parts: range) -> list[Phase]:
+def _phases(side: Side, parts: range) -> list[Phase]:
     return [phase for at in parts if (phase := side.parts[at].phase)]
 
 
-def _check_pair(old: _Side, new: _Side, was: _Part, now: _Part, may_tick: frozenset[str]) -> Iterator[Violation]:
+def _check_pair(old: Side, new: Side, was: Part, now: Part, may_tick: frozenset[str]) -> Iterator[Violation]:
     if was.phase is None or now.phase is None:
         if old.outline.text[was.start : was.end] != new.outline.text[now.start : now.end]:
             yield _violation(_line(new, now.start), "a box above the first phase was changed; it is no item")
@@ -123,7 +69,7 @@ def _check_pair(old: _Side, new: _Side, was: _Part, now: _Part, may_tick: frozen
     yield from _check_sections(old, new, was, now)
 
 
-def _check_boxes(old: _Side, new: _Side, was: Phase, now: Phase, may_tick: frozenset[str]) -> Iterator[Violation]:
+def _check_boxes(old: Side, new: Side, was: Phase, now: Phase, may_tick: frozenset[str]) -> Iterator[Violation]:
     for before, after in zip(was.items, now.items, strict=True):
         marks = old.outline.text[before.mark], new.outline.text[after.mark]
         if marks[0] == marks[1] or (not before.done and marks[1] == " "):
@@ -138,7 +84,7 @@ def _check_boxes(old: _Side, new: _Side, was: Phase, now: Phase, may_tick: froze
             yield _violation(after.line, f"item {before.id} was ticked with `{marks[1]}`; a tick is `[x]`")
 
 
-def _check_sections(old: _Side, new: _Side, was: _Part, now: _Part) -> Iterator[Violation]:
+def _check_sections(old: Side, new: Side, was: Part, now: Part) -> Iterator[Violation]:
     """Compare two phases that are known to be alike but for blank lines and Notes."""
     before, after = was.sections, now.sections
     if len(after) == len(before) + 1 and after[-1].is_notes and not any(s.is_notes for s in before[1:]):
@@ -161,7 +107,7 @@ def _check_sections(old: _Side, new: _Side, was: _Part, now: _Part) -> Iterator[
 
 def _is_appended(before: str, after: str) -> bool:
     """Whether `after` is `before` with whole lines put in below its last line that is not blank."""
-    content = before.rstrip(_BLANK)
+    content = before.rstrip(BLANK)
     if not after.startswith(content):
         return False
     was, now = (_LINE.findall(text[len(content) :]) or [""] for text in (before, after))
@@ -178,7 +124,7 @@ def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _check_amended(
-    was: Sequence[Phase], now: Sequence[Phase], may_tick: frozenset[str], new: _Side
+    was: Sequence[Phase], now: Sequence[Phase], may_tick: frozenset[str], new: Side
 ) -> Iterator[Violation]:
     """Check that the ticked items of rewritten phases are those of before, in order, and those that may be ticked.
 
@@ -202,7 +148,7 @@ def _check_amended(
         yield _violation(extra.line, f"{_quote(extra.text)} is ticked; {_render_allowed(may_tick)}")
 
 
-def _check_meaning(old: _Side, new: _Side, alignment: Alignment) -> Iterator[Violation]:
+def _check_meaning(old: Side, new: Side, alignment: Alignment) -> Iterator[Violation]:
     """Check that what was rewritten left the gates, the order and the ids of the other phases alone."""
     order = _Order(old, new, alignment)
     for before, after in order.pairs:
@@ -219,7 +165,7 @@ def _check_meaning(old: _Side, new: _Side, alignment: Alignment) -> Iterator[Vio
 class _Order:
     """What the phases of the old text come after, in the names of the new one."""
 
-    def __init__(self, old: _Side, new: _Side, alignment: Alignment) -> None:
+    def __init__(self, old: Side, new: Side, alignment: Alignment) -> None:
         matched = ((old.parts[was].phase, new.parts[now].phase) for was, now in alignment.pairs)
         self.pairs = [(before, after) for before, after in matched if before and after]
         self._phases = {phase.id: phase for phase in old.plan.phases}
@@ -248,7 +194,7 @@ class _Order:
         return found
 
 
-def _find_difference(old: _Side, new: _Side, was: int, now: int) -> Violation:
+def _find_difference(old: Side, new: Side, was: int, now: int) -> Violation:
     """Name the first line that cannot be explained."""
     before, after = list(_iter_lines(old, was)), list(_iter_lines(new, now))
     at = _count_equal([text for _, text in before], [text for _, text in after])
@@ -272,11 +218,11 @@ def _render_change(before: Sequence[str], after: Sequence[str]) -> str:
     return f"found {_quote(after[0])} where {_quote(before[0])} stood"
 
 
-def _iter_lines(side: _Side, first: int) -> Iterator[tuple[int, str]]:
+def _iter_lines(side: Side, first: int) -> Iterator[tuple[int, str]]:
     """Return the lines from one part on, with their numbers, boxes open, without Notes."""
     lines = side.outline.lines
     for part in side.parts[first:]:
-        pieces: list[_Part | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]
+        pieces: list[Part | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]
         for piece in pieces or [part]:
             for index in range(lines.index_at(piece.start), lines.count):
                 if lines.starts[index] >= piece.end:
@@ -284,7 +230,7 @@ def _iter_lines(side: _Side, first: int) -> Iterator[tuple[int, str]]:
                 yield index + 1, side.masked[lines.starts[index] : lines.starts[index + 1]]
 
 
-def _line(side: _Side, offset: int) -> int:
+def _line(side: Side, offset: int) -> int:
     return side.outline.lines.index_at(offset) + 1
 
 

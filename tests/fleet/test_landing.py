@@ -3,8 +3,8 @@
 import pytest
 
 from relay.errors import RepoError
+from relay.fleet.landing import Job, LandingCase, find_in_the_way, find_landing, land
 from relay.git.repository import open_repo
-from relay.jobs.landing import Job, LandingCase, find_in_the_way, find_landing, land
 
 PLAN = """\
 # Two

@@ -1,0 +1,187 @@
+"""Remotes: what is fetched and pushed for many machines; nothing else of relay speaks to one.
+
+Run like every git here, with what a remote needs let through: the protocols of a clone, the user's ssh, proxies and
+credential helpers; never those that the repository's configuration names. GitPython was tried for this (3.2.1): its
+push drops what git says of refs outside of branches and tags, so that a refused lease reads as a success, it cannot
+start git without the inherited environment, and its import takes half a second.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from relay.errors import RepoError
+from relay.git.command import Git, GitError, GitResult
+from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.repository import Repo
+from relay.values import dataclass
+
+_PROTOCOLS = "file:http:https:ssh"
+"""``git://`` is neither encrypted nor signed, and ``core.gitProxy`` of a repository would run for it."""
+_VARIABLES = (
+    "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "KRB5CCNAME", "SSH_ASKPASS", "SSL_CERT_DIR",
+    "SSL_CERT_FILE", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "https_proxy", "http_proxy",
+    "no_proxy",
+)  # fmt: skip
+_HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
+_LIMIT_S = 600.0
+_STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
+"""Why git refuses a ref that is not where its lease says."""
+_RACED = ("cannot lock ref", "failed to update ref", "incorrect old value provided", "reference already exists")
+"""What the remote says when somebody else was faster than this push."""
+
+
+class RemoteError(RepoError):
+    """A remote could not be reached, or does not do what is needed; nothing is known to have changed there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefUpdate:
+    """One ref to be changed at a remote, by compare-and-swap."""
+
+    ref: str
+    """The full name."""
+    old: str | None
+    """What it must hold; None where it must not exist."""
+    new: str | None
+    """What it shall hold; None to have it removed."""
+
+
+class PushEnd(StrEnum):
+    """How a push ended; in none of these but `DONE` has anything changed."""
+
+    DONE = "done"
+    MOVED = "moved"
+    """A ref was not where it had to be: somebody else was faster."""
+    REFUSED = "refused"
+    """The remote does not want it: rights, a hook, a full disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """How a push ended, and what the remote said."""
+
+    end: PushEnd
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A remote of a repository, by the name that its configuration has for it or by its address."""
+
+    repo: Repo
+    name: str
+    environ: Mapping[str, str]
+    """The user's: what of it ssh, proxies and credentials need is handed on."""
+    limit_s: float = _LIMIT_S
+    """How long one exchange may take."""
+
+    def list_refs(self, *patterns: str) -> Mapping[str, str]:
+        """Return what the refs hold that match any of the patterns (of ``git ls-remote``).
+
+        Raises:
+            RemoteError: It cannot be reached.
+        """
+        result = self._run("ls-remote", "--refs", "--upload-pack=git-upload-pack", "--", self.name, *patterns)
+        lines = result.out.decode(errors="surrogateescape").splitlines()
+        return {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
+
+    def fetch(self, *refspecs: str) -> None:
+        """Fetch refs, and remove what a pattern has here and the remote has not; no tags, no submodules.
+
+        Raises:
+            RemoteError: It cannot be reached, or a ref that is not forced would not go forward.
+        """
+        flags = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
+        self._run("fetch", "--quiet", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
+
+    def push(self, *updates: RefUpdate) -> Pushed:
+        """Change refs, all of them or none.
+
+        A connection that ends before the remote has answered leaves open whether it did: it is asked.
+
+        Raises:
+            RemoteError: It cannot be reached, or cannot say what it did.
+        """
+        for update in updates:
+            _require_forward(self.repo, update)
+        leases = tuple(f"--force-with-lease={update.ref}:{update.old or ''}" for update in updates)
+        refspecs = (f"{update.new or ''}:{update.ref}" for update in updates)
+        flags = ("--porcelain", "--atomic", "--no-verify", "--no-recurse-submodules", "--no-signed", "--no-follow-tags")
+        result = self._probe("push", *flags, *leases, "--receive-pack=git-receive-pack", "--", self.name, *refspecs)
+        if not result.code:
+            return Pushed(end=PushEnd.DONE)
+        return _judge(result) or self._ask(updates, result)
+
+    def _ask(self, updates: Sequence[RefUpdate], result: GitResult) -> Pushed:
+        found = self.list_refs(*(update.ref for update in updates))
+        if all(found.get(update.ref) == update.new for update in updates):
+            return Pushed(end=PushEnd.DONE)
+        if all(found.get(update.ref) == update.old for update in updates):
+            raise self._explain("push", result)
+        return Pushed(end=PushEnd.MOVED, words=result.words)
+
+    def _run(self, *args: str) -> GitResult:
+        result = self._probe(*args)
+        if result.code:
+            raise self._explain(args[0], result)
+        return result
+
+    def _probe(self, *args: str) -> GitResult:
+        return _let_through(guard(self.repo), self.environ).probe(*args, timeout_s=self.limit_s)
+
+    def _explain(self, what: str, result: GitResult) -> RemoteError:
+        said = [line for line in result.err.decode(errors="replace").splitlines() if line.strip()]
+        words = next((line for line in said if line.startswith(("fatal: ", "ssh: "))), result.words)
+        return RemoteError(f"git {what} {self.name}: {words}", hint=f"try it: git {what} {self.name}")
+
+
+def _let_through(guarded: Guarded, environ: Mapping[str, str]) -> Git:
+    """Return git with a way to remotes; later flags win over those that every call has."""
+    config = guarded.config
+    ssh = find_value(config, "core.sshcommand", trusted_only=True) or "ssh -o BatchMode=yes"
+    helpers = [setting.value for setting in config if setting.trusted and setting.key == "credential.helper"]
+    flags = [f"core.sshCommand={ssh}", *(f"credential.helper={helper}" for helper in helpers)]
+    untrusted = {setting.key for setting in config if not setting.trusted and _HELPER.fullmatch(setting.key)}
+    given = {name: environ[name] for name in _VARIABLES if name in environ}
+    git = guarded.git.overruled([(key, "") for key in sorted(untrusted)])
+    return replace(
+        git,
+        place=(*(part for flag in flags for part in ("-c", flag)), *git.place),
+        env={**git.env, "GIT_ALLOW_PROTOCOL": _PROTOCOLS, **given},
+    )
+
+
+def _require_forward(repo: Repo, update: RefUpdate) -> None:
+    """Refuse to take commits out of a branch that is not relay's own.
+
+    Raises:
+        GitError: It would.
+    """
+    if (
+        not update.ref.startswith("refs/heads/")
+        or update.ref.startswith("refs/heads/relay-jobs/")
+        or update.old is None
+    ):
+        return
+    if update.new is None or repo.git.probe("merge-base", "--is-ancestor", update.old, update.new).code:
+        raise GitError(f"{update.ref} would not go forward from {update.old[:10]}; nothing was pushed")
+
+
+def _judge(result: GitResult) -> Pushed | None:
+    """Read what git says of each ref; None where it says nothing of any."""
+    rows = [line.split("\t") for line in result.out.decode(errors="replace").splitlines()]
+    refused = [row[2] for row in rows if len(row) == 3 and row[0] == "!"]  # noqa: PLR2004  # flag, refs, summary
+    own = [words for words in refused if "atomic push failed" not in words and "atomic transaction failed" not in words]
+    if not refused:
+        return None
+    said = result.err.decode(errors="replace")
+    if _names(own or refused, _STALE) or _names([said], _RACED):
+        return Pushed(end=PushEnd.MOVED, words="; ".join(own or refused))
+    remote = [line.removeprefix("remote: ").strip() for line in said.splitlines() if line.startswith("remote: ")]
+    return Pushed(end=PushEnd.REFUSED, words="; ".join(remote[:5] + own) or result.words)
+
+
+def _names(texts: Iterable[str], reasons: Sequence[str]) -> bool:
+    return any(reason in text for text in texts for reason in reasons)

@@ -1,0 +1,186 @@
+"""Claims against a real bare repository: who wins, what is reserved, what a lost worker leaves."""
+
+import contextlib
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from relay.fleet.claims import Bid, ClaimDesk, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed, name_plan
+from relay.git.message import Message
+from relay.git.objects import write_commit
+from relay.git.remote import RefUpdate, Remote, RemoteError
+from relay.git.repository import open_repo
+from relay.git.trees import find_tree
+
+PLAN = name_plan("main", "PLAN.md")
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def desks(stage, tmp_path, clock):
+    """Return a function that makes the desk of one more worker, each with a clone of its own."""
+    away = tmp_path / "away.git"
+    stage.git("clone", "-q", "--bare", str(stage.root), str(away))
+
+    def make(worker):
+        place = tmp_path / worker
+        stage.git("clone", "-q", str(away), str(place))
+        repo = open_repo(place)
+        remote = Remote(repo=repo, name="origin", environ=os.environ)
+        return ClaimDesk(remote=remote, plan_key=PLAN, worker=worker, lease_s=60, now=clock)
+
+    return make
+
+
+def bid(phase_id="1", *, reserve=2.0, cap=10.0, spent=0.0, seen=0.0, instead=""):
+    return Bid(phase_id=phase_id, reserve_usd=reserve, cap_usd=cap, spent_usd=spent, seen_usd=seen, instead=instead)
+
+
+def test_a_phase_is_claimed_once_and_free_again_after(desks):
+    ann, bob = desks("ann"), desks("bob")
+    claim = ann.take(bid())
+    assert isinstance(claim, PhaseClaim)
+    refused = bob.take(bid())
+    assert isinstance(refused, NotTaken)
+    assert refused.words == "phase 1 is claimed by ann (attempt 1), for 60 s more"
+    assert ann.read() == bob.read()
+
+    assert ann.give_back(claim)
+    assert ann.read().held == ann.read().reserved == ()
+    assert isinstance(bob.take(bid()), PhaseClaim)
+
+
+def test_only_the_holder_renews_and_gives_back(desks, clock):
+    ann, bob = desks("ann"), desks("bob")
+    first = ann.take(bid())
+    renewed = ann.renew(first)
+    assert renewed.expires_s == first.expires_s
+    assert renewed.commit != first.commit
+    assert ann.renew(first) is None  # as a second process of the same worker would
+    clock.now += 61
+    assert is_lapsed(bob.read().find("1"), now=clock.now)
+    taken = bob.take(bid(instead=renewed.commit))
+    assert (taken.worker, taken.attempt) == ("bob", 2)
+    assert ann.renew(renewed) is None
+    assert not ann.give_back(renewed)
+    assert bob.read().held == (taken,)
+
+
+def test_a_claim_that_has_moved_is_not_taken_over(desks, clock):
+    ann, bob = desks("ann"), desks("bob")
+    first = ann.take(bid())
+    clock.now += 61
+    seen = bob.read().find("1")
+    assert ann.renew(first) is not None
+    assert isinstance(bob.take(bid(instead=seen.commit)), NotTaken)
+
+
+def test_the_last_of_the_money_goes_to_one(desks):
+    ann, bob = desks("ann"), desks("bob")
+    assert isinstance(ann.take(bid(reserve=6.0)), PhaseClaim)
+    refused = bob.take(bid("2", reserve=6.0))
+    assert refused == NotTaken(words="of 10 USD are 0.00 spent and 6.00 reserved: not enough for phase 2")
+    assert isinstance(bob.take(bid("2", reserve=4.0)), PhaseClaim)
+    assert bob.read().reserved_usd == pytest.approx(10.0)
+    assert isinstance(bob.take(bid("3", reserve=0.01)), NotTaken)
+    assert isinstance(bob.take(bid("3", reserve=None, cap=None)), PhaseClaim)
+
+
+def test_what_a_lost_worker_may_have_spent_stays_reserved(desks, clock):
+    ann, bob = desks("ann"), desks("bob")
+    first = ann.take(bid(reserve=5.0))
+    clock.now += 61
+    taken = bob.take(bid(reserve=4.0, spent=2.0, seen=2.0, instead=first.commit))
+    assert isinstance(taken, PhaseClaim)
+    assert {one.worker: one.cost_usd for one in bob.read().reserved} == pytest.approx({"ann": 3.0, "bob": 4.0})
+    assert bob.give_back(taken)
+    assert [(one.worker, one.cost_usd) for one in bob.read().reserved] == [("ann", pytest.approx(3.0))]
+
+
+def test_a_worker_that_was_killed_takes_its_own_up(desks):
+    ann = desks("ann")
+    first = ann.take(bid(reserve=5.0))
+    again = ann.take(bid(reserve=5.0, seen=1.0, spent=1.0, instead=first.commit))
+    assert again.attempt == 2
+    assert ann.read().reserved_usd == pytest.approx(5.0)
+
+
+def test_a_phase_that_waits_for_a_person_is_nobodys(desks, clock):
+    ann, bob = desks("ann"), desks("bob")
+    claim = ann.take(bid())
+    assert ann.give_back(claim, waits="the gate is red three times")
+    there = bob.read().find("1")
+    clock.now += 1_000
+    assert (there.state, is_lapsed(there, now=clock.now)) == (ClaimState.WAITS, False)
+    assert describe(there, now=clock.now) == "waiting for a person: the gate is red three times"
+    assert isinstance(bob.take(bid()), NotTaken)
+    assert bob.read().reserved == ()
+    assert isinstance(bob.take(bid(instead=there.commit)), PhaseClaim)
+
+
+def test_a_result_and_the_end_of_its_claim_are_one_push(desks):
+    ann = desks("ann")
+    repo = ann.remote.repo
+    head, branch = repo.head(), f"refs/heads/{repo.branch}"
+    done = write_commit(repo, find_tree(repo, head), (head,), Message(subject="phase 1"))
+    claim = ann.take(bid())
+    assert not ann.give_back(claim, RefUpdate(ref=branch, old=done, new=done))
+    assert ann.read().find("1") is not None
+    assert ann.give_back(claim, RefUpdate(ref=branch, old=head, new=done))
+    assert ann.read().held == ()
+    assert ann.remote.list_refs(branch) == {branch: done}
+
+
+def test_many_workers_claim_each_phase_once(desks):
+    workers = [desks(f"w{number}") for number in range(4)]
+
+    def work(desk):
+        won = []
+        for number in range(5):
+            with contextlib.suppress(RemoteError):  # too busy
+                if isinstance(claim := desk.take(bid(str(number), reserve=0.5)), PhaseClaim):
+                    won.append(claim.phase_id)
+        return won
+
+    with ThreadPoolExecutor(4) as pool:
+        won = [phase_id for found in pool.map(work, workers) for phase_id in found]
+    claims = workers[0].read()
+    assert won
+    assert sorted(won) == sorted(claim.phase_id for claim in claims.held)
+    assert len(set(won)) == len(won)
+    assert claims.reserved_usd == pytest.approx(0.5 * len(won))
+
+
+def test_a_remote_without_a_word_is_an_error(desks):
+    ann = desks("ann")
+    claim = ann.take(bid())
+    shutil.rmtree(ann.remote.repo.root.parent / "away.git")
+    for act in (ann.read, lambda: ann.renew(claim), lambda: ann.give_back(claim)):
+        with pytest.raises(RemoteError):
+            act()
+
+
+def test_what_is_not_a_claim_is_passed_over(desks):
+    ann = desks("ann")
+    head = ann.remote.repo.head()
+    ann.remote.push(
+        RefUpdate(ref=f"refs/relay/claims/{PLAN}/phase/9", old=None, new=head),
+        RefUpdate(ref=f"refs/relay/claims/{PLAN}/account", old=None, new=head),
+    )
+    assert replace(ann.read(), account=None).held == ()
+    assert ann.read().reserved == ()

@@ -1,0 +1,155 @@
+"""What is fetched from a remote and pushed to it, against a real bare repository."""
+
+import contextlib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from relay.git.command import GitError
+from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+
+MINE = "refs/relay/claims/plan/phase/1"
+OTHER = "refs/relay/claims/plan/account"
+
+
+@pytest.fixture
+def away(box, tmp_path):
+    box.git("init", "-q", "--bare", str(tmp_path / "away.git"))
+    box.git("remote", "add", "origin", str(tmp_path / "away.git"))
+    return tmp_path / "away.git"
+
+
+@pytest.fixture
+def remote(box, away):
+    return Remote(repo=box.open(), name=str(away), environ=box.environ)
+
+
+def write_hook(away, words):
+    hook = away / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{words}\n")
+    hook.chmod(0o755)
+
+
+def test_refs_are_changed_where_they_were_all_or_none(box, remote):
+    first, second = box.text("rev-parse", "HEAD"), box.commit("second")
+    made = remote.push(RefUpdate(ref=MINE, old=None, new=first), RefUpdate(ref=OTHER, old=None, new=first))
+    stale = remote.push(RefUpdate(ref=MINE, old=first, new=second), RefUpdate(ref=OTHER, old=second, new=second))
+    assert (made.end, stale.end) == (PushEnd.DONE, PushEnd.MOVED)
+    assert remote.list_refs("refs/relay/*") == {MINE: first, OTHER: first}
+
+    moved = remote.push(RefUpdate(ref=MINE, old=first, new=None), RefUpdate(ref=OTHER, old=first, new=second))
+    assert moved.end is PushEnd.DONE
+    assert remote.list_refs("refs/relay/*") == {OTHER: second}
+    assert remote.push(RefUpdate(ref=OTHER, old=None, new=first)).end is PushEnd.MOVED
+
+
+def test_what_the_remote_has_no_more_is_gone_here_too(box, remote):
+    first = box.text("rev-parse", "HEAD")
+    remote.push(RefUpdate(ref=MINE, old=None, new=first))
+    remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
+    assert box.open().list_refs("refs/relay/remote/") == {"refs/relay/remote/plan/phase/1": first}
+    remote.push(RefUpdate(ref=MINE, old=first, new=None))
+    remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
+    assert box.open().list_refs("refs/relay/remote/") == {}
+
+
+def test_a_branch_goes_forward_or_nowhere(box, remote):
+    first, second = box.text("rev-parse", "HEAD"), box.commit("second")
+    assert remote.push(RefUpdate(ref="refs/heads/main", old=None, new=second)).end is PushEnd.DONE
+    with pytest.raises(GitError, match="would not go forward"):
+        remote.push(RefUpdate(ref="refs/heads/main", old=second, new=first))
+    with pytest.raises(GitError, match="would not go forward"):
+        remote.push(RefUpdate(ref="refs/heads/main", old=second, new=None))
+    assert remote.list_refs("refs/heads/main") == {"refs/heads/main": second}
+
+
+def test_a_remote_that_does_not_want_it_is_quoted(box, remote, away):
+    write_hook(away, "echo only on Mondays >&2; exit 1")
+    pushed = remote.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD")))
+    assert pushed.end is PushEnd.REFUSED
+    assert "only on Mondays" in pushed.words
+
+
+def test_a_connection_that_ends_early_leaves_the_remote_to_be_asked(box, remote, away):
+    """Git moves the refs, and dies before it says so."""
+    head = box.text("rev-parse", "HEAD")
+    hook = away / "hooks/post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    hook.chmod(0o755)
+    assert remote.push(RefUpdate(ref=MINE, old=None, new=head)).end is PushEnd.DONE
+    hook.unlink()
+    write_hook(away, "kill -9 $PPID")
+    with pytest.raises(RemoteError):
+        remote.push(RefUpdate(ref=OTHER, old=None, new=head))
+
+
+def test_a_remote_that_is_not_there_says_what_to_try(box, away):
+    with pytest.raises(RemoteError, match="does not appear to be a git repository") as found:
+        Remote(repo=box.open(), name=str(away) + "x", environ=box.environ).list_refs()
+    assert "git ls-remote" in str(found.value.hint)
+
+
+class Locked(BaseHTTPRequestHandler):
+    """Asks everybody for a password."""
+
+    def do_GET(self):
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", "Basic realm=x")
+        self.end_headers()
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def locked():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Locked) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("core.sshCommand", "ssh://nowhere.invalid/x"),
+        ("remote.origin.uploadpack", "origin"),
+        ("remote.origin.receivepack", "origin"),
+        ("core.gitProxy", "git://nowhere.invalid/x"),
+        ("credential.helper", "{locked}/x"),
+        ("credential.{locked}.helper", "{locked}/x"),
+        ("core.askPass", "{locked}/x"),
+    ],
+)
+def test_nothing_that_the_repository_names_is_run(box, away, locked, key, name):
+    marker = away.parent / "ran"
+    program = box.write("evil.sh", f"#!/bin/sh\ntouch {marker}\nexit 1\n")
+    program.chmod(0o755)
+    box.git("config", key.format(locked=locked), str(program))
+    name, head = name.format(locked=locked), box.text("rev-parse", "HEAD")
+    for args in (("ls-remote", name), ("push", name, f"{head}:{OTHER}")):  # git itself does run it
+        box.git(*args, check=False)
+    marker.unlink()
+
+    remote = Remote(repo=box.open(), name=name, environ=box.environ)
+    for act in (
+        lambda: remote.list_refs("refs/*"),
+        lambda: remote.fetch("+refs/heads/*:refs/remotes/x/*"),
+        lambda: remote.push(RefUpdate(ref=MINE, old=None, new=head)),
+    ):
+        with contextlib.suppress(RemoteError):
+            act()
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", ["ext::sh -c 'touch {marker}'", "--upload-pack=touch {marker}", "fd::3", "-x"])
+def test_an_address_that_is_a_command_is_none(box, tmp_path, name):
+    remote = Remote(repo=box.open(), name=name.format(marker=tmp_path / "ran"), environ=box.environ)
+    with pytest.raises(RemoteError):
+        remote.list_refs()
+    with pytest.raises(RemoteError):
+        remote.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD")))
+    assert not (tmp_path / "ran").exists()
