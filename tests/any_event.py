@@ -6,15 +6,16 @@ from dataclasses import fields
 
 from hypothesis import strategies as st
 
+from relay.session.records import MOST_NUMBER
 from relay.session.usage import Usage
 from relay.session.values import Shown
 
-_ITEM = st.fixed_dictionaries({
-    "id": st.text(), "text": st.text(), "state": st.sampled_from(("open", "claimed", "done")),
-    "paths": st.lists(st.text(), max_size=2),
-})  # fmt: skip
-_PHASE = st.fixed_dictionaries({"id": st.text(), "title": st.text(), "items": st.lists(_ITEM, max_size=3)})
-_PLAIN = {float: st.floats(0, 1e6).map(lambda number: round(number, 3)), int: st.integers(0, 10**9), str: st.text()}
+_PLAIN = {
+    float: st.floats(0, 1e6).map(lambda n: round(n, 3))
+    | st.sampled_from((-1.5, float(-MOST_NUMBER), float(MOST_NUMBER))),
+    int: st.integers(0, 10**9) | st.sampled_from((-1, -MOST_NUMBER, MOST_NUMBER)),
+    str: st.text(),
+}
 
 
 def any_event(kind: type[typing.Any]) -> st.SearchStrategy[typing.Any]:
@@ -26,10 +27,15 @@ def _any_value(kind: typing.Any) -> st.SearchStrategy[typing.Any]:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in {typing.Union, types.UnionType}:
         return st.one_of(*(st.none() if arg is type(None) else _any_value(arg) for arg in args))
-    if origin is tuple:
-        return st.lists(_any_value(args[0]), max_size=3).map(tuple)
-    if typing.get_origin(kind) is not None:
-        return _PHASE  # the one mapping: a phase of `PlanShown`
+    if origin in {tuple, list}:
+        return st.lists(_any_value(args[0]), max_size=3).map(origin)
+    if origin is typing.Literal:
+        return st.sampled_from(args)
+    if typing.is_typeddict(kind):
+        hints = {name: _any_value(hint) for name, hint in typing.get_type_hints(kind).items()}
+        late = kind.__optional_keys__
+        needed = {name: value for name, value in hints.items() if name not in late}
+        return st.fixed_dictionaries(needed, optional={name: hints[name] for name in late})
     if kind in {Usage, Shown}:
         return any_event(kind)
     return _PLAIN[kind] if kind in _PLAIN else st.from_type(kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.session.shapes import ShownPhase
 from relay.session.usage import Usage
 from relay.values import dataclass
 
@@ -38,7 +39,7 @@ class Board:
     started_at: float
     """On the same clock as every `now`, in seconds."""
     run: events.RunStarted | None = None
-    phases: tuple[Mapping[str, Any], ...] = ()
+    phases: tuple[ShownPhase, ...] = ()
     leg: events.LegStarted | None = None
     response: events.ResponseReceived | None = None
     """The leg's last one; None before the first."""

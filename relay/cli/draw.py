@@ -5,8 +5,7 @@ the model's last words. Every text is cleaned here and never meets markup; every
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -17,6 +16,7 @@ from relay.cli.narrate import LOST, STOPPING
 from relay.cli.text import clean_line
 from relay.meters.gauge import Band, find_band
 from relay.session.events import RunEnded, RunStarted
+from relay.session.shapes import ShownItem, ShownPhase
 from relay.words import (
     BOXES,
     count,
@@ -162,29 +162,29 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
 def _find_current(board: Board) -> int | None:
     """Return the position of the phase that is worked on, else of the first that is not done."""
     for index, phase in enumerate(board.phases):
-        if str(phase["id"]) == board.focus:
+        if phase["id"] == board.focus:
             return index
     return next((i for i, phase in enumerate(board.phases) if _phase_state(phase) != "done"), None)
 
 
-def _phase_state(phase: Mapping[str, Any]) -> str:
+def _phase_state(phase: ShownPhase) -> str:
     states = {item["state"] for item in phase["items"]}
     if "open" in states:
         return "open"
     return "claimed" if "claimed" in states else "done"
 
 
-def _draw_phase(phase: Mapping[str, Any], width: int, *, current: bool) -> Text:
+def _draw_phase(phase: ShownPhase, width: int, *, current: bool) -> Text:
     state = _phase_state(phase)
     line = Text("▸ " if current else "  ", "bold")
     line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
     style = "bold" if current else "dim not bold" if state == "done" else "not bold"
-    line.append(f"{_safe(str(phase['id']))}  {_safe(str(phase['title']))}", style)
+    line.append(f"{_safe(phase['id'])}  {_safe(phase['title'])}", style)
     states = [item["state"] for item in phase["items"] if item["state"] != "optional"]
     return _spread(line, f"{sum(one != 'open' for one in states)}/{len(states)}", width)
 
 
-def _draw_items(items: Sequence[Mapping[str, Any]], width: int, room: int) -> list[Text]:
+def _draw_items(items: Sequence[ShownItem], width: int, room: int) -> list[Text]:
     indent = 2 if width < _NARROW_CELLS else 8
     at = next((i for i, item in enumerate(items) if item["state"] == "open"), max(0, len(items) - 1))
     if room < 1 or not items:
@@ -192,9 +192,9 @@ def _draw_items(items: Sequence[Mapping[str, Any]], width: int, room: int) -> li
     start, stop = _window(len(items), at, room)
     lines = [_more(start, "item", "above", indent)] if start else []
     for item in items[start:stop]:
-        state = str(item["state"])
+        state = item["state"]
         line = Text(" " * indent).append(f"{BOXES[state]} ", _BOX_STYLES[state])
-        line.append(_safe(name_item(str(item["id"]), str(item["text"]))), "dim" if state == "done" else "")
+        line.append(_safe(name_item(item["id"], item["text"])), "dim" if state == "done" else "")
         lines.append(line)
     if stop < len(items):
         lines.append(_more(len(items) - stop, "item", "below", indent))
@@ -222,7 +222,7 @@ def _draw_gauge(board: Board, width: int) -> Text:
     response = board.response
     if response is None:
         return _label("context", width).append("unknown until the first answer", "dim")
-    fill, soft, hard = response.fill_tokens, response.soft_tokens, response.hard_tokens
+    fill, soft, hard = response.fill_tokens, response.soft_tokens, max(1, response.hard_tokens)  # a log may have any
     if fill is None:
         return _label("context", width).append(f"unknown; hand-off at {render_tokens(soft)}", "dim")
     band = find_band(fill, soft)

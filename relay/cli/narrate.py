@@ -12,6 +12,7 @@ from relay.cli.bands import render_band
 from relay.interrupts import Urgency
 from relay.meters.gauge import find_band
 from relay.session import events
+from relay.session.shapes import CheckResult, ShownPhase
 from relay.values import dataclass
 from relay.words import count_plan, list_some, name_item, render_duration, render_usd
 
@@ -69,19 +70,19 @@ class Narrator:
 
     def _tell_plan(self, event: events.PlanShown) -> Iterable[Line]:
         items = [item for phase in event.phases for item in phase["items"]]
-        before, self._states = self._states, {str(item["id"]): str(item["state"]) for item in items}
+        before, self._states = self._states, {item["id"]: item["state"] for item in items}
         self._summary = summarize_plan(event.phases)
         if before is None:
             yield Line(text=self._summary)
             return
         for item in items:
-            if item["state"] == "claimed" and before.get(str(item["id"])) in {"open", "optional"}:
-                yield Line(text=f"claimed {name_item(str(item['id']), str(item['text']))}", tone=Tone.QUIET)
+            if item["state"] == "claimed" and before.get(item["id"]) in {"open", "optional"}:
+                yield Line(text=f"claimed {name_item(item['id'], item['text'])}", tone=Tone.QUIET)
 
 
-def summarize_plan(phases: tuple[Mapping[str, Any], ...]) -> str:
+def summarize_plan(phases: tuple[ShownPhase, ...]) -> str:
     """Write ``plan: 1 of 3 phases done, 4 of 9 boxes ticked``."""
-    return f"plan: {count_plan([[str(item['state']) for item in phase['items']] for phase in phases])}"
+    return f"plan: {count_plan([[item['state'] for item in phase['items']] for phase in phases])}"
 
 
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:
@@ -206,11 +207,11 @@ def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
         yield from _tell_check(check, shown=0 if event.expected else _SHOWN_LINES)
 
 
-def _tell_check(check: Mapping[str, Any], *, shown: int) -> Iterable[Line]:
+def _tell_check(check: CheckResult, *, shown: int) -> Iterable[Line]:
     """Show the end of what a command said that is not green, and what the sandbox kept from it."""
-    if check.get("status") == _PASSED:
+    if check["status"] == _PASSED:
         return
-    lines = [line for line in str(check.get("output", "")).splitlines() if line.strip()]
+    lines = [line for line in check["output"].splitlines() if line.strip()]
     for line in lines[-shown:] if shown else ():
         yield Line(text=f"| {line}", tone=Tone.QUIET)
     for cause in check.get("causes", ()):
@@ -249,10 +250,9 @@ def _tell_review(event: events.ReviewFinished) -> Iterable[Line]:
     tone = Tone.WARNING if event.confirmed else Tone.GOOD
     yield Line(text=f"review {event.round}{phase}: {found} found, {event.confirmed} confirmed", tone=tone)
     for finding in event.findings:
-        place = f"{finding.get('file')}:{finding.get('line')}"
-        verdict = finding.get("verdict")
-        shown = Line(text=f"{verdict}: {place}: {finding.get('summary')}", detail=verdict != "confirmed")
-        yield shown
+        place = f"{finding['file']}:{finding['line']}"
+        verdict = finding["verdict"]
+        yield Line(text=f"{verdict}: {place}: {finding['summary']}", detail=verdict != "confirmed")
 
 
 def _tell_words(event: events.WordsHeard) -> Iterable[Line]:

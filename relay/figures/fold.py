@@ -149,10 +149,9 @@ class Fold:
             self._get_run(record).warn(event.text)
 
     def _show_plan(self, _: LoggedEvent, event: PlanShown) -> None:
-        phases = [phase for phase in event.phases if hasattr(phase, "get")]
-        self._shown = tuple(str(phase.get("id", "")) for phase in phases)
-        for phase_id, phase in zip(self._shown, phases, strict=True):
-            self._get_phase(phase_id).show(phase)
+        self._shown = tuple(phase["id"] for phase in event.phases)
+        for phase in event.phases:
+            self._get_phase(phase["id"]).show(phase)
 
     def _begin_leg(self, record: LoggedEvent, event: LegStarted) -> None:
         self._close_leg("")
@@ -215,8 +214,8 @@ class Fold:
                     phase_id=event.phase_id,
                     session_id=record.scope.session_id,
                     run_id=record.scope.run_id,
-                    items=tuple(map(str, event.items)),
-                    texts=tuple(phase.items.get(str(item), "") for item in event.items) if phase else (),
+                    items=event.items,
+                    texts=tuple(phase.items.get(item, "") for item in event.items) if phase else (),
                     checks=phase.checks if phase else (),
                     files=files,
                 )

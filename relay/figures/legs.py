@@ -108,7 +108,7 @@ class LegTally:
             CacheBroken: self._break_cache,
             LegEnded: self._end,
         }
-        self._parts = tuple(_read_part(part) for part in started.prompt)
+        self._parts = tuple(PromptPart(source=part["source"], tokens=part["tokens"]) for part in started.prompt)
         for part in self._parts:
             self._append(part.source, part.tokens)
 
@@ -357,14 +357,6 @@ def _find_turns_left(last: ResponseReceived | None, last_tokens: int | None, gro
     if last is None or last_tokens is None or growth is None:
         return None
     return int(max(0, last.soft_tokens - last_tokens) // growth)
-
-
-def _read_part(part: Mapping[str, Any]) -> PromptPart:
-    """Read a part of a prompt as the event has it; a log is no trusted input."""
-    tokens = part.get("tokens")
-    return PromptPart(
-        source=str(part.get("source", TokenSource.OTHER)), tokens=tokens if isinstance(tokens, int) else 0
-    )
 
 
 _NOT_ANSWERED = frozenset({"cut", "lost"})

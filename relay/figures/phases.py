@@ -1,14 +1,14 @@
 """A phase as the events of its sessions, gates and commits come in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Any
 
 from relay.figures.drift import find_strayed
 from relay.figures.evidence import CheckEvidence, FileChange, PhaseWork
 from relay.figures.tallies import Sum
 from relay.figures.values import PhaseFigures
 from relay.session.events import Committed, GateFinished
+from relay.session.shapes import CheckResult, ShownPhase
 
 MOST_PATHS = 20_000
 """Files of a phase that are remembered."""
@@ -37,13 +37,12 @@ class PhaseTally:
         self._given_back = False
         self.is_done = False
 
-    def show(self, phase: Mapping[str, Any]) -> None:
+    def show(self, phase: ShownPhase) -> None:
         """Take the phase in as the plan has it now."""
-        self.title = str(phase.get("title") or self.title)
-        items = [item for item in _read_list(phase.get("items")) if isinstance(item, Mapping)]
-        self.items = {str(item.get("id")): str(item.get("text", "")) for item in items}
-        self.open_items = tuple(str(item.get("id")) for item in items if item.get("state") in {"open", "claimed"})
-        paths = (str(path) for item in items for path in _read_list(item.get("paths")))
+        self.title, items = phase["title"] or self.title, phase["items"]
+        self.items = {item["id"]: item["text"] for item in items}
+        self.open_items = tuple(item["id"] for item in items if item["state"] in {"open", "claimed"})
+        paths = (path for item in items for path in item.get("paths", ()))
         self._declared = tuple(dict.fromkeys(paths))
 
     def touch(self, paths: Iterable[str], own: frozenset[str]) -> None:
@@ -79,7 +78,7 @@ class PhaseTally:
         self._ticked.update(dict.fromkeys(event.items))
         self._commits.append(event.commit)
         self.is_done = self.is_done or event.status == "done"
-        return tuple(map(_read_file, event.files))
+        return tuple(FileChange(**change) for change in event.files)
 
     @property
     def figures(self) -> PhaseFigures:
@@ -107,26 +106,11 @@ class PhaseTally:
         )
 
 
-def _read_list(value: Any) -> Iterable[Any]:
-    """Read a list of a log, which is no trusted input."""
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _read_check(check: Mapping[str, Any]) -> CheckEvidence:
-    code, seconds = check.get("exit_code"), check.get("duration_s")
+def _read_check(check: CheckResult) -> CheckEvidence:
     return CheckEvidence(
-        command=str(check.get("command", "")),
-        status=str(check.get("status", "")),
-        exit_code=code if isinstance(code, int) else None,
-        duration_s=float(seconds) if isinstance(seconds, int | float) else 0.0,
-        output_sha256=str(check.get("output_sha256", "")),
-    )
-
-
-def _read_file(change: Mapping[str, Any]) -> FileChange:
-    added, deleted = change.get("added"), change.get("deleted")
-    return FileChange(
-        path=str(change.get("path", "")),
-        added=added if isinstance(added, int) else None,
-        deleted=deleted if isinstance(deleted, int) else None,
+        command=check["command"],
+        status=check["status"],
+        exit_code=check["exit_code"],
+        duration_s=check["duration_s"],
+        output_sha256=check.get("output_sha256", ""),
     )

@@ -1,17 +1,15 @@
 """How large the parts of a session's first prompt are."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from relay.prompts.texts import split_rules
+from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolSpec
 
 
-def measure_prompt(
-    system: str, tools: Sequence[ToolSpec], message: Iterable[tuple[str, str]]
-) -> tuple[Mapping[str, Any], ...]:
+def measure_prompt(system: str, tools: Sequence[ToolSpec], message: Iterable[tuple[str, str]]) -> tuple[SizedPart, ...]:
     """Return the parts of a first prompt as `LegStarted.prompt` has them.
 
     Args:
@@ -28,6 +26,6 @@ def measure_prompt(
     return (*parts[:1], _measure("tools", described, is_json=True), *parts[1:])
 
 
-def _measure(source: str, text: str, *, is_json: bool = False) -> Mapping[str, Any]:
+def _measure(source: str, text: str, *, is_json: bool = False) -> SizedPart:
     size = len(text.encode("utf-8", "replace"))
-    return {"source": source, "bytes": size, "tokens": estimate_tokens(text, json=is_json)}
+    return SizedPart(source=source, bytes=size, tokens=estimate_tokens(text, json=is_json))

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any
 
+from relay.session.shapes import ShownFinding
 from relay.values import dataclass
 
 MAX_FINDINGS = 32
@@ -145,6 +146,23 @@ def render_numbered(findings: Sequence[ReviewFinding]) -> str:
         if finding.reason:
             lines.append(f"   Confirmed: {finding.reason}")
     return "\n".join(lines)
+
+
+def show_findings(findings: Sequence[ReviewFinding]) -> tuple[ShownFinding, ...]:
+    """Return findings as the event of a review has them."""
+    return tuple(
+        ShownFinding(
+            file=f.file,
+            line=f.line,
+            summary=f.summary,
+            failure_scenario=f.failure_scenario,
+            category=f.category.value,
+            severity=f.severity.value,
+            verdict=f.verdict.value,
+            reason=f.reason,
+        )
+        for f in findings
+    )
 
 
 def render_json(finding: ReviewFinding) -> str:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from relay.config import Settings
 from relay.errors import SandboxError
@@ -28,6 +27,7 @@ from relay.sandbox.policy import Lent, Mechanism, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
 from relay.session.events import GateFinished, GateStarted
+from relay.session.shapes import CheckResult
 from relay.setup.context import RunContext
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
@@ -158,18 +158,18 @@ def _expect(task: GateTask, result: GateResult) -> str:
     return "before the work: the phase is not blamed for what is red in the document's commands"
 
 
-def render_checks(result: GateResult) -> tuple[Mapping[str, Any], ...]:
+def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
     """Return what became of each command as the event of a gate has it."""
     return tuple(
-        {
-            "command": check.command,
-            "status": str(check.status),
-            "exit_code": check.exit_code,
-            "duration_s": round(check.duration_s, 3),
-            "output": check.output_tail,
-            "output_sha256": check.output_sha256,
-            "causes": list(check.causes),
-        }
+        CheckResult(
+            command=check.command,
+            status=str(check.status),
+            exit_code=check.exit_code,
+            duration_s=round(check.duration_s, 3),
+            output=check.output_tail,
+            output_sha256=check.output_sha256,
+            causes=list(check.causes),
+        )
         for check in result.commands
     )
 

@@ -2,6 +2,7 @@
 
 from relay.plan.model import Item, Plan
 from relay.session.events import PlanShown
+from relay.session.shapes import BoxState, ShownItem, ShownPhase
 
 
 def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
@@ -13,21 +14,17 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
     """
     done = committed.done_ids
     phases = tuple(
-        {
-            "id": phase.id,
-            "title": phase.title,
-            "items": [_render_item(item, done) for item in phase.items],
-        }
+        ShownPhase(id=phase.id, title=phase.title, items=[_render_item(item, done) for item in phase.items])
         for phase in plan.phases
     )
     return PlanShown(phases=phases)
 
 
-def _render_item(item: Item, done: frozenset[str]) -> dict[str, object]:
-    return {"id": item.id, "text": item.text, "state": _find_state(item, done), "paths": list(item.paths)}
+def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
+    return ShownItem(id=item.id, text=item.text, state=_find_state(item, done), paths=list(item.paths))
 
 
-def _find_state(item: Item, done: frozenset[str]) -> str:
+def _find_state(item: Item, done: frozenset[str]) -> BoxState:
     if item.id in done:
         return "done"
     return "claimed" if item.done else "optional" if item.optional else "open"

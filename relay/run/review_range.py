@@ -1,7 +1,6 @@
 """A review that somebody asks for by hand: of a phase that is committed, or of any range. Nothing is changed."""
 
 from contextlib import ExitStack
-from dataclasses import asdict
 
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.git.message import read_texts
@@ -9,7 +8,7 @@ from relay.git.objects import diff_trees
 from relay.git.patches import read_patch
 from relay.hints import STATUS
 from relay.prompts.texts import ReviewBriefing
-from relay.review.finding import ReviewFinding, list_confirmed
+from relay.review.finding import ReviewFinding, list_confirmed, show_findings
 from relay.review.session import Incomplete, review
 from relay.run.review_step import MAX_PATCH_BYTES, find_reviewers
 from relay.run.start import find_plan
@@ -111,7 +110,7 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
         ReviewFinished(
             phase_id=chosen.phase_id,
             round=1,
-            findings=tuple({**asdict(finding), "verdict": finding.verdict.value} for finding in found),
+            findings=show_findings(found),
             confirmed=confirmed,
         )
     )

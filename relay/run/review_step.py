@@ -7,7 +7,7 @@ Confirmed faults go to a fresh session like a red gate's words; it is not the re
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from relay.gate.model import GateResult
 from relay.git.modes import ABSENT
@@ -23,6 +23,7 @@ from relay.review.finding import (
     render_finding,
     render_json,
     render_numbered,
+    show_findings,
 )
 from relay.review.session import Incomplete, Reviewers, review
 from relay.run.candidate import Candidate, Refused
@@ -186,7 +187,7 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
         ReviewFinished(
             phase_id=candidate.phase.id,
             round=number,
-            findings=tuple({**asdict(finding), "verdict": finding.verdict.value} for finding in found),
+            findings=show_findings(found),
             confirmed=len(held.confirmed),
         )
     )

@@ -5,9 +5,9 @@ of these can change what the run does. Texts may contain anything a model or a c
 one strips control characters and keeps it away from markup.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from relay.session.shapes import ChangedFile, CheckResult, ShownFinding, ShownPhase, SizedPart
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, Shown
 from relay.values import dataclass
@@ -42,9 +42,7 @@ class RunStarted:
 class PlanShown:
     """The plan as it stands; sent at the start and whenever boxes or claims change."""
 
-    phases: tuple[Mapping[str, Any], ...]
-    """``{"id", "title", "items": [{"id", "text", "state", "paths"}]}``: state is one of open, claimed, done; paths are
-    those that the item names, and missing in older logs."""
+    phases: tuple[ShownPhase, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +62,8 @@ class LegStarted:
     """Who runs it, as the settings have it; missing in older logs."""
     trial: str = ""
     """The reset line that a trial gave its phase; empty where none did, and in older logs."""
-    prompt: tuple[Mapping[str, Any], ...] = ()
-    """``{"source", "bytes", "tokens"}`` of each part of its first prompt: system, tools, rules, plan, baton, ledger,
-    environment; bytes of its UTF-8, tokens by estimate. Missing in older logs."""
+    prompt: tuple[SizedPart, ...] = ()
+    """The parts of its first prompt; missing in older logs."""
     baton: str = ""
     """What it is told of the session before it; empty for nothing, and in older logs."""
 
@@ -233,9 +230,8 @@ class GateFinished:
     duration_s: float
     expected: str = ""
     """Why it is no failure that it is red; empty where it is one, and in older logs."""
-    checks: tuple[Mapping[str, Any], ...] = ()
-    """``{"command", "status", "exit_code", "duration_s", "output", "output_sha256", "causes"}`` of each: the output's
-    last lines, the SHA-256 of all that relay kept of it, and what the sandbox kept from it; missing in older logs."""
+    checks: tuple[CheckResult, ...] = ()
+    """Missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,8 +253,8 @@ class Committed:
     phase_id: str
     """Empty for a commit of the plan alone."""
     items: tuple[str, ...]
-    files: tuple[Mapping[str, Any], ...] = ()
-    """``{"path", "added", "deleted"}`` of each file, in lines; None for a binary one. Missing in older logs."""
+    files: tuple[ChangedFile, ...] = ()
+    """Missing in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,9 +289,7 @@ class ReviewFinished:
     """Empty for a change that is no phase's."""
     round: int
     """1 for the first review of the phase."""
-    findings: tuple[Mapping[str, Any], ...]
-    """``{"file", "line", "summary", "failure_scenario", "category", "severity", "verdict", "reason"}``: the verdict is
-    one of confirmed, refuted, unexamined."""
+    findings: tuple[ShownFinding, ...]
     confirmed: int
 
 

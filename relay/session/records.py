@@ -8,16 +8,19 @@ import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, field, fields, replace
+from enum import StrEnum
 from functools import cache
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
-from relay.session.usage import Usage
-from relay.session.values import SessionEnd, Shown
 from relay.values import dataclass
 
 SCHEMA_VERSION = 2
 _WITHOUT_SCOPE = 1
+MOST_NUMBER = 2**53
+"""A line with a larger number, or a smaller one below 0, is not relay's: JSON keeps no larger one for sure."""
+MOST_AT = 2**37
+"""Seconds since the epoch that calendars know in every zone."""
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Event)}
 
 
@@ -96,11 +99,14 @@ def render_record(record: LoggedEvent) -> str:
 
 
 _NO_SCOPE = Scope()
-_Restore = Callable[[Any], Any]
+_Take = Callable[[Any], Any]
+"""Returns a value of a field as its type wants it, given what JSON kept of it; raises ValueError for any other."""
 
 
 def parse_record(line: str | bytes, before: Scope = _NO_SCOPE, *, size_bytes: int = 0) -> LoggedEvent | None:
     """Read what `render_record` wrote, or what relay wrote before there was a scope.
+
+    A log may come from anywhere: what is read has the types that the event's fields have, and numbers of a usual size.
 
     Args:
         line: One line of a log, in UTF-8 where it is bytes.
@@ -112,47 +118,99 @@ def parse_record(line: str | bytes, before: Scope = _NO_SCOPE, *, size_bytes: in
     """
     try:
         body = json.loads(line)
-        version, at, (cls, known) = body["v"], float(body["at"]), _make_reader(body["event"])
-        if version not in {SCHEMA_VERSION, _WITHOUT_SCOPE}:
+        version, at, take = body["v"], _take_number(body["at"]), _make_event_reader(body["event"])
+        if version not in {SCHEMA_VERSION, _WITHOUT_SCOPE} or not 0 <= at <= MOST_AT:
             return None
-        event = cls(
-            **{
-                name: body[name] if restore is None else restore(body[name])
-                for name, restore, may_miss in known
-                # A field that came later than the log has a default; without any other the line is unreadable.
-                if not may_miss or name in body
-            }
-        )
+        event = take(body)
         if version == _WITHOUT_SCOPE:
             scope = find_scope(before, event)
         else:
-            scope = before if all(body[name] == getattr(before, name) for name in _SCOPE) else _read_scope(body)
+            scope = before if all(body[name] == getattr(before, name) for name in _SCOPE) else _take_scope(body)
         return LoggedEvent(at=at, scope=scope, event=event, size_bytes=size_bytes)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
-def _read_scope(body: Mapping[str, Any]) -> Scope:
-    return Scope(**{name: body[name] for name in _SCOPE})
-
-
 @cache
-def _make_reader(name: str) -> tuple[type[Any], tuple[tuple[str, _Restore | None, bool], ...]]:
-    """Return the class of an event, and of each field its name, what restores it, and whether a line may lack it."""
-    cls = _CLASSES[name]
-    return cls, tuple((f.name, _find_restore(f.type), f.default is not MISSING) for f in fields(cls))
+def _make_event_reader(name: str) -> _Take:
+    return _take_fields(_CLASSES[name])
 
 
-def _find_restore(kind: Any) -> _Restore | None:
-    """Return what turns that which JSON kept of a field back into the field's type; None where nothing has to."""
-    if get_origin(kind) in {Union, types.UnionType}:
-        inner = _find_restore(next(arg for arg in get_args(kind) if arg is not type(None)))
-        return inner and (lambda value: None if value is None else inner(value))
-    if get_origin(kind) is tuple:
-        return tuple
-    if kind in {Usage, Shown}:
-        return lambda value: kind(**value)
-    return SessionEnd if kind is SessionEnd else None
+def _take_fields(cls: type[Any]) -> _Take:
+    """Return what makes a value of its fields; one that came later than the log has a default, and may be missing."""
+    return _take_names(cls, [(f.name, _find_take(f.type), f.default is not MISSING) for f in fields(cls)])
 
 
+def _take_keys(cls: type[Any]) -> _Take:
+    """Return what makes a mapping of the names that its type has."""
+    hints, needed = get_type_hints(cls), cls.__required_keys__
+    return _take_names(dict, [(name, _find_take(kind), name not in needed) for name, kind in hints.items()])
+
+
+def _take_names(make: Callable[..., Any], known: list[tuple[str, _Take, bool]]) -> _Take:
+    def take(body: Any) -> Any:
+        if type(body) is not dict:
+            raise ValueError(body)
+        return make(**{name: check(body[name]) for name, check, may_miss in known if not may_miss or name in body})
+
+    return take
+
+
+def _find_take(kind: Any) -> _Take:
+    """Return what reads values of a type."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in {Union, types.UnionType}:
+        inner = _find_take(next(arg for arg in args if arg is not types.NoneType))
+        return lambda value: None if value is None else inner(value)
+    if origin in {tuple, list}:
+        return _take_list(origin, _find_take(args[0]))
+    if origin is Literal:
+        return _take_one_of(args)
+    if is_typeddict(kind):
+        return _take_keys(kind)
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    return kind if issubclass(kind, StrEnum) else _take_fields(kind)
+
+
+def _take_list(kind: type[Any], inner: _Take) -> _Take:
+    def take(value: Any) -> Any:
+        if type(value) is not list:
+            raise ValueError(value)
+        return kind(map(inner, value))
+
+    return take
+
+
+def _take_one_of(known: tuple[Any, ...]) -> _Take:
+    return lambda value: known[known.index(value)]
+
+
+def _take_text(value: Any) -> Any:
+    if type(value) is not str:
+        raise ValueError(value)
+    return value
+
+
+def _take_whole(value: Any) -> Any:
+    if type(value) is not int:
+        raise ValueError(value)
+    return _take_number(value)
+
+
+def _take_number(value: Any) -> Any:
+    # Also false for what is not a number (NaN).
+    if type(value) not in {int, float} or not -MOST_NUMBER <= value <= MOST_NUMBER:
+        raise ValueError(value)
+    return value
+
+
+def _take_flag(value: Any) -> Any:
+    if type(value) is not bool:
+        raise ValueError(value)
+    return value
+
+
+_PLAIN: Mapping[Any, _Take] = {str: _take_text, int: _take_whole, float: _take_number, bool: _take_flag}
 _SCOPE = tuple(f.name for f in fields(Scope))
+_take_scope = _take_fields(Scope)

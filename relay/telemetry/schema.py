@@ -3,16 +3,17 @@
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from relay.config.schema import describe_fields
 from relay.session.events import Event
 from relay.session.records import SCHEMA_VERSION, Scope
+from relay.session.shapes import ChangedFile, CheckResult, ShownFinding, ShownItem, ShownPhase, SizedPart
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, Shown
 from relay.values import dataclass
 
-_VALUES = (Usage, Shown)
+_VALUES = (Usage, Shown, ShownPhase, ShownItem, SizedPart, CheckResult, ChangedFile, ShownFinding)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
@@ -76,7 +77,7 @@ def _render_value(kind: type[Any]) -> Mapping[str, Any]:
     return {
         "type": "object",
         "properties": {entry.name: _describe(entry) for entry in entries},
-        "required": [entry.name for entry in entries],
+        "required": [entry.name for entry in entries if not (is_typeddict(kind) and entry.is_later)],
     }
 
 
@@ -86,6 +87,11 @@ def _describe(entry: FieldEntry) -> Mapping[str, Any]:
 
 def _list_fields(kind: type[Any]) -> Iterator[FieldEntry]:
     words = describe_fields(kind)
+    if is_typeddict(kind):
+        for name, hint in get_type_hints(kind).items():
+            is_later = name not in kind.__required_keys__
+            yield FieldEntry(name=name, schema=_render_type(hint), words=words.get(name, ""), is_later=is_later)
+        return
     for field in fields(kind):
         yield FieldEntry(
             name=field.name,
@@ -99,13 +105,15 @@ def _render_type(kind: Any) -> Mapping[str, Any]:
     if get_origin(kind) in {Union, types.UnionType}:
         inner = next(arg for arg in get_args(kind) if arg is not type(None))
         return {"anyOf": [_render_type(inner), {"type": "null"}]}
-    if get_origin(kind) is tuple:
+    if get_origin(kind) in {tuple, list}:
         return {"type": "array", "items": _render_type(get_args(kind)[0])}
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if kind is SessionEnd:
         return {"enum": [end.value for end in SessionEnd]}
-    return {"$ref": f"#/$defs/{kind.__name__}"} if kind in _VALUES else {"type": "object"}
+    if get_origin(kind) is Literal:
+        return {"enum": list(get_args(kind))}
+    return {"$ref": f"#/$defs/{kind.__name__}"}
 
 
 def _first_line(kind: type[Any]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.session.records import LoggedEvent
+from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_size_tokens
 from relay.session.usage import Usage
 from relay.session.values import Shown
@@ -61,7 +62,7 @@ class _Chain:
         self._phase = SIDE if side else MAIN
         self._begun: tuple[float, str] | None = None
         """When and as what the next context begins; None where one is open, or nothing was said yet."""
-        self._parts: tuple[Mapping[str, Any], ...] = ()
+        self._parts: tuple[SizedPart, ...] = ()
         self.passed_side = False
         """Whether there was an entry of a side chain, which another reader has to follow."""
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
@@ -232,12 +233,12 @@ def _read_usage(usage: Mapping[str, Any]) -> Usage | None:
     return found if found.prompt_tokens else None
 
 
-def _measure_parts(shape: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def _measure_parts(shape: Mapping[str, Any]) -> tuple[SizedPart, ...]:
     """Return the parts of a prompt that are the same in each request; newer versions keep them."""
     system = sum(len(get_text(block, "text").encode("utf-8", "replace")) for block in get_list(shape, "system"))
     tools = len(json.dumps(get_list(shape, "tools")))
     sizes = (("system", system), ("tools", tools))
-    return tuple({"source": name, "bytes": size, "tokens": estimate_size_tokens(size)} for name, size in sizes)
+    return tuple(SizedPart(source=name, bytes=size, tokens=estimate_size_tokens(size)) for name, size in sizes)
 
 
 def _take_larger(one: Usage | None, other: Usage | None) -> Usage | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.session.records import LoggedEvent
+from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_size_tokens
 from relay.session.usage import Usage
 from relay.transcripts.lines import Reading, find_count, get_list, get_map, get_text, parse_object, read_lines
@@ -45,7 +46,7 @@ class _Thread:
         self._total: Any = None
         self._before: int | None = None
         self._metas = 0
-        self._parts: tuple[Mapping[str, Any], ...] = ()
+        self._parts: tuple[SizedPart, ...] = ()
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
             "session_meta": self._meet,
             "turn_context": self._turn,
@@ -204,10 +205,10 @@ def is_line(line: Mapping[str, Any]) -> bool:
     return get_text(line, "type") == "session_meta" and "payload" in line
 
 
-def _measure_parts(meta: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def _measure_parts(meta: Mapping[str, Any]) -> tuple[SizedPart, ...]:
     """Return the part of each prompt that the head of a transcript has; of the tools nothing is known."""
     size = len(get_text(get_map(meta, "base_instructions"), "text").encode("utf-8", "replace"))
-    return ({"source": "system", "bytes": size, "tokens": estimate_size_tokens(size)},) if size else ()
+    return (SizedPart(source="system", bytes=size, tokens=estimate_size_tokens(size)),) if size else ()
 
 
 def _read_usage(counts: Mapping[str, Any]) -> Usage | None:

@@ -22,6 +22,7 @@ from relay.session.events import (
     ToolStarted,
 )
 from relay.session.records import LoggedEvent, Recorder
+from relay.session.shapes import SizedPart
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd, Shown
 from relay.transcripts.lines import read_moment
@@ -130,9 +131,7 @@ class Teller:
             ),
         )
 
-    def open(
-        self, at: float, *, title: str, reason: str, phase: str = MAIN, parts: tuple[Mapping[str, Any], ...] = ()
-    ) -> None:
+    def open(self, at: float, *, title: str, reason: str, phase: str = MAIN, parts: tuple[SizedPart, ...] = ()) -> None:
         """Begin a context; one that is open is closed.
 
         Args:
@@ -180,7 +179,7 @@ class Teller:
         self.close(self._at)
         self._tell(self._latest, RunEnded(exit_code=0, reason="the transcript ends", next_command="", spent_usd=None))
 
-    def compact(self, at: float, words: str, *, phase: str = MAIN, parts: tuple[Mapping[str, Any], ...] = ()) -> None:
+    def compact(self, at: float, words: str, *, phase: str = MAIN, parts: tuple[SizedPart, ...] = ()) -> None:
         """End the open context and begin the one that a summary stands at the head of.
 
         Args:

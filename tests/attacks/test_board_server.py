@@ -12,6 +12,7 @@ import pytest
 
 from relay.cli.board_server import MOST_CONNECTIONS, ServedView, serve_board
 from relay.session.events import LegStarted, Noticed, PlanShown, RunStarted, TextShown, ToolStarted
+from relay.session.shapes import ShownItem, ShownPhase
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x1b]0;x\x07\u202e&amp;'\"" + "y" * 5_000
 
@@ -24,8 +25,8 @@ def make_view():
             cap_usd=1.0, spent_usd=0.5, rehearsed=True,
         )
     )  # fmt: skip
-    items = [{"id": "1.1", "text": HOSTILE, "state": "open"}]
-    view.observe(PlanShown(phases=({"id": "1", "title": HOSTILE, "items": items},)))
+    items = [ShownItem(id="1.1", text=HOSTILE, state="open")]
+    view.observe(PlanShown(phases=(ShownPhase(id="1", title=HOSTILE, items=items),)))
     view.observe(LegStarted(session_id="s", phase_id="1", title=HOSTILE, leg=1, reason=HOSTILE))
     view.observe(TextShown(text=HOSTILE))
     view.observe(ToolStarted(call_id="c", name=HOSTILE, summary=HOSTILE))

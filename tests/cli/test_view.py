@@ -118,11 +118,13 @@ def test_a_stream_that_breaks_ends_the_view_and_not_the_run(as_json, recorded):
 
 @pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-def test_every_event_is_told_and_changes_the_board_or_is_passed_over_on_purpose(kind, data):
+def test_every_event_is_told_and_changes_the_board_or_is_passed_over_on_purpose(recorded, kind, data):
     """An event that the words or the board do not know fails here: both look its type up and find nothing."""
     event = data.draw(any_event(kind))
     assert all(isinstance(line.text, str) for line in Narrator().tell(event))
-    Board(started_at=0.0).apply(event, 1.0)
+    board = make_board(recorded, 12)
+    board.apply(event, 1.0)
+    assert draw(board, now=2.0, width=80, height=24)
 
 
 def make_board(recorded, upto=None):

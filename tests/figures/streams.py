@@ -53,7 +53,12 @@ def plan(**phases: dict[str, str]) -> PlanShown:
                 "id": name.removeprefix("p"),
                 "title": f"Phase {name}",
                 "items": [
-                    {"id": item, "text": f"Item {item}", "state": words.split()[0], "paths": words.split()[1:]}
+                    {
+                        "id": item,
+                        "text": f"Item {item}",
+                        "state": "open" if words.startswith("open") else "done",
+                        "paths": words.split()[1:],
+                    }
                     for item, words in items.items()
                 ],
             }
