@@ -31,6 +31,16 @@ def name_item(item_id: str, text: str) -> str:
     return text if begins else f"{item_id} {text}"
 
 
+def render_size(size_bytes: int) -> str:
+    """Write the size of a file, such as ``2.5 MB``."""
+    size, unit = float(size_bytes), "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if size < 1000:  # noqa: PLR2004  # the units' own step
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
 def render_tokens(n: int | None) -> str:
     """Write tokens short: ``950``, ``4.2k``, ``41k``, ``1M``."""
     if n is None:

@@ -3,8 +3,9 @@
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ import click
 
 from relay.cli.boundary import note_caller
 from relay.cli.screen import say, say_json
+from relay.cli.text import clean_line
 from relay.setup.place import get_place
 from relay.values import dataclass
+from relay.words import render_size, shorten
 
 if TYPE_CHECKING:
     from relay.figures.values import Figures
@@ -62,15 +65,18 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
     if as_json:
         say_json(json.dumps(_render(found), default=str))
         return
-    from relay.cli.inspection import write_inspection
+    from relay.report.contents import make_transcript_page
 
-    lines = write_inspection(found.transcript, found.figures, found.relayed, found.reading)
+    made = make_transcript_page(found.transcript, found.figures, found.relayed, found.reading)
     if page is not None:
-        from relay.cli.inspection_page import write_page
+        from relay.report.destination import save_page_as
+        from relay.report.page import render_page
 
-        say(str(write_page(found.figures, lines, page)))
+        say(str(save_page_as(page, render_page(made, clean=clean_line))))
         return
-    for line, style in lines:
+    from relay.cli.page_text import render_text
+
+    for line, style in render_text(made):
         say(line, style=style)
 
 
@@ -97,7 +103,6 @@ def inspect(file: Path, session: str) -> Inspection:
 
 
 def _list(*, as_json: bool) -> None:
-    from relay.cli.inspection import write_listing
     from relay.transcripts.library import list_transcripts
 
     place = get_place(plan=None, environ=os.environ)
@@ -106,7 +111,7 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         say_json(json.dumps({"directory": str(place.root), "transcripts": [asdict(one) for one in found]}, default=str))
         return
-    for line in write_listing(found, place.root, shlex.quote):
+    for line in _write_listing(found, place.root):
         say(line)
 
 
@@ -120,3 +125,18 @@ def _render(found: Inspection) -> Mapping[str, Any]:
         "relayed": asdict(found.relayed),
         "read": asdict(found.reading),
     }
+
+
+def _write_listing(found: "Sequence[Transcript]", root: Path) -> Iterator[str]:
+    """Yield a line on each transcript, with the command that inspects it."""
+    from relay.transcripts.library import Format
+
+    if not found:
+        known = ", ".join(known.value for known in Format)
+        yield f"no transcript of {known} is about {root}"
+    for one in found:
+        when = f"{datetime.fromtimestamp(one.updated, tz=UTC):%Y-%m-%d %H:%M}"
+        size = "" if one.size_bytes is None else render_size(one.size_bytes)
+        session = f" --session {shlex.quote(one.session)}" if one.session else ""
+        title = f"  # {clean_line(shorten(one.title, 60))}" if one.title else ""
+        yield f"{when}  {one.format.value:<11}  {size:>9}  relay inspect {shlex.quote(str(one.path))}{session}{title}"

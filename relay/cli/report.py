@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -37,8 +37,8 @@ def command(  # its options
 
     RUN is a run's id or how it begins; PLAN is the path of a plan, and means all of its runs together. Without either
     it is the newest. Two of them stand side by side. It is one page of HTML that needs no network; its path is printed.
-    --text and --json say the same of all runs together. Figures come from the event log below .relay/sessions/ alone
-    (docs/events.md), beliefs from the plan's ledger.
+    --text says the same in the terminal, --json that of all runs together. Figures come from the event log below
+    .relay/sessions/ alone (docs/events.md), beliefs from the plan's ledger.
     """
     if schema:
         from relay.telemetry.schema import render_event_schema
@@ -48,50 +48,45 @@ def command(  # its options
     entries = get_entries()
     if as_list:
         _say_list(entries)
-        return
-    if not (as_text or as_json):
-        _say_page(entries, runs, output)
-        return
-    figures, skipped = read_figures(choose(entries, runs))
-    beliefs = _read_beliefs(figures)
-    if as_json:
-        from relay.figures.document import render_document
-
-        document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
-        say_json(json.dumps(document, ensure_ascii=True, default=_as_json))
-        return
-    from relay.cli.figures import render_figures
-
-    for line in render_figures(figures):
-        say(line.text, style=line.style)
-    if beliefs:
-        from relay.cli.report_ledger import describe_ledger
-
-        say(f"Beliefs: {describe_ledger(beliefs)}")
-    _complain_of(skipped)
+    elif as_json:
+        _say_document(*read_figures(choose(entries, runs)))
+    else:
+        _say_page(entries, runs, output, as_text=as_text)
 
 
-def _read_beliefs(figures: "Figures") -> "dict[str, Any] | None":
+def _say_document(figures: "Figures", skipped: int) -> None:
     from relay.cli.report_ledger import read_ledger, render_ledger
+    from relay.figures.document import render_document
 
     found = read_ledger(_get_repo(), figures)
-    return render_ledger(*found, figures) if found else None
+    beliefs = render_ledger(*found, figures) if found else None
+    document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
+    say_json(json.dumps(document, ensure_ascii=True, default=str))
 
 
-def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None) -> None:
-    """Make the page of one run or plan, or of two, and print where it is.
+def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None, *, as_text: bool) -> None:
+    """Print the page of one run or plan, or of two, as text, or where it is.
 
     Raises:
         RelayError: It cannot be drawn or written.
     """
-    from relay.cli.report_page import require_libraries, write_page
+    from relay.cli.report_page import build_page, require_libraries, write_page
 
     if len(wanted) > MOST_SIDES:
-        raise ConfigError("a page has one run, or two side by side", hint="relay report --text A B C adds them up")
+        raise ConfigError("a page has one run, or two side by side", hint="relay report --json A B C adds them up")
     chosen = [choose(entries, [word]) for word in wanted or [""]]
-    require_libraries()
+    if not as_text:
+        require_libraries()
     found = [read_figures(some) for some in chosen]
-    say(str(write_page(_get_repo(), [figures for figures, _ in found], output)))
+    sides = [figures for figures, _ in found]
+    page = build_page(_get_repo(), sides)
+    if as_text:
+        from relay.cli.page_text import render_text
+
+        for line, style in render_text(page):
+            say(line, style=style)
+    else:
+        say(str(write_page(_get_repo(), sides, page, output)))
     _complain_of(sum(skipped for _, skipped in found))
 
 
@@ -162,7 +157,3 @@ def _say_list(entries: "Sequence[LogEntry]") -> None:
         what = f"{entry.started.command} {entry.started.plan_path}" if entry.started else UNKNOWN
         how = entry.ended.reason if entry.ended else "no end in the log: it works, or was killed"
         say(f"{entry.run_id}  {when}  {what}  {render_tokens(entry.size_bytes)}B  {how}")
-
-
-def _as_json(value: object) -> str:
-    return str(value)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from relay.cli.screen import complain
 from relay.errors import LedgerError, RepoError
 from relay.plan.files import find_ledger_path
-from relay.words import UNKNOWN, count, render_span
 
 if TYPE_CHECKING:
     from relay.figures.values import Figures
@@ -53,14 +52,3 @@ def render_ledger(ledger: "Ledger", judgement: "Judgement", figures: "Figures") 
         "used_again": {name: list(users) for name, users in uses.items()},
         "contradictions": [{"id": n.id, "claims": list(n.claims)} for n in judgement.contradictions],
     }
-
-
-def describe_ledger(known: dict[str, Any]) -> str:
-    """Write the same in a line."""
-    held = sum(status == "in" for status in known["claims"].values())
-    half_life = known["half_life_s"]
-    return (
-        f"{count(len(known['claims']), 'claim')}, {held} of them hold, {len(known['used_again'])} used again, "
-        f"{count(len(known['contradictions']), 'contradiction')}, "
-        f"half-life {UNKNOWN if half_life is None else render_span(half_life)}"
-    )

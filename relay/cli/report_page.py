@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relay.figures.values import Figures
     from relay.git.repository import Repo
     from relay.report.beliefs import Beliefs
+    from relay.report.blocks import Page
 
 LIBRARIES = ("jinja2", "lets_plot")
 
@@ -32,22 +33,29 @@ def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
         )
 
 
-def write_page(repo: "Repo", found: "Sequence[Figures]", output: str | None) -> Path:
-    """Make the page and put it where it belongs; return where.
+def build_page(repo: "Repo", found: "Sequence[Figures]") -> "Page":
+    """Return what is said of one run or plan, or of the two that stand side by side."""
+    from relay.report.contents import make_comparison, make_page
+
+    one, *others = found
+    return make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
+
+
+def write_page(repo: "Repo", found: "Sequence[Figures]", page: "Page", output: str | None) -> Path:
+    """Draw a page and put it where it belongs; return where.
 
     Args:
         repo: Whose logs and ledger they are.
-        found: Figures of one page, or of the two that stand side by side.
+        found: What the page is of, for its name.
+        page: What it says.
         output: The file that the user named; None for relay's own folder.
 
     Raises:
         RelayError: It cannot be written.
     """
     from relay.report.destination import save_page, save_page_as
-    from relay.report.page import make_comparison, make_page, render_page
+    from relay.report.page import render_page
 
-    one, *others = found
-    page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one))
     html = render_page(page, clean=clean_line)
     if output is not None:
         return save_page_as(Path(output), html)

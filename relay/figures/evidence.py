@@ -1,6 +1,7 @@
 """What was done and what stands for it: ticks with their gate and commit, the files of a phase, hand-offs."""
 
 from relay.meters.gauge import Band
+from relay.session.shapes import ShownFinding
 from relay.values import dataclass
 
 READ_SHARE = 0.1
@@ -54,6 +55,19 @@ class TickEvidence:
     """Of the last gate of the phase before the commit; empty where there was none."""
     files: tuple[FileChange, ...]
     """Empty in older logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEvidence:
+    """What a round of a review found."""
+
+    at: float
+    phase_id: str
+    """Empty for a change that is no phase's."""
+    round: int
+    findings: tuple[ShownFinding, ...]
+    """At most `fold.MOST_FINDINGS`."""
+    confirmed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

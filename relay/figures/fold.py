@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from relay.figures.economics import find_forecast, make_hand_off
-from relay.figures.evidence import FreshStart, TickEvidence
+from relay.figures.evidence import FreshStart, ReviewEvidence, TickEvidence
 from relay.figures.legs import FindRates, LegTally
 from relay.figures.phases import PhaseTally
 from relay.figures.runs import RunTally
@@ -24,6 +24,7 @@ from relay.session.events import (
     Noticed,
     PlanShown,
     RequestStarted,
+    ReviewFinished,
     RunEnded,
     RunStarted,
     ToolFinished,
@@ -33,6 +34,9 @@ from relay.session.records import LoggedEvent
 MOST_PHASES = 2_000
 MOST_TICKS = 5_000
 MOST_HAND_OFFS = 5_000
+MOST_REVIEWS = 1_000
+MOST_FINDINGS = 100
+"""Of one round."""
 MOST_SEEN = 50_000
 """Files that earlier sessions were shown: of more no orientation and no ghost is known."""
 
@@ -60,6 +64,7 @@ class Fold:
         self._tools = ToolTally()
         self._log = LogTally()
         self._ticks: deque[TickEvidence] = deque(maxlen=MOST_TICKS)
+        self._reviews: deque[ReviewEvidence] = deque(maxlen=MOST_REVIEWS)
         self._hand_offs: deque[FreshStart] = deque(maxlen=MOST_HAND_OFFS)
         self._seen: set[str] = set()
         self._own_files: frozenset[str] = frozenset()
@@ -74,6 +79,7 @@ class Fold:
             ToolFinished: self._end_tool,
             GateFinished: self._end_gate,
             Committed: self._commit,
+            ReviewFinished: self._review,
             Noticed: self._notice,
             RunEnded: self._end_run,
         }
@@ -115,6 +121,7 @@ class Fold:
             tools=self._tools.figures,
             totals=total.totals,
             ticks=tuple(self._ticks),
+            reviews=tuple(self._reviews),
             hand_offs=tuple(self._hand_offs),
             forecast=find_forecast(shown) if self._shown else None,
             log=self._log.figures,
@@ -147,6 +154,17 @@ class Fold:
     def _notice(self, record: LoggedEvent, event: Noticed) -> None:
         if event.warning:
             self._get_run(record).warn(event.text)
+
+    def _review(self, record: LoggedEvent, event: ReviewFinished) -> None:
+        self._reviews.append(
+            ReviewEvidence(
+                at=record.at,
+                phase_id=event.phase_id,
+                round=event.round,
+                findings=event.findings[:MOST_FINDINGS],
+                confirmed=event.confirmed,
+            )
+        )
 
     def _show_plan(self, _: LoggedEvent, event: PlanShown) -> None:
         self._shown = tuple(phase["id"] for phase in event.phases)

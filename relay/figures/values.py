@@ -6,10 +6,13 @@ Each says how it is made and from where. None is *unknown* or *does not apply*, 
 from dataclasses import field
 from typing import Self
 
-from relay.figures.evidence import BandCounts, FreshStart, PhaseWork, TickEvidence
+from relay.figures.evidence import BandCounts, FreshStart, PhaseWork, ReviewEvidence, TickEvidence
 from relay.meters.gauge import Band
 from relay.session.usage import Spent
 from relay.values import dataclass
+
+HEALTHY_CACHE = 0.8
+"""`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +365,7 @@ class Figures:
     """Most tokens first."""
     totals: Totals
     ticks: tuple[TickEvidence, ...]
+    reviews: tuple[ReviewEvidence, ...]
     hand_offs: tuple[FreshStart, ...]
     forecast: Forecast | None
     """None where no plan was shown."""

@@ -8,7 +8,7 @@ from relay.ledger import Belief, Claim, ClaimStatus, Judgement, Kind, Ledger, No
 from relay.ledger.lives import find_half_life, find_lives, find_uses
 from relay.report import blocks
 from relay.report.blocks import Chapter, make_table
-from relay.report.wording import NOTHING, cut_id, render_usd_each
+from relay.report.wording import NOTHING, cut_id, render_per_decision
 from relay.values import dataclass
 from relay.words import count, list_some, render_span
 
@@ -107,7 +107,7 @@ def _say(belief: Belief) -> str:
 def _cost(claim: Claim, legs: Mapping[str, LegFigures]) -> str:
     """Write what a decision of the session that said it cost; a dash where this log has no such session."""
     leg = legs.get(claim.stamp.session)
-    return NOTHING if leg is None else render_usd_each(leg.totals.usd_per_decision)
+    return NOTHING if leg is None else render_per_decision(leg.totals)
 
 
 def _list_contradictions(beliefs: Beliefs) -> blocks.Table:

@@ -1,12 +1,14 @@
 """What a page is made of, as values: every text in them is text, nothing of it is markup."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from relay.report.ink import Ink
 from relay.values import dataclass
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MOST_ROWS = 200
 """Of one table; how many more there are is said below it."""
@@ -35,11 +37,30 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar of parts."""
+
+    label: str
+    parts: tuple[tuple[Ink, float], ...]
+    """From the bottom up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of a line of time."""
+
+    row: str
+    begin: float
+    end: float
+    ink: Ink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """A drawing with what its colours mean."""
 
-    drawing: Markup
-    """Of `svg.fit_svg`."""
+    draw: "Callable[[], Markup]"
+    """Of `relay.report.plots`; in a terminal nothing is drawn, and the library that draws need not be there."""
     legend: tuple[tuple[Ink, str], ...]
     caption: str
 

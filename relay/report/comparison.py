@@ -126,10 +126,6 @@ def _seconds(n: _Number) -> str:
     return UNKNOWN if n is None else render_duration(n)
 
 
-def _each(n: _Number) -> str:
-    return NOTHING if n is None else render_usd(n)
-
-
 def _peak(figures: Figures) -> _Number:
     return max((leg.peak_tokens for leg in figures.legs if leg.peak_tokens is not None), default=None)
 
@@ -150,7 +146,7 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
     ("Sessions", lambda f: len(f.legs), _count),
     ("Turns", lambda f: f.totals.turns, _count),
     ("Cost", lambda f: f.totals.spent.cost_usd, render_usd),
-    ("Cost per decision", lambda f: f.totals.usd_per_decision, _each),
+    ("Cost per decision", lambda f: f.totals.usd_per_decision, render_usd),
     ("Tokens in", lambda f: f.totals.spent.usage.prompt_tokens, _tokens),
     ("Tokens out", lambda f: f.totals.spent.usage.output_tokens, _tokens),
     ("From the cache", lambda f: f.totals.cache_hit, render_share),
@@ -162,6 +158,7 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
     ("Red gates", lambda f: sum(phase.work.red_gates for phase in f.phases), _count),
     ("Phases whose first gate was red", _first_red, _count),
     ("Repairs", lambda f: sum(phase.work.repairs for phase in f.phases), _count),
+    ("Faults confirmed by reviews", lambda f: sum(review.confirmed for review in f.reviews), _count),
     ("Saved by fresh starts", _saved, render_usd),
     ("Time for answers", lambda f: f.totals.answer_s, _seconds),
     ("Time in tools", lambda f: f.totals.tools_s, _seconds),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from relay.figures.evidence import FileChange, TickEvidence
+from relay.figures.evidence import FileChange, ReviewEvidence, TickEvidence
 from relay.figures.values import Figures
 from relay.report.blocks import CellKind, Chapter, Details, make_table
 from relay.report.wording import NOTHING, cut_id, render_number, render_time
@@ -33,8 +33,43 @@ def show_evidence(figures: Figures) -> Chapter:
     if unproven:
         lead += f" {count(unproven, 'commit')} ticked without a gate in this log."
     tables = (make_table("Ticks and what proved them", _COLUMNS, rows),)
-    folds = (_fold_boxes(figures.ticks), _fold_files(figures.ticks))
-    return Chapter(name="evidence", title="Evidence", lead=lead, tables=tables, folds=folds if rows else ())
+    files = (_fold_files(figures.ticks),) if any(tick.files for tick in figures.ticks) else ()
+    folds = (_fold_boxes(figures.ticks), *files) if rows else ()
+    return Chapter(name="evidence", title="Evidence", lead=lead, tables=tables, folds=folds)
+
+
+def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
+    """Show what reviewers found, and what became of it."""
+    found, confirmed = sum(len(review.findings) for review in reviews), sum(review.confirmed for review in reviews)
+    lead = (
+        f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. What "
+        "is confirmed goes back for repair before the commit; the rest is reported only."
+    )
+    columns = (
+        ("Phase", CellKind.TEXT),
+        ("Round", CellKind.NUMBER),
+        ("Verdict", CellKind.TEXT),
+        ("About", CellKind.TEXT),
+        ("Place", CellKind.CODE),
+        ("Finding", CellKind.TEXT),
+        ("What goes wrong", CellKind.TEXT),
+        ("Verdict because", CellKind.TEXT),
+    )
+    rows = (
+        (
+            review.phase_id or NOTHING,
+            render_number(review.round),
+            one["verdict"],
+            f"{one['category']}, {one['severity']}",
+            f"{one['file']}:{one['line']}" if one["line"] else one["file"],
+            one["summary"],
+            one["failure_scenario"],
+            one["reason"],
+        )
+        for review in reviews
+        for one in review.findings
+    )
+    return Chapter(name="reviews", title="Reviews", lead=lead, tables=(make_table("Findings", columns, rows),))
 
 
 def _iter_rows(tick: TickEvidence) -> Iterator[tuple[str, ...]]:

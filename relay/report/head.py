@@ -5,8 +5,8 @@ from relay.figures.values import Figures, RunFigures
 from relay.report.beliefs import Beliefs, find_worries
 from relay.report.blocks import Card
 from relay.report.ink import Ink
-from relay.report.wording import NOTHING, cut_id, render_length, render_share, render_time, render_usd_each
-from relay.words import UNKNOWN, count, render_tokens, render_usd
+from relay.report.wording import NOTHING, cut_id, render_length, render_per_decision, render_share, render_time
+from relay.words import UNKNOWN, count, render_usd
 
 _LATEST = 5
 """Commits and warnings that are shown at the top; all others are further down."""
@@ -79,8 +79,8 @@ def _say_cost(figures: Figures) -> Card:
     cap = runs[-1].cap_usd if runs else None
     cached = f"{render_share(totals.cache_hit)} of them from the cache"
     lines = [
-        f"{render_tokens(usage.prompt_tokens)} tokens in, {cached}, {render_tokens(usage.output_tokens)} out",
-        f"{render_usd_each(totals.usd_per_decision)} per decision, {count(totals.decisions, 'decision')}",
+        f"{usage.prompt_tokens:,} tokens in, {cached}, {usage.output_tokens:,} out",
+        f"{render_per_decision(totals)} per decision, {count(totals.decisions, 'decision')}",
     ]
     if runs and runs[0].spent_before_usd:
         lines.append(f"the plan had cost {render_usd(runs[0].spent_before_usd)} before")

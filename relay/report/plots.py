@@ -8,16 +8,14 @@ import lets_plot as lp
 from markupsafe import Markup
 
 from relay.figures.series import thin
-from relay.figures.values import LegFigures, TurnFigures
+from relay.figures.values import HEALTHY_CACHE, LegFigures, TurnFigures
+from relay.report.blocks import Bar, Span
 from relay.report.ink import Ink, dye
 from relay.report.svg import fit_svg
-from relay.values import dataclass
 from relay.words import render_tokens, shorten
 
 MOST_POINTS = 1_500
 """Of one plot; what is more is thinned, and the highest points are kept."""
-HEALTHY_CACHE = 0.8
-"""Source: chapter 3 of the Token Wiki."""
 _WIDTH = 760
 _HEIGHT = 240
 _MOST_LABELS = 14
@@ -30,25 +28,6 @@ _MANY = 60
 _ENDS = {"done": (Ink.GOOD, 16), "handoff": (Ink.SOFT, 17)}
 _CUT_OFF = (Ink.BAD, 4)
 """Ink and shape of how a session ended: disc, triangle, and a cross for all others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A bar of parts."""
-
-    label: str
-    parts: tuple[tuple[Ink, float], ...]
-    """From the bottom up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """A piece of a line of time."""
-
-    row: str
-    begin: float
-    end: float
-    ink: Ink
 
 
 def draw_teeth(

@@ -1,25 +1,29 @@
 """The sections on context: the saw-tooth, phases and their sessions, hand-offs, the cache."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from relay.figures.evidence import DRIFT_WARNING, FreshStart
-from relay.figures.values import Figures, LegFigures, PhaseFigures
+from relay.figures.values import HEALTHY_CACHE, Figures, LegFigures, PhaseFigures
 from relay.report.blocks import CellKind, Chapter, Details, Plot, Table, make_table
 from relay.report.ink import Ink
-from relay.report.plots import HEALTHY_CACHE, draw_cache, draw_teeth
 from relay.report.wording import (
     NOTHING,
     cut_id,
     render_length,
     render_number,
+    render_per_decision,
     render_share,
     render_signed_tokens,
     render_signed_usd,
     render_time,
     render_turns,
-    render_usd_each,
 )
 from relay.words import count, list_some, render_duration, render_tokens, render_usd
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MOST_FOLDS = 60
 """Phases that can be unfolded; those beyond have their line in the table."""
@@ -52,8 +56,15 @@ def plot_teeth(legs: Sequence[LegFigures], name: str, *, by_leg: bool = False, m
     """Draw sessions, marked below by phase or, within one, by number, with room for so many tokens at least."""
     marks = [(n, str(leg.leg)) for n, leg in enumerate(legs)] if by_leg else mark_phases(legs)
     label = f"How full the context of {count(len(legs), 'session')} was, turn by turn; the tables have the figures"
+
+    @cache
+    def draw() -> "Markup":
+        from relay.report.plots import draw_teeth
+
+        return draw_teeth(legs, marks, name=name, label=label, most=most)
+
     return Plot(
-        drawing=draw_teeth(legs, marks, name=name, label=label, most=most),
+        draw=draw,
         legend=_TEETH,
         caption="Left to right: turns; the number below says which session begins." if by_leg else PHASES_BELOW,
     )
@@ -95,7 +106,7 @@ def show_phases(figures: Figures) -> Chapter:
     )
     lead = (
         "Drift is the share of touched files that the phase's items do not name, "
-        f"worth a look above {render_share(DRIFT_WARNING)}. A phase unfolds to its sessions."
+        f"worth a look above {render_share(DRIFT_WARNING)}."
     )
     tables = (make_table("Phases", columns, rows),)
     return Chapter(name="phases", title="Phases", lead=lead, tables=tables, folds=folds)
@@ -115,7 +126,7 @@ def _list_cells(phase: PhaseFigures, legs: Sequence[LegFigures]) -> tuple[str, .
         render_number(totals.turns),
         render_tokens(totals.spent.usage.prompt_tokens),
         render_usd(totals.spent.cost_usd, estimated=totals.spent.estimated),
-        render_usd_each(totals.usd_per_decision),
+        render_per_decision(totals),
         render_tokens(max(peaks)) if peaks else NOTHING,
         f"{work.red_gates} of {work.gates}",
         f"{render_share(work.drift)}{' !' if (work.drift or 0) > DRIFT_WARNING else ''}",
@@ -276,6 +287,12 @@ def _plot_cache(legs: Sequence[LegFigures]) -> tuple[Plot, ...]:
     if not legs:
         return ()
     label = "Part of each prompt that came from the cache; the table has the sums"
-    drawing = draw_cache(legs, mark_phases(legs), name="cache-plot", label=label)
+
+    @cache
+    def draw() -> "Markup":
+        from relay.report.plots import draw_cache
+
+        return draw_cache(legs, mark_phases(legs), name="cache-plot", label=label)
+
     legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{render_share(HEALTHY_CACHE)} (dashed)"))
-    return (Plot(drawing=drawing, legend=legend, caption=PHASES_BELOW),)
+    return (Plot(draw=draw, legend=legend, caption=PHASES_BELOW),)

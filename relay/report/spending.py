@@ -1,14 +1,18 @@
 """The sections on tokens by source and on money, by phase and by decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from relay.figures.composition import TokenSource, name_tool_source
 from relay.figures.values import Figures, PhaseFigures
-from relay.report.blocks import CellKind, Chapter, Plot, make_table
+from relay.report.blocks import Bar, CellKind, Chapter, Plot, make_table
 from relay.report.ink import SERIES, Ink
-from relay.report.plots import Bar, draw_bars
-from relay.report.wording import NOTHING, render_number, render_share, render_usd_each
+from relay.report.wording import NOTHING, render_number, render_per_decision, render_share
 from relay.words import count, render_tokens, render_usd
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _TOOLS_SHOWN = 3
 """Of the tools whose results take most; results of others are one colour."""
@@ -58,10 +62,22 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
     bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
     label = "Tokens of all prompts by source, by phase; the table has their sums"
     return Plot(
-        drawing=draw_bars(bars, dollars=False, name=name, label=label, most=most),
+        draw=_draw_bars(bars, label, name=name, most=most),
         legend=tuple((ink, group) for group, ink in inks.items()),
         caption=_BELOW,
     )
+
+
+def _draw_bars(
+    bars: Sequence[Bar], label: str, *, name: str, dollars: bool = False, most: float = 0
+) -> "Callable[[], Markup]":
+    @cache
+    def draw() -> "Markup":
+        from relay.report.plots import draw_bars
+
+        return draw_bars(bars, dollars=dollars, name=name, label=label, most=most)
+
+    return draw
 
 
 def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
@@ -92,7 +108,7 @@ def show_cost(figures: Figures) -> Chapter:
     plots = (_plot_costs(phases), _plot_decisions(phases)) if phases else ()
     totals = figures.totals
     lead = (
-        f"{render_usd_each(totals.usd_per_decision)} per decision. A decision is explicit: a tick, a record, an "
+        f"{render_per_decision(totals)} per decision. A decision is explicit: a tick, a record, an "
         "amendment or a commit; no words are searched for."
     )
     rows = [
@@ -136,8 +152,8 @@ def _plot_costs(phases: Sequence[PhaseFigures]) -> Plot:
     bars = [
         Bar(label=phase.phase_id or NOTHING, parts=((Ink.S1, phase.totals.spent.cost_usd or 0.0),)) for phase in phases
     ]
-    drawing = draw_bars(bars, dollars=True, name="cost-plot", label="Cost of each phase; the table of phases has it")
-    return Plot(drawing=drawing, legend=((Ink.S1, "cost of the phase"),), caption=_BELOW)
+    draw = _draw_bars(bars, "Cost of each phase; the table of phases has it", name="cost-plot", dollars=True)
+    return Plot(draw=draw, legend=((Ink.S1, "cost of the phase"),), caption=_BELOW)
 
 
 def _plot_decisions(phases: Sequence[PhaseFigures]) -> Plot:
@@ -145,5 +161,5 @@ def _plot_decisions(phases: Sequence[PhaseFigures]) -> Plot:
         Bar(label=phase.phase_id or NOTHING, parts=((Ink.S5, phase.totals.usd_per_decision or 0.0),))
         for phase in phases
     ]
-    drawing = draw_bars(bars, dollars=True, name="decision-plot", label="Cost per decision of each phase")
-    return Plot(drawing=drawing, legend=((Ink.S5, "cost per decision"),), caption=f"{_BELOW} No bar: no decision.")
+    draw = _draw_bars(bars, "Cost per decision of each phase", name="decision-plot", dollars=True)
+    return Plot(draw=draw, legend=((Ink.S5, "cost per decision"),), caption=f"{_BELOW} No bar: no decision.")

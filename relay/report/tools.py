@@ -1,11 +1,16 @@
 """The sections on tools: when they ran, what they took, what was read twice."""
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from relay.figures.values import Figures
-from relay.report.blocks import CellKind, Chapter, Details, Plot, make_table
+from relay.report.blocks import CellKind, Chapter, Details, Plot, Span, make_table
 from relay.report.ink import Ink
-from relay.report.plots import Span, draw_spans
 from relay.report.wording import cut_id, render_number, render_share
 from relay.words import count, render_duration, render_tokens
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _ROWS = 8
 """Tools with a line of their own; calls of others share one."""
@@ -59,9 +64,15 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
     if not spans:
         return ()
     lines = list(dict.fromkeys([*rows, *(span.row for span in spans)]))
-    drawing = draw_spans(spans, lines, name="tools-plot", label="When each tool ran; the table has its sums")
+
+    @cache
+    def draw() -> "Markup":
+        from relay.report.plots import draw_spans
+
+        return draw_spans(spans, lines, name="tools-plot", label="When each tool ran; the table has its sums")
+
     caption = "Left to right: minutes since the first call. The shortest calls are drawn longer than they were."
-    return (Plot(drawing=drawing, legend=((Ink.S1, "answered"), (Ink.BAD, "with an error")), caption=caption),)
+    return (Plot(draw=draw, legend=((Ink.S1, "answered"), (Ink.BAD, "with an error")), caption=caption),)
 
 
 def show_reads(figures: Figures) -> Chapter:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from relay.figures.values import Totals
 from relay.words import UNKNOWN, render_duration, render_tokens, render_usd
 
 NOTHING = "–"
@@ -22,9 +23,9 @@ def render_signed_usd(amount: float | None) -> str:
     return f"{'−' if amount < 0 else '+'}{render_usd(abs(amount))}"
 
 
-def render_usd_each(amount: float | None) -> str:
-    """Write dollars by something of which there may be none."""
-    return NOTHING if amount is None else render_usd(amount)
+def render_per_decision(totals: Totals) -> str:
+    """Write the cost of a decision; a dash where there was none."""
+    return render_usd(totals.usd_per_decision, estimated=totals.spent.estimated) if totals.decisions else NOTHING
 
 
 def render_signed_tokens(n: int | None) -> str:

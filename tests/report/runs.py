@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from relay.session.events import Event, GaugeCrossed, Noticed
+from relay.session.events import Event, GaugeCrossed, Noticed, ReviewFinished
+from relay.session.shapes import ShownFinding
 from tests.figures.streams import call, commit, end, gate, leg, over, parts, plan, start, turn
 
 
@@ -36,6 +37,7 @@ def play(phases: int = 2, legs: int = 2, turns: int = 4, text: str = "plain", ru
             yield from _work(turns, text)
             if last:
                 yield gate(phase, passed=phase in "2468")
+                yield _review(phase, text)
                 yield commit(phase, (f"{phase}.1",), subject=text, files=_change(text))
             yield over(session, phase, result="done" if last else "handoff")
     yield end(exit_code=4, reason=text, next_command=text)
@@ -50,6 +52,14 @@ def _work(turns: int, text: str) -> Iterator[Event]:
         yield from call(text, text, 300, is_error=number == 2)
         fill += 20_000 // turns
     yield GaugeCrossed(line="soft", fill_tokens=fill, line_tokens=20_000)
+
+
+def _review(phase: str, text: str) -> ReviewFinished:
+    found = ShownFinding(
+        file=text, line=7, summary=text, failure_scenario=text, category="tests", severity="important",
+        verdict="confirmed", reason=text,
+    )  # fmt: skip
+    return ReviewFinished(phase_id=phase, round=1, findings=(found,), confirmed=1)
 
 
 def _change(text: str) -> tuple[dict[str, object], ...]:

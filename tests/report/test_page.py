@@ -15,7 +15,8 @@ from relay.cli.text import clean_line
 from relay.figures.values import Figures
 from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
 from relay.report.beliefs import Beliefs
-from relay.report.page import MARK, MOST_BYTES, make_comparison, make_page, render_page
+from relay.report.contents import make_comparison, make_page
+from relay.report.page import MARK, MOST_BYTES, render_page
 from relay.session.events import Event
 from tests.any_event import any_event
 from tests.figures.streams import leg, over, start, turn
@@ -168,6 +169,7 @@ def test_two_runs_stand_side_by_side():
     read = require_inert(render_page(make_comparison(one, other), clean=clean_line))
     texts = " | ".join(read.texts)
     assert "Turns | 16 | 32 | +100%" in texts
+    assert "Faults confirmed by reviews | 2 | 2 | same" in texts
     assert "Phases done | 2 | 2 | same" in texts
     assert "Phases that both worked on" in texts
     assert read.tags.count("svg") == 4
@@ -182,6 +184,7 @@ def test_a_page_loses_nothing_that_its_tables_promise():
         "2 (1-2) | next: plain",
         "make test | passed | 0 | 3.0 s | ab",
         "+3 −1 in 2 files",
+        "2 | 1 | confirmed | tests, important | plain:7 | plain | plain | plain",
         "hand-off line (dashed)",
         "Fresh starts",
     ):
