@@ -11,6 +11,7 @@ from relay.secrets.patterns import find_secret_values, redact
 from relay.session.events import Event, HostAsked, Observe
 from relay.setup.request import RunRequest
 from relay.setup.run_notes import RunNotes
+from relay.store.home import find_home
 from relay.telemetry.log import EventLog, open_log
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Observers:
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
         """Open the run's log, which makes relay's own directory, and close it again; keep and call how it ends."""
         values = find_secret_values(request.environ)
-        with open_log(request.repo.root, run_id, clock=time.time, secret_values=values) as log:
+        with open_log(find_home(request.repo), run_id, clock=time.time, secret_values=values) as log:
             self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)
             try:

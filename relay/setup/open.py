@@ -37,6 +37,7 @@ from relay.setup.runners import OpenRunners, require_runners
 from relay.setup.session import Sessions
 from relay.setup.taping import OpenTape
 from relay.setup.workspace import open_workspace
+from relay.store.home import find_home
 from relay.telemetry.log import sweep_outputs
 from relay.telemetry.tape import open_tape, sweep_tapes
 from relay.tools.workspace import Workspace
@@ -114,7 +115,7 @@ def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> No
         require_runners(request.phases, request.settings, runners)
     require(preconditions.check_program(request.repo.root, request.settings, request.environ))
     if request.command == "run":
-        require_approval(request.repo.root, request.settings, request.environ)
+        require_approval(find_home(request.repo), request.settings, request.environ)
     for name in request.runners:
         kind = get_kind(name, origin=request.settings.origins.get("runner", "default"), known=runners)
         require(preconditions.check_key(kind, request.environ))
@@ -161,7 +162,7 @@ def _make_sessions(
 def _find_tapes(request: RunRequest) -> OpenTape | None:
     """Return what keeps the history of sessions, where it is wanted."""
     values = find_secret_values(request.environ)
-    return partial(open_tape, request.repo.root, secret_values=values) if request.settings.history else None
+    return partial(open_tape, find_home(request.repo), secret_values=values) if request.settings.history else None
 
 
 def new_id() -> str:

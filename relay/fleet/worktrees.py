@@ -1,0 +1,220 @@
+"""The work trees that jobs run in: made, taken up again, given to the next phase, taken away when nothing is in them.
+
+They lie beside the repository, in ``<its name>.relay/``, by number; a job's branch says whose phase is in which. All of
+it is asked from git each time, so what a killed run left is found by the next one.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from relay.errors import RelayError, RepoError
+from relay.files.walk import open_folder, open_parent, open_regular
+from relay.fleet.landing import Job, LandingCase, find_landing
+from relay.git import refs
+from relay.git.merging import is_ancestor
+from relay.git.names import render_ref_part
+from relay.git.repository import Repo, open_repo
+from relay.git.status import read_status
+from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
+from relay.plan.files import STATE_DIR
+from relay.store.follow import follow
+from relay.store.home import note_home
+from relay.store.legs import get_branch, read_leg
+from relay.store.lock import lock_worktree
+from relay.store.presence import is_locked
+from relay.values import dataclass
+
+PREFIX = "relay-jobs/"
+_KEPT = ("outputs", "sessions", "history", "reports")
+"""Folders below ``.relay`` whose files go home before a work tree goes."""
+_CHUNK_BYTES = 1 << 20
+_MOST_PLACES = 1_000
+
+
+def get_place(main: Repo) -> Path:
+    """Return the directory that the work trees of a repository's jobs are in."""
+    return main.root.parent / f"{main.root.name}.relay"
+
+
+def name_job_branch(main: Repo, phase_id: str) -> str:
+    """Return the branch of a phase's job.
+
+    Raises:
+        RepoError: HEAD is detached.
+    """
+    return f"{_name_prefix(main)}{quote(phase_id, safe='.')}"
+
+
+def _name_prefix(main: Repo) -> str:
+    return f"{PREFIX}{render_ref_part(get_branch(main))}/"
+
+
+def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
+    """Return the jobs of the plan's branch that have a work tree, by its place."""
+    if (branch := main.branch) is None:
+        return ()
+    prefix = f"{PREFIX}{render_ref_part(branch)}/"
+    found = []
+    for tree in list_worktrees(main):
+        if tree.branch is None or tree.unusable or not tree.branch.startswith(prefix):
+            continue
+        with contextlib.suppress(RelayError):  # it is nobody's work tree any more
+            repo = replace(open_repo(tree.root), hidden=main.hidden)
+            phase_id = unquote(tree.branch.removeprefix(prefix))
+            found.append(Job(phase_id=phase_id, plan_path=plan_path, repo=repo))
+    return tuple(found)
+
+
+def is_free(main: Repo, job: Job) -> bool:
+    """Return whether a job has landed and nothing in its work tree is to be committed, or at work."""
+    if is_locked(job.repo) or find_landing(main, job).case is not LandingCase.LANDED:
+        return False
+    status = read_status(job.repo)
+    return not status.entries and not status.nested
+
+
+def ensure_job(main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str]) -> Job:
+    """Return the work tree of a phase, at the plan's tip where nothing has been done in it yet.
+
+    Its own one where there is one, else one that is free, else a new one.
+
+    Args:
+        main: The work tree whose branch is the plan's.
+        phase_id: The phase.
+        plan_path: Repository-relative path of the plan.
+        copied: Ignored files and folders that a new work tree gets.
+        busy: Ids of phases whose work trees are not free, whatever git says.
+
+    Raises:
+        RelayError: It cannot be made.
+    """
+    jobs = find_jobs(main, plan_path)
+    job = next((job for job in jobs if job.phase_id == phase_id), None)
+    if job is None:
+        free = (job for job in jobs if job.phase_id not in busy and is_free(main, job))
+        job = _hand_on(main, next(free, None), phase_id, plan_path)
+        note_home(job.repo, main.root)
+        for path in copied:
+            copy_ignored(main, job.repo, path)
+    with lock_worktree(job.repo):
+        _bring_up(main, job)
+    return job
+
+
+def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str) -> Job:
+    branch = name_job_branch(main, phase_id)
+    ref, kept = f"refs/heads/{branch}", main.find_commit(f"refs/heads/{branch}")
+    if free is None or kept is not None:  # a branch without its work tree may have anything
+        if kept is None and not refs.move_ref(main, ref, _get_tip(main), None):
+            raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
+        repo = open_repo(_add(main, branch))
+        return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
+    with lock_worktree(free.repo):
+        old, own = get_branch(free.repo), _get_tip(free.repo)
+        refs.move_ref(main, ref, own, None)
+        put_on_branch(free.repo, branch)
+        refs.drop_ref(main, f"refs/heads/{old}", own)
+    return replace(free, phase_id=phase_id)
+
+
+def _add(main: Repo, branch: str) -> Path:
+    folder = get_place(main)
+    folder.mkdir(exist_ok=True)
+    place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
+    if place is None:
+        raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
+    add_worktree(main, place, branch)
+    return place
+
+
+def _bring_up(main: Repo, job: Job) -> None:
+    """Take a work tree in which nothing has been done to the plan's tip."""
+    tip, own = _get_tip(main), _get_tip(job.repo)
+    if own == tip or read_leg(job.repo) is not None or not is_ancestor(main, own, tip):
+        return
+    follow(job.repo, get_branch(job.repo), own, tip, reason=f"relay: phase {job.phase_id} begins")
+
+
+def _get_tip(repo: Repo) -> str:
+    if (head := repo.head()) is None:
+        raise RepoError("there is no commit yet that a phase could begin from", hint="git commit")
+    return head
+
+
+def copy_ignored(main: Repo, job: Repo, path: str) -> None:
+    """Copy files that git ignores, at or below a path, to where they are missing; links that lead out are left out."""
+    for name in list_ignored(main, path):
+        if name.partition("/")[0] in {STATE_DIR, ".git"}:
+            continue
+        with contextlib.suppress(OSError):  # it is there already, or went meanwhile
+            _copy(main.root, job.root, name)
+
+
+def _copy(source: Path, target: Path, path: str) -> None:
+    with open_parent(source, path) as (here, name), open_parent(target, path, create=True) as (there, _):
+        if stat.S_ISLNK(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
+            leads = os.readlink(name, dir_fd=here)
+            inside = os.path.normpath((source / path).parent / leads)
+            if not leads.startswith("/") and Path(inside).is_relative_to(source):
+                os.symlink(leads, name, dir_fd=there)
+            return
+        fd = open_regular(name, here)
+        with os.fdopen(fd, "rb") as file:
+            mode = os.fstat(fd).st_mode & 0o777
+            made = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=there
+            )
+            with os.fdopen(made, "wb") as copy:
+                shutil.copyfileobj(file, copy, _CHUNK_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTree:
+    """A work tree that stays, though its phase has landed."""
+
+    place: Path
+    ignored: tuple[str, ...]
+    """Files that git ignores and that nobody else has; empty where git itself refuses."""
+
+
+def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
+    """Take away the work trees that hold nothing any more, with their branches; yield those that hold something."""
+    for job in find_jobs(main, plan_path):
+        if not is_free(main, job):
+            continue
+        with lock_worktree(job.repo):
+            _bring_home(job.repo.root, main.root)
+            branch, own = get_branch(job.repo), _get_tip(job.repo)
+            ignored = tuple(path for path in list_ignored(job.repo) if path.partition("/")[0] != STATE_DIR)
+            if ignored or not remove_worktree(main, job.repo.root):
+                yield KeptTree(place=job.repo.root, ignored=ignored)
+                continue
+        refs.drop_ref(main, f"refs/heads/{branch}", own)
+    with contextlib.suppress(OSError):  # something is left in it, or it never was
+        get_place(main).rmdir()
+
+
+def _bring_home(root: Path, home: Path) -> None:
+    """Move what relay itself keeps of sessions; what is there already stays."""
+    for kind in _KEPT:
+        with contextlib.suppress(OSError):
+            names = [
+                entry.name for entry in os.scandir(root / STATE_DIR / kind) if entry.is_file(follow_symlinks=False)
+            ]
+            for name in names:
+                with contextlib.suppress(OSError):
+                    _bring_file(root, home, kind, name)
+
+
+def _bring_file(root: Path, home: Path, kind: str, name: str) -> None:
+    with (
+        open_folder(root, (STATE_DIR, kind)) as here,
+        open_folder(home, (STATE_DIR, kind), create=True, permissions=0o700) as there,
+    ):
+        os.link(name, name, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)

@@ -1,0 +1,76 @@
+"""Linked work trees: which there are, making one, taking away one that holds nothing."""
+
+import os
+from pathlib import Path
+
+from relay.git.command import GitError
+from relay.git.config_guard import guard
+from relay.git.repository import Repo
+from relay.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    """One work tree of a repository, as git lists it."""
+
+    root: Path
+    branch: str | None
+    """The branch that its HEAD names; None when it is detached, and for a bare repository."""
+    unusable: str = ""
+    """Why it is not to be touched: somebody locked it, or its directory is gone; empty for all others."""
+
+
+def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
+    """Return all work trees of a repository, the main one first.
+
+    Raises:
+        GitError: Git cannot say.
+    """
+    blocks = repo.git.run("worktree", "list", "--porcelain", "-z").split(b"\0\0")
+    return tuple(_parse([os.fsdecode(line) for line in block.split(b"\0")]) for block in blocks if block.strip(b"\0"))
+
+
+def _parse(lines: list[str]) -> Worktree:
+    fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
+    branch = fields.get("branch", "")
+    unusable = next((f"{word} {fields[word]}".strip() for word in ("locked", "prunable") if word in fields), "")
+    return Worktree(
+        root=Path(fields.get("worktree", "")),
+        branch=branch.removeprefix("refs/heads/") if branch.startswith("refs/heads/") else None,
+        unusable=unusable,
+    )
+
+
+def add_worktree(repo: Repo, place: Path, branch: str) -> None:
+    """Make a work tree that is on an existing branch; no hook and no filter of the repository's own is run.
+
+    Raises:
+        GitError: There is something at that place, the branch is in another work tree, or git cannot write.
+    """
+    guard(repo).git.run("worktree", "add", "--quiet", str(place), branch)
+
+
+def remove_worktree(repo: Repo, place: Path) -> bool:
+    """Take away a work tree in which git sees nothing that is not committed; what it ignores goes with it.
+
+    Returns:
+        False when git refuses: nothing has changed then.
+    """
+    return guard(repo).git.probe("worktree", "remove", str(place)).code == 0
+
+
+def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:
+    """Return the files of a work tree, at or below `paths` where there are any, that git ignores."""
+    out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *paths)
+    return tuple(os.fsdecode(path) for path in out.split(b"\0")[:-1])
+
+
+def put_on_branch(repo: Repo, branch: str) -> None:
+    """Have HEAD name a branch that is at the commit where HEAD is; no file is touched.
+
+    Raises:
+        GitError: It is at another one, or git cannot write.
+    """
+    if repo.find_commit(f"refs/heads/{branch}") != repo.head():
+        raise GitError(f"{branch} is not where HEAD is")
+    repo.git.run("symbolic-ref", "-m", "relay: the work tree's next phase", "HEAD", f"refs/heads/{branch}")

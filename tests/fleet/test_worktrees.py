@@ -1,0 +1,188 @@
+"""Work trees of jobs: made, handed on, taken away; nothing that only they hold is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from relay.errors import RepoError
+from relay.fleet.landing import find_landing, land
+from relay.fleet.worktrees import ensure_job, find_jobs, get_place, is_free, name_job_branch, remove_free
+from relay.git.worktrees import list_worktrees
+from relay.store.home import find_home
+from relay.store.lock import lock_worktree
+
+PLAN = """\
+# Two
+
+## Phase 1 — One
+- [ ] Do it — one.txt
+
+## Phase 2 — Two
+After: none
+- [ ] Do it — two.txt
+"""
+
+
+@pytest.fixture
+def main(box, monkeypatch):
+    monkeypatch.setenv("HOME", str(box.home))
+    box.write("PLAN.md", PLAN)
+    box.write(".gitignore", "*.local\nnode_modules/\n")
+    box.commit("plan")
+    return box.open()
+
+
+def ensure(main, phase_id, *, copied=(), busy=()):
+    return ensure_job(main, phase_id, "PLAN.md", copied=copied, busy=busy)
+
+
+def finish(box, main, job):
+    """Do a job's phase as its sessions would, and land it."""
+    place = type(box)(root=job.repo.root, home=box.home)
+    place.write(f"{job.phase_id}.txt")
+    text = (place.root / "PLAN.md").read_text().split("## ")
+    text[int(job.phase_id)] = text[int(job.phase_id)].replace("[ ]", "[x]")
+    place.write("PLAN.md", "## ".join(text))
+    place.commit(f"phase {job.phase_id}")
+    land(main, job, find_landing(main, job))
+    return place
+
+
+def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, main):
+    job = ensure(main, "1")
+    assert job.repo.root == get_place(main) / "1"
+    assert (job.repo.branch, job.repo.head()) == ("relay-jobs/main/1", main.head())
+    assert find_home(job.repo) == main.root
+    assert find_home(main) == main.root
+    assert find_jobs(main, "PLAN.md") == (job,)
+    assert box.text("status", "--porcelain") == ""
+    assert not is_free(main, job)
+
+
+def test_it_is_taken_up_again_and_goes_along_while_nothing_is_done_in_it(box, main):
+    job = ensure(main, "1")
+    box.write("more.txt")
+    tip = box.commit("more")
+    assert ensure(main, "1").repo.root == job.repo.root
+    assert job.repo.head() == tip
+    assert (job.repo.root / "more.txt").exists()
+
+
+def test_a_free_one_is_handed_on_with_what_git_ignores_in_it(box, main):
+    """The next phase finds the dependencies there; the branch that has landed is gone."""
+    job = ensure(main, "1")
+    place = finish(box, main, job)
+    place.write("node_modules/a.js")
+    assert is_free(main, job)
+    handed = ensure(main, "2")
+    assert handed.repo.root == job.repo.root
+    assert (handed.repo.branch, handed.repo.head()) == ("relay-jobs/main/2", main.head())
+    assert (handed.repo.root / "node_modules/a.js").exists()
+    assert box.text("branch", "--list", "relay-jobs/*").split() == ["+", "relay-jobs/main/2"]
+
+
+@pytest.mark.parametrize("hold", ["dirty", "untracked", "locked", "busy"])
+def test_one_that_holds_something_is_not_handed_on(box, main, hold):
+    job = ensure(main, "1")
+    place = finish(box, main, job)
+    if hold == "dirty":
+        place.write("1.txt", "the user's")
+    if hold == "untracked":
+        place.write("notes.txt")
+    if hold == "locked":
+        with lock_worktree(job.repo):
+            assert ensure(main, "2").repo.root != job.repo.root
+    else:
+        assert ensure(main, "2", busy={"1"} if hold == "busy" else ()).repo.root != job.repo.root
+
+
+def test_what_a_killed_parent_left_half_made_is_gone_on_with(box, main):
+    """A branch without its work tree may hold a phase's work: it gets one, where it is."""
+    box.git("branch", "relay-jobs/main/1")
+    box.write("more.txt")
+    box.commit("more")
+    job = ensure(main, "1")
+    assert (job.repo.branch, job.repo.head()) == ("relay-jobs/main/1", main.head())
+
+
+def test_neither_hook_nor_filter_of_the_repository_runs(box, main):
+    """As everywhere in relay; a work tree is a checkout."""
+    hook = box.root / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {box.root}/hooked\n")
+    hook.chmod(0o755)
+    box.git("config", "filter.evil.smudge", f"touch {box.root}/smudged; cat")
+    box.write(".gitattributes", "*.txt filter=evil\n")
+    box.write("some.txt")
+    box.git("add", "-A")
+    box.git("-c", "core.hooksPath=/dev/null", "commit", "-qm", "armed")
+    (box.root / "smudged").unlink(missing_ok=True)
+    job = ensure(main, "1")
+    assert (job.repo.root / "some.txt").exists()
+    assert not (box.root / "hooked").exists()
+    assert not (box.root / "smudged").exists()
+
+
+def test_ignored_files_are_copied_and_nothing_else(box, main, tmp_path):
+    """Never over something, never what git tracks, never a link that leads out."""
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    box.write("a.local", "mine")
+    box.write("node_modules/deep/b.js", "b")
+    (box.root / "node_modules/bin").symlink_to("deep/b.js")
+    (box.root / "node_modules/out").symlink_to(secret)
+    (box.root / "node_modules/up").symlink_to("../../secret")
+    (box.root / "a.local").chmod(0o640)
+    job = ensure(main, "1", copied=("a.local", "node_modules", "PLAN.md", "missing"))
+    root = job.repo.root
+    assert (root / "a.local").read_text() == "mine"
+    assert (root / "a.local").stat().st_mode & 0o777 == 0o640
+    assert (root / "node_modules/deep/b.js").read_text() == "b"
+    assert (root / "node_modules/bin").readlink() == Path("deep/b.js")
+    assert sorted(file.name for file in (root / "node_modules").iterdir()) == ["bin", "deep"]
+
+
+def test_what_holds_nothing_goes_in_the_end_and_what_relay_kept_comes_home(box, main):
+    job = ensure(main, "1")
+    place = finish(box, main, job)
+    place.write(".relay/.gitignore", "*\n")
+    place.write(".relay/outputs/one.txt", "spilled")
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert not get_place(main).exists()
+    assert (box.root / ".relay/outputs/one.txt").read_text() == "spilled"
+    assert box.text("branch", "--list", "relay-jobs/*") == ""
+    assert len(list_worktrees(main)) == 1
+
+
+def test_what_git_ignores_keeps_a_work_tree_and_is_named(box, main):
+    job = ensure(main, "1")
+    place = finish(box, main, job)
+    place.write("only.local", "here")
+    [kept] = remove_free(main, "PLAN.md")
+    assert (kept.place, kept.ignored) == (job.repo.root, ("only.local",))
+    assert (job.repo.root / "only.local").read_text() == "here"
+
+
+def test_a_phase_that_has_not_landed_keeps_its_work_tree(main):
+    job = ensure(main, "1")
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert job.repo.root.exists()
+
+
+def test_a_locked_work_tree_is_left_alone(box, main):
+    """Somebody typed `git worktree lock`, or git was killed while it made it."""
+    job = ensure(main, "1")
+    box.git("worktree", "lock", str(job.repo.root))
+    assert find_jobs(main, "PLAN.md") == ()
+
+
+def test_branches_of_jobs_say_whose_they_are(box, main):
+    box.git("switch", "-qc", "feature/50%")
+    assert name_job_branch(main, "2.1") == "relay-jobs/feature%2F50%25/2.1"
+    ensure(main, "1")
+    box.git("switch", "-q", "main")
+    assert find_jobs(main, "PLAN.md") == ()
+    box.git("switch", "-q", "--detach")
+    assert find_jobs(main, "PLAN.md") == ()
+    with pytest.raises(RepoError, match="detached"):
+        name_job_branch(main, "1")
