@@ -100,9 +100,13 @@ def _on_request(board: Board, event: events.RequestStarted, now: float) -> None:
     board.activity = Activity(name="model", summary=f"answering, turn {event.turn}", since=now)
 
 
-def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> None:
+def _on_response(board: Board, event: events.ResponseReceived, now: float) -> None:
     board.response, board.activity = event, None
     board.responses += 1
+    _on_refresh(board, event, now)
+
+
+def _on_refresh(board: Board, event: events.ResponseReceived | events.CacheRefreshed, _now: float) -> None:
     board.estimated = board.estimated or event.estimated
     if event.usage is not None and not event.estimated:
         board.used += event.usage
@@ -178,6 +182,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.GaugeCrossed: _on_nothing,
     events.RetryScheduled: _on_retry,
     events.CacheBroken: _on_nothing,
+    events.CacheRefreshed: _on_refresh,
     events.HostAsked: _on_nothing,
     events.SetupStarted: _on_setup,
     events.SetupFinished: _on_idle,

@@ -359,6 +359,7 @@ KEYS: Mapping[str, Key] = {
     "max_wait_s": Key(read=_number(0, 7 * _DAY_S)),
     "idle_timeout_s": Key(read=_number(1, 3_600)),
     "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
+    "cache_refresh": Key(read=_SWITCH),
     "context": Key(read=_choice(*CONTEXTS)),
     "trial": Key(read=_TRIAL),
     "history": Key(read=_SWITCH, widens=bool),

@@ -21,6 +21,7 @@ from relay.meters.gauge import Band, find_band
 from relay.meters.prices import Rates
 from relay.session.events import (
     CacheBroken,
+    CacheRefreshed,
     Event,
     GaugeCrossed,
     LegEnded,
@@ -106,6 +107,7 @@ class LegTally:
             GaugeCrossed: self._cross,
             RetryScheduled: self._retry,
             CacheBroken: self._break_cache,
+            CacheRefreshed: self._refresh_cache,
             LegEnded: self._end,
         }
         self._parts = tuple(PromptPart(source=part["source"], tokens=part["tokens"]) for part in started.prompt)
@@ -299,6 +301,10 @@ class LegTally:
 
     def _break_cache(self, _: float, __: CacheBroken) -> None:
         self.sum.count("cache_breaks")
+
+    def _refresh_cache(self, _: float, event: CacheRefreshed) -> None:
+        self.sum.refresh(event)
+        add_sources(self.sum.sources, self._composition.divide(event.usage.prompt_tokens))
 
     def _end(self, at: float, event: LegEnded) -> None:
         self._ended = at, event

@@ -6,7 +6,7 @@ from dataclasses import replace
 from relay.figures.series import RUN_POINTS, thin
 from relay.figures.tallies import KEPT_WARNINGS, Sum
 from relay.figures.values import LegFigures, RunFigures
-from relay.session.events import ResponseReceived, RetryScheduled, RunEnded, RunStarted
+from relay.session.events import CacheRefreshed, ResponseReceived, RetryScheduled, RunEnded, RunStarted
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
 
@@ -55,6 +55,9 @@ class RunTally:
                 self.sum.charge(usage, event.cost_usd, estimated=event.estimated)
                 if usage.prompt_tokens:
                     self.sum.sources["other"] = self.sum.sources.get("other", 0) + usage.prompt_tokens
+            case CacheRefreshed() as event:
+                self.sum.refresh(event)
+                self.sum.sources["other"] = self.sum.sources.get("other", 0) + event.usage.prompt_tokens
             case RetryScheduled() as event:
                 self.sum.count("retries")
                 self.sum.wait("retries_s", event.wait_s)

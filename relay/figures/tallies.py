@@ -5,7 +5,8 @@ from dataclasses import replace
 from itertools import count
 
 from relay.figures.composition import add_sources
-from relay.figures.values import CostlyResult, LogFigures, ToolFigures, Totals, rank
+from relay.figures.values import MONEY, CostlyResult, LogFigures, ToolFigures, Totals, rank
+from relay.session.events import CacheRefreshed
 from relay.session.usage import Spent, Usage
 
 COSTLIEST = 10
@@ -29,7 +30,7 @@ class Sum:
         self.sources: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
-        self.usd: dict[str, float | None] = {"carried_usd": 0.0, "tax_usd": 0.0}
+        self.usd: dict[str, float | None] = dict.fromkeys(MONEY, 0.0)
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a number of `Totals`."""
@@ -45,6 +46,12 @@ class Sum:
         self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
         self.estimated = self.estimated or estimated
 
+    def refresh(self, event: CacheRefreshed) -> None:
+        """Add what kept the cache warm."""
+        self.charge(event.usage, event.cost_usd, estimated=event.estimated)
+        self.count("refreshes")
+        self.pay("refresh_usd", event.cost_usd)
+
     def pay(self, name: str, usd: float | None) -> None:
         """Add to a sum of money of `Totals`; unknown stays unknown."""
         before = self.usd[name]
@@ -54,7 +61,7 @@ class Sum:
         """Add what was summed elsewhere."""
         self.charge(totals.spent.usage, totals.spent.cost_usd, estimated=totals.spent.estimated)
         add_sources(self.sources, totals.sources)
-        for name in ("carried_usd", "tax_usd"):
+        for name in MONEY:
             self.pay(name, getattr(totals, name))
         for name in _NUMBERS:
             self.count(name, getattr(totals, name))
@@ -70,11 +77,7 @@ class Sum:
 
 
 _SECONDS = tuple(name for name in Totals.__dataclass_fields__ if name.endswith("_s"))
-_NUMBERS = tuple(
-    name
-    for name in Totals.__dataclass_fields__
-    if name not in {"spent", "sources", "carried_usd", "tax_usd", *_SECONDS}
-)
+_NUMBERS = tuple(name for name in Totals.__dataclass_fields__ if name not in {"spent", "sources", *MONEY, *_SECONDS})
 
 
 class ToolTally:

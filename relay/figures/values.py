@@ -13,6 +13,8 @@ from relay.values import dataclass
 
 HEALTHY_CACHE = 0.8
 """`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
+MONEY = ("carried_usd", "tax_usd", "refresh_usd")
+"""Those of `Totals` that may be unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +22,8 @@ class Totals:
     """What adds up: over the turns of a session, the sessions of a phase, the phases of a run, the runs of a plan."""
 
     spent: Spent = field(default_factory=Spent)
-    """Sum over every `ResponseReceived`, those that were cut or lost included: what is billed, as the endpoint counted
-    it. `Spent.estimated` where some of it is relay's estimate."""
+    """Sum over every `ResponseReceived`, those that were cut or lost included, and `CacheRefreshed`: what is billed, as
+    the endpoint counted it. `Spent.estimated` where some of it is relay's estimate."""
     turns: int = 0
     """Responses; a request that was sent again because it failed counts where it may be billed."""
     unknown_turns: int = 0
@@ -71,6 +73,10 @@ class Totals:
     crossings: int = 0
     """Sessions that passed the soft line."""
     cache_breaks: int = 0
+    refreshes: int = 0
+    """Requests that did nothing but keep a prompt in the cache (`relay.meters.warmth`); no `turns`."""
+    refresh_usd: float | None = 0.0
+    """What these cost; None when the price is unknown."""
 
     @property
     def decisions(self) -> int:
@@ -107,13 +113,12 @@ class Totals:
             for name in Totals.__dataclass_fields__
             if name not in _NOT_NUMBERS
         }
+        summed |= {name: _add_usd(getattr(self, name), getattr(other, name)) for name in MONEY}
         sources = dict(self.sources)
         for source, tokens in other.sources:
             sources[source] = sources.get(source, 0) + tokens
         return type(self)(
             sources=rank(sources),
-            carried_usd=_add_usd(self.carried_usd, other.carried_usd),
-            tax_usd=_add_usd(self.tax_usd, other.tax_usd),
             **summed,
         )
 
@@ -377,7 +382,7 @@ class Figures:
         return tuple(leg for run in self.runs for leg in run.legs)
 
 
-_NOT_NUMBERS = frozenset({"sources", "carried_usd", "tax_usd"})
+_NOT_NUMBERS = frozenset({"sources", *MONEY})
 
 
 def _add_usd(one: float | None, other: float | None) -> float | None:

@@ -5,7 +5,7 @@ records yet (what goes into the next commit's trailers?) and the session's (what
 """
 
 from relay.meters.prices import Budget, Price, worst_cost_usd
-from relay.session.events import Event, ResponseReceived
+from relay.session.events import CacheRefreshed, Event, ResponseReceived
 from relay.session.usage import Spent, Usage
 
 
@@ -42,8 +42,8 @@ class Meter:
         return self._session + self._worst
 
     def observe(self, event: Event) -> None:
-        """Count a response; ignore every other event."""
-        if isinstance(event, ResponseReceived):
+        """Count a response, or what kept the cache warm; ignore every other event."""
+        if isinstance(event, ResponseReceived | CacheRefreshed):
             spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             self._session += spent
             self._charge(spent)

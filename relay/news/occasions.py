@@ -1,6 +1,15 @@
 """What of a run is worth a call. Pure: events in, news out."""
 
-from relay.session.events import Event, GateFinished, LegEnded, ResponseReceived, RetryScheduled, RunEnded, RunStarted
+from relay.session.events import (
+    CacheRefreshed,
+    Event,
+    GateFinished,
+    LegEnded,
+    ResponseReceived,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+)
 from relay.session.values import SessionEnd
 from relay.values import dataclass
 from relay.words import render_duration, render_usd, shorten
@@ -46,7 +55,7 @@ class Watcher:
                 self._started, self._spent = event, event.spent_usd
             case LegEnded():
                 self._last = event
-            case ResponseReceived():
+            case ResponseReceived() | CacheRefreshed():
                 return self._count(event.cost_usd)
             case RetryScheduled() if event.wait_s >= LONG_WAIT_S:
                 return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)

@@ -40,7 +40,7 @@ def check_version(version: str | None) -> ApiError | None:
     return None if version in _VERSIONS else refuse(f'anthropic-version: "{version}" is not a valid version')
 
 
-REFUSABLE = ("display", "thinking", "ttl", "cache_control", "marks", "system_messages")
+REFUSABLE = ("display", "thinking", "ttl", "cache_control", "marks", "system_messages", "refresh")
 """What `check_refused` knows."""
 
 
@@ -56,6 +56,7 @@ def check_refused(body: Body, refuses: Collection[str]) -> ApiError | None:
         "marks": next(
             (f"{where}.cache_control" for where, block in _list_blocks(body) if "cache_control" in block), ""
         ),
+        "refresh": "" if body.get("max_tokens") else "max_tokens",
         "system_messages": next((f"messages.{n}.role" for n, role in roles if role == "system"), ""),
     }
     return next((refuse(f"{found[name]}: Extra inputs are not permitted") for name in refuses if found[name]), None)

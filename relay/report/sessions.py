@@ -277,6 +277,9 @@ def show_cache(figures: Figures) -> Chapter:
     }
     rows = [(name, render_tokens(n), render_share(n / usage.prompt_tokens)) for name, n in amounts.items() if n]
     rows.append(("times that less was read than promised", render_number(totals.cache_breaks), NOTHING))
+    if totals.refreshes:
+        cost = render_usd(totals.refresh_usd)
+        rows.append(("requests that kept it through a wait", render_number(totals.refreshes), cost))
     table = make_table(
         "Prompt tokens", (("What", CellKind.TEXT), ("Amount", CellKind.NUMBER), ("Share", CellKind.NUMBER)), rows
     )

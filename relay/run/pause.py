@@ -17,5 +17,5 @@ def wait_while_paused(ctx: RunContext, reason: str = "relay resume goes on, rela
     began = time.monotonic()
     ctx.observe(RunPaused(reason=reason))
     while is_paused(ctx.repo) and not ctx.interrupts.wait(_LOOK_S):
-        pass
+        ctx.sessions.waits.look()
     ctx.observe(RunResumed(waited_s=time.monotonic() - began))

@@ -14,6 +14,7 @@ from relay.config import ModelSettings, Settings
 from relay.interrupts import Interrupts
 from relay.meters.gauge import ResetAt
 from relay.meters.prices import Price
+from relay.meters.warmth import Waits
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import Observe
@@ -66,6 +67,8 @@ class SessionSpec:
     """Where the session's commands run; a runner that starts programs of its own starts them as confined."""
     limits: Limits | None = None
     """Of those commands."""
+    waits: Waits | None = None
+    """How it learns that the run waits, so that it keeps its prompt in the cache; None: it is not to."""
     slowest_turn_s: float = 0.0
     """How far apart the starts of two requests were at most in this run: an answer and the pause behind it."""
 

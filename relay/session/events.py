@@ -180,6 +180,22 @@ class CacheBroken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRefreshed:
+    """A prompt was sent once more, with nothing to be generated, so that it stays in the cache while the run waits."""
+
+    turn: int
+    """Of the request whose prompt it is."""
+    model: str
+    usage: Usage
+    cost_usd: float | None
+    duration_s: float
+    estimated: bool = False
+    """Usage and cost are the most that they can have been: no answer came, or not in time."""
+    failure: str = ""
+    """Why the prompt is not kept any longer; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostAsked:
     """A command asked relay's proxy for a host."""
 
@@ -343,6 +359,7 @@ Event = (
     | GaugeCrossed
     | RetryScheduled
     | CacheBroken
+    | CacheRefreshed
     | HostAsked
     | SetupStarted
     | SetupFinished

@@ -6,7 +6,7 @@ from relay.config import Settings
 from relay.git.repository import Repo
 from relay.meters.prices import Budget, Price
 from relay.meters.spend import Meter
-from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
+from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Spent
 from relay.state.facts import find_leg_commit, is_of_another_plan
 from relay.store.elsewhere import read_unrecorded
@@ -76,7 +76,7 @@ class Book:
         match event:
             case LegStarted():
                 self._session_id = event.session_id
-            case ResponseReceived() | RetryScheduled() | LegEnded():
+            case ResponseReceived() | CacheRefreshed() | RetryScheduled() | LegEnded():
                 with contextlib.suppress(OSError):
                     self._note(self._meter.session, synced=False)
             case _:

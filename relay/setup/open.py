@@ -17,6 +17,7 @@ from relay.errors import within
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
 from relay.meters.prices import find_price
+from relay.meters.warmth import Waits
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.secrets.patterns import find_secret_values
@@ -74,10 +75,10 @@ def open_run(
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
         workspace = stack.enter_context(open_workspace(request, rules, interrupts))
-        workspace = _listen(observers, workspace)
-        sessions, book = _make_sessions(request, opened.get, observe, workspace)
+        workspace, waits = _listen(observers, workspace)
+        sessions, book = _make_sessions(request, opened.get, observe, workspace, waits)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
-        observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe]
+        observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe, waits.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
@@ -102,12 +103,17 @@ def _sweep(root: Path) -> None:
         sweep(root, now_s=time.time())
 
 
-def _listen(observers: Observers, workspace: Workspace) -> Workspace:
-    """Return the workspace with everybody told of what its commands ask for and print."""
-    progress = Progress(observers.observe)
+def _listen(observers: Observers, workspace: Workspace) -> tuple[Workspace, Waits]:
+    """Return the workspace with everybody told of what its commands ask for and print, and that they run."""
+    progress, waits = Progress(observers.observe), Waits()
     observers.inquiries.append(workspace.sandbox.inquiries)
     observers.counters.append(progress.note)
-    return replace(workspace, sandbox=replace(workspace.sandbox, hear=progress.hear))
+
+    def hear(end: bytes) -> None:
+        progress.hear(end)
+        waits.look()
+
+    return replace(workspace, sandbox=replace(workspace.sandbox, hear=hear)), waits
 
 
 def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> None:
@@ -129,7 +135,7 @@ def _load_rules(request: RunRequest) -> Rules:
 
 
 def _make_sessions(
-    request: RunRequest, get_runner: Callable[[str], Runner], observe: Observe, workspace: Workspace
+    request: RunRequest, get_runner: Callable[[str], Runner], observe: Observe, workspace: Workspace, waits: Waits
 ) -> tuple[Sessions, Book]:
     """Return what runs this run's sessions, on the plan's account, and its book; a runner is asked for the model."""
     settings = request.settings
@@ -137,6 +143,7 @@ def _make_sessions(
     price = price_of(settings.model)
     meter = make_meter(request.repo, request.plan_path, settings, price)
     book = Book(request.repo, meter)
+    waits.check_budget = book.check
     if (
         settings.review != "off" and request.command == "run"
     ):  # before a session is paid for whose work nobody could review
@@ -152,6 +159,7 @@ def _make_sessions(
         check_budget=book.check,
         pace=Pace(),
         observe=observe,
+        waits=waits,
         sandbox=workspace.sandbox,
         limits=workspace.limits,
         open_tape=_find_tapes(request),

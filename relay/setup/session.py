@@ -6,6 +6,7 @@ is a `SessionTask`, a function that drives the open session, and the value that 
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from relay.config import Settings
@@ -14,6 +15,7 @@ from relay.meters.pace import Pace
 from relay.meters.prices import Price
 from relay.meters.reset_trial import parse_line
 from relay.meters.spend import Meter
+from relay.meters.warmth import Waits
 from relay.prompts.parts import measure_prompt
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
@@ -99,6 +101,8 @@ class Sessions:
     pace: Pace
     """How slow this run's commands and answers are."""
     observe: Observe
+    waits: Waits = field(default_factory=Waits)
+    """What the open session does while this run waits."""
     sandbox: Sandbox | None = None
     """Where commands of the sessions run; None where no runner starts programs of its own."""
     limits: Limits | None = None
@@ -178,5 +182,6 @@ class Sessions:
             effort=settings.effort,
             cached="cache" not in settings.ablate,
             cache_ttl=settings.cache_ttl,
+            waits=self.waits if settings.cache_refresh else None,
             slowest_turn_s=self.pace.turn_s,
         )

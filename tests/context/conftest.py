@@ -77,6 +77,7 @@ def talk() -> Iterator[Callable[..., Talk]]:
             clock: Callable[[], float] = time.monotonic,
             refuses: Sequence[str] = (),
             dialect: str = "anthropic",
+            now: Callable[[], float] = time.time,
             own: ModelSettings = NOTHING_SET,
             **spec: Any,
         ) -> Talk:
@@ -97,6 +98,7 @@ def talk() -> Iterator[Callable[..., Talk]]:
                     observe=events.append,
                     interrupts=interrupts,
                     max_wait_s=60,
+                    now=now,
                     dialect=make_dialect(own.compat),
                 ),
                 find_own=lambda _: own,

@@ -20,6 +20,7 @@ from relay.figures.values import Figures, LegFigures, Totals
 from relay.meters.gauge import Band
 from relay.session.events import (
     CacheBroken,
+    CacheRefreshed,
     Event,
     GaugeCrossed,
     Noticed,
@@ -398,9 +399,13 @@ _KINDS = st.one_of(*(any_event(kind) for kind in get_args(Event)))
 def test_sums_add_up_whatever_happened(events: list[Event]) -> None:
     found = fold(*events)
     answers = [event for event in events if isinstance(event, ResponseReceived)]
-    used = sum((event.usage for event in answers if event.usage), start=Usage())
+    refreshes = [event for event in events if isinstance(event, CacheRefreshed)]
+    usages = [*(event.usage for event in answers), *(event.usage for event in refreshes)]
+    used = sum((usage for usage in usages if usage), start=Usage())
     assert found.totals.spent.usage == used
-    assert found.totals.turns == len(answers)
+    assert (found.totals.turns, found.totals.refreshes) == (len(answers), len(refreshes))
+    prices = [event.cost_usd for event in refreshes]
+    assert found.totals.refresh_usd == (None if None in prices else pytest.approx(sum(price or 0 for price in prices)))
     assert sum(tokens for _, tokens in found.totals.sources) == used.prompt_tokens
     for one in found.legs:
         assert sum(tokens for _, tokens in one.totals.sources) == one.totals.spent.usage.prompt_tokens

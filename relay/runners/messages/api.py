@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -148,17 +148,33 @@ class MessagesApi:
         found = self._send(body, Wire(keep, body), on_block)
         return self._clean(found) if isinstance(found, Fault) else found
 
+    def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
+        """Send a request once more with nothing to be generated, and wait for its end; for a thread, and never raises.
+
+        Its connection is its own: whatever the run does with the others, or when it closes them, does not meet it.
+        """
+        body = {**request, "max_tokens": 0}
+        try:
+            with open_client(self._environ, self._idle_timeout_s, self._transport, self._family) as client:
+                found = self._send(body, Wire(lambda _: None, body), lambda _: None, client)
+        except (RunnerError, OSError) as error:
+            return Fault(kind=FaultKind.INFRA, message=name_cause(error))
+        return self._clean(found) if isinstance(found, Fault) else found
+
     def _clean(self, fault: Fault) -> Fault:
         """Leave out of an endpoint's words what it was told in confidence."""
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))
 
-    def _send(self, request: Mapping[str, Any], wire: Wire, on_block: OnBlock) -> Answer | Fault:
+    def _send(
+        self, request: Mapping[str, Any], wire: Wire, on_block: OnBlock, client: "httpx2.Client | None" = None
+    ) -> Answer | Fault:
+        """Send a request; with a client of its own it is in a thread, where no signal can end it."""
         import httpx2
 
         builder = AnswerBuilder()
         try:
-            with self._interrupts.interruptible():
-                return self._receive(request, wire, builder, on_block)
+            with nullcontext() if client else self._interrupts.interruptible():
+                return self._receive(client or self._get_client(), request, wire, builder, on_block)
         except Interrupted:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
         except StatusError as error:
@@ -194,6 +210,7 @@ class MessagesApi:
 
     def _receive(
         self,
+        client: "httpx2.Client",
         request: Mapping[str, Any],
         wire: Wire,
         builder: AnswerBuilder,
@@ -202,7 +219,7 @@ class MessagesApi:
         import httpx2
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        manager = self._get_client().stream("POST", "/v1/messages", json=request)
+        manager = client.stream("POST", "/v1/messages", json=request)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))

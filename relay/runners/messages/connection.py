@@ -38,6 +38,12 @@ class Api(Protocol):
         Contract: never raises for what an endpoint or a signal does.
         """
 
+    def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
+        """Send a request once more with nothing to be generated.
+
+        Contract: as `send`; in a thread.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConnection:

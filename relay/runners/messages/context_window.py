@@ -15,6 +15,7 @@ from relay.runners.messages.dialect import Part
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
+from relay.runners.messages.warmer import Warmer, WarmPrompt
 from relay.runners.messages.wire_notes import describe_result
 from relay.session.events import Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.tokens import estimate_tokens
@@ -43,12 +44,14 @@ class ContextWindow:
         self._others: dict[str, Price | None] = {}  # unasked ones that answered
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
         self.allowed_tokens = self.max_output_tokens
+        self.warmer = Warmer(connection, spec.waits, self._find_price)
         self.begin(History())
 
     def begin(self, history: History) -> None:
         """Go on with this history: to the endpoint a new conversation, of which nothing is measured yet."""
         self.history = history
         self._cache = CacheWatch(lifetime_s=LONG_TTL_S if self._ttl else SHORT_TTL_S)
+        self.warmer.forget()
         gauge = open_gauge(
             window_tokens=self._model.window_tokens, reset_at=self.spec.reset_at, room_tokens=self.max_output_tokens
         )
@@ -74,7 +77,7 @@ class ContextWindow:
         policy = RetryPolicy(max_wait_s=self._connection.max_wait_s)
         while True:
             self._connection.observe(RequestStarted(turn=self.turn))
-            started, request = self._connection.clock(), self._render_request()
+            started, request, at = self._connection.clock(), self._render_request(), self._connection.now()
             result = self._connection.api.send(request, on_block=self._show, keep=self.spec.keep)
             duration_s = self._connection.clock() - started
             self.spec.keep(describe_result(result))
@@ -82,6 +85,8 @@ class ContextWindow:
                 self._connection.dialect.answered = True
                 self._account(result, duration_s)
                 self._watch_cache(result, request, started)
+                self._hold(result, request, at)
+                self.warmer.look()
                 return make_sendable(result, self.history.call_ids)
             if self._adapt(result, request):
                 continue
@@ -99,7 +104,7 @@ class ContextWindow:
 
         Where the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
         """
-        self.allowed_tokens, least = self.max_output_tokens, self.gauge.least_tokens
+        self.allowed_tokens, least = self.max_output_tokens, self.gauge.least_tokens + self.warmer.pending_tokens
         why = self.spec.check_budget(least, self.allowed_tokens)
         shorter = self.allowed_tokens // 2
         while why and shorter >= LEAST_OUTPUT_TOKENS:
@@ -213,6 +218,29 @@ class ContextWindow:
         if broken is not None:
             self._connection.observe(broken)
 
+    def _hold(self, answer: Answer, request: Mapping[str, Any], at: float) -> None:
+        """Have what was sent kept in the cache while the run waits, where it is there."""
+        usage, takes = answer.usage, self._connection.dialect.takes
+        budget = (request.get("thinking") or {}).get("type") == "enabled"  # is below max_tokens, which would be 0
+        if usage is None or budget or self._doubted or not takes(Part.REFRESH):
+            self.warmer.forget()
+            return
+        self.warmer.hold(
+            WarmPrompt(
+                request=request,
+                turn=self.turn,
+                tokens=usage.prompt_tokens,
+                cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
+                hour=usage.cache_write_1h_tokens > 0 or (bool(self._ttl) and takes(Part.HOUR)),
+                at=at,
+                note=self._cache.refresh,
+            )
+        )
+
+    def _find_price(self, model: str) -> Price | None:
+        """Return the price of the model that answers."""
+        return self._others.get(model) or self.spec.price
+
     def _emit(
         self,
         model: str,
@@ -228,7 +256,7 @@ class ContextWindow:
                 turn=self.turn,
                 model=model,
                 usage=usage,
-                cost_usd=answer_cost_usd(usage, self._others.get(model) or self.spec.price, estimated=estimated),
+                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=estimated),
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,

@@ -26,6 +26,8 @@ class Part(StrEnum):
     AUTOMATIC_CACHE = "cache_control of the request"
     """The last block is marked instead."""
     MARKS = "cache_control"
+    REFRESH = "max_tokens: 0"
+    """A whole request that relay can do without."""
 
 
 _NAMED = (
