@@ -11,7 +11,7 @@ from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.cache import LONG_TTL_S, SHORT_TTL_S, CacheWatch, wants_long
 from relay.runners.messages.connection import ApiConnection
-from relay.runners.messages.dialect import Part
+from relay.runners.messages.dialect import RequestPart
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.history import History
 from relay.runners.messages.retry import RetryPolicy
@@ -119,7 +119,7 @@ class ContextWindow:
         part = self._connection.dialect.learn(fault, request)
         if part is None:
             return False
-        if part is Part.SYSTEM_MESSAGE:
+        if part is RequestPart.SYSTEM_MESSAGE:
             self.history.demote_notice()
         self._connection.observe(Noticed(text=f"the endpoint does not take {part}: left out ({fault.message})"))
         return True
@@ -134,10 +134,10 @@ class ContextWindow:
 
     def _render_request(self) -> dict[str, Any]:
         dialect = self._connection.dialect
-        cached = self.spec.cached and dialect.takes(Part.MARKS)
-        ttl = self._ttl if dialect.takes(Part.HOUR) else {}
+        cached = self.spec.cached and dialect.takes(RequestPart.MARKS)
+        ttl = self._ttl if dialect.takes(RequestPart.HOUR) else {}
         control = {"cache_control": {"type": "ephemeral", **ttl}} if cached else {}
-        automatic = dialect.takes(Part.AUTOMATIC_CACHE)
+        automatic = dialect.takes(RequestPart.AUTOMATIC_CACHE)
         messages = self.history.render(ttl, marks_last=not automatic) if control else list(self.history.messages)
         request: dict[str, Any] = {
             "model": self.spec.model,
@@ -222,7 +222,7 @@ class ContextWindow:
         """Have what was sent kept in the cache while the run waits, where it is there."""
         usage, takes = answer.usage, self._connection.dialect.takes
         budget = (request.get("thinking") or {}).get("type") == "enabled"  # is below max_tokens, which would be 0
-        if usage is None or budget or self._doubted or not takes(Part.REFRESH):
+        if usage is None or budget or self._doubted or not takes(RequestPart.REFRESH):
             self.warmer.forget()
             return
         self.warmer.hold(
@@ -231,7 +231,7 @@ class ContextWindow:
                 turn=self.turn,
                 tokens=usage.prompt_tokens,
                 cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
-                hour=usage.cache_write_1h_tokens > 0 or (bool(self._ttl) and takes(Part.HOUR)),
+                hour=usage.cache_write_1h_tokens > 0 or (bool(self._ttl) and takes(RequestPart.HOUR)),
                 at=at,
                 note=self._cache.refresh,
             )

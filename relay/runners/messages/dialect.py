@@ -14,7 +14,7 @@ LEAST_BUDGET_TOKENS = 1_024
 _THINKING = "thinking"
 
 
-class Part(StrEnum):
+class RequestPart(StrEnum):
     """A part of a request that relay can do without."""
 
     SYSTEM_MESSAGE = "system messages in mid-conversation"
@@ -31,12 +31,12 @@ class Part(StrEnum):
 
 
 _NAMED = (
-    ("display", Part.DISPLAY),
-    ("thinking", Part.DISPLAY),
-    ("thinking", Part.THINKING),
-    ("ttl", Part.HOUR),
-    ("cache_control", Part.AUTOMATIC_CACHE),
-    ("cache_control", Part.MARKS),
+    ("display", RequestPart.DISPLAY),
+    ("thinking", RequestPart.DISPLAY),
+    ("thinking", RequestPart.THINKING),
+    ("ttl", RequestPart.HOUR),
+    ("cache_control", RequestPart.AUTOMATIC_CACHE),
+    ("cache_control", RequestPart.MARKS),
 )
 """Words of a refusal, and what is left out for them, the least first."""
 
@@ -45,13 +45,13 @@ _NAMED = (
 class Dialect:
     """What an endpoint takes. Mutable: learns from what it refuses."""
 
-    left_out: frozenset[Part] = frozenset()
+    left_out: frozenset[RequestPart] = frozenset()
     answered: bool = False
     """It has taken a request of this process: whatever it refuses now is not the form that all of them have."""
     compat: Compat = AS_KNOWN
     """What the user has set."""
 
-    def takes(self, part: Part) -> bool:
+    def takes(self, part: RequestPart) -> bool:
         """Say whether a request may have a part."""
         return part not in self.left_out
 
@@ -60,7 +60,7 @@ class Dialect:
         limits = find_limits(model)
         known = self.compat.system_messages
         said = known if known is not None else limits is not None and limits.system_messages
-        return said and self.takes(Part.SYSTEM_MESSAGE)
+        return said and self.takes(RequestPart.SYSTEM_MESSAGE)
 
     def choose_thinking(self, model: str, max_tokens: int) -> dict[str, Any]:
         """Return the request's ``thinking`` as a field, empty where nothing is to be said of it."""
@@ -68,14 +68,14 @@ class Dialect:
         known = "adaptive" if limits is not None and limits.adaptive_thinking else "off"
         kind = self.compat.thinking or known
         budget = max_tokens // 2
-        if not self.takes(Part.THINKING) or kind == "off" or (kind == "budget" and budget < LEAST_BUDGET_TOKENS):
+        if not self.takes(RequestPart.THINKING) or kind == "off" or (kind == "budget" and budget < LEAST_BUDGET_TOKENS):
             return {}
         if kind == "budget":
             return {_THINKING: {"type": "enabled", "budget_tokens": budget}}
-        shown = {"display": "summarized"} if self.takes(Part.DISPLAY) else {}
+        shown = {"display": "summarized"} if self.takes(RequestPart.DISPLAY) else {}
         return {_THINKING: {"type": "adaptive", **shown}}
 
-    def learn(self, fault: Fault, request: Mapping[str, Any]) -> Part | None:
+    def learn(self, fault: Fault, request: Mapping[str, Any]) -> RequestPart | None:
         """Return what is to be left out from here on, because it may be what was refused; None where nothing is."""
         if fault.kind is not FaultKind.REQUEST:
             return None
@@ -84,11 +84,11 @@ class Dialect:
             self.left_out |= {part}
         return part
 
-    def _find_part(self, words: str, request: Mapping[str, Any]) -> Part | None:
+    def _find_part(self, words: str, request: Mapping[str, Any]) -> RequestPart | None:
         if request["messages"][-1]["role"] == "system":
-            return Part.SYSTEM_MESSAGE
+            return RequestPart.SYSTEM_MESSAGE
         if "signature" in words and _drop_unsigned(request["messages"]) != request["messages"]:
-            return Part.UNSIGNED
+            return RequestPart.UNSIGNED
         if self.answered:
             return None
         sent = _list_parts(request)
@@ -96,50 +96,56 @@ class Dialect:
 
     def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return messages as the endpoint takes them."""
-        return messages if self.takes(Part.UNSIGNED) else _drop_unsigned(messages)
+        return messages if self.takes(RequestPart.UNSIGNED) else _drop_unsigned(messages)
 
     def say_learnt(self) -> Compat:
         """Return what was set and learnt, as settings."""
         parts = self.left_out
-        cache = "off" if Part.MARKS in parts else "blocks" if Part.AUTOMATIC_CACHE in parts else self.compat.cache
+        cache = (
+            "off"
+            if RequestPart.MARKS in parts
+            else "blocks"
+            if RequestPart.AUTOMATIC_CACHE in parts
+            else self.compat.cache
+        )
         refused = {
-            "cache_hour": Part.HOUR,
-            "thinking_display": Part.DISPLAY,
-            "unsigned_thinking": Part.UNSIGNED,
-            "system_messages": Part.SYSTEM_MESSAGE,
+            "cache_hour": RequestPart.HOUR,
+            "thinking_display": RequestPart.DISPLAY,
+            "unsigned_thinking": RequestPart.UNSIGNED,
+            "system_messages": RequestPart.SYSTEM_MESSAGE,
         }
         said = {name: False if part in parts else getattr(self.compat, name) for name, part in refused.items()}
-        return Compat(cache=cache, thinking="off" if Part.THINKING in parts else self.compat.thinking, **said)
+        return Compat(cache=cache, thinking="off" if RequestPart.THINKING in parts else self.compat.thinking, **said)
 
 
 def make_dialect(compat: Compat) -> Dialect:
     """Return the dialect that a user has described."""
     said = {
-        Part.SYSTEM_MESSAGE: compat.system_messages is False,
-        Part.DISPLAY: compat.thinking_display is False,
-        Part.THINKING: compat.thinking == "off",
-        Part.UNSIGNED: compat.unsigned_thinking is False,
-        Part.HOUR: compat.cache_hour is False,
-        Part.AUTOMATIC_CACHE: compat.cache in {"blocks", "off"},
-        Part.MARKS: compat.cache == "off",
+        RequestPart.SYSTEM_MESSAGE: compat.system_messages is False,
+        RequestPart.DISPLAY: compat.thinking_display is False,
+        RequestPart.THINKING: compat.thinking == "off",
+        RequestPart.UNSIGNED: compat.unsigned_thinking is False,
+        RequestPart.HOUR: compat.cache_hour is False,
+        RequestPart.AUTOMATIC_CACHE: compat.cache in {"blocks", "off"},
+        RequestPart.MARKS: compat.cache == "off",
     }
     return Dialect(left_out=_choose(said), compat=compat)
 
 
-def _choose(said: Mapping[Part, bool]) -> frozenset[Part]:
+def _choose(said: Mapping[RequestPart, bool]) -> frozenset[RequestPart]:
     return frozenset(part for part, there in said.items() if there)
 
 
-def _list_parts(request: Mapping[str, Any]) -> frozenset[Part]:
+def _list_parts(request: Mapping[str, Any]) -> frozenset[RequestPart]:
     """Return what a request has of the parts that it could do without."""
     thinking = request.get(_THINKING) or {}
     marks = request["system"][0].get("cache_control") or {}
     return _choose({
-        Part.DISPLAY: "display" in thinking,
-        Part.THINKING: bool(thinking),
-        Part.HOUR: "ttl" in marks,
-        Part.AUTOMATIC_CACHE: "cache_control" in request,
-        Part.MARKS: bool(marks),
+        RequestPart.DISPLAY: "display" in thinking,
+        RequestPart.THINKING: bool(thinking),
+        RequestPart.HOUR: "ttl" in marks,
+        RequestPart.AUTOMATIC_CACHE: "cache_control" in request,
+        RequestPart.MARKS: bool(marks),
     })  # fmt: skip
 
 

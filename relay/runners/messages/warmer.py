@@ -16,7 +16,7 @@ from relay.meters.warmth import DUE_SHARE, LEAST_USD, Waits, find_saving_usd
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.cache import KEPT_SHARE, LONG_TTL_S, SHORT_TTL_S
 from relay.runners.messages.connection import ApiConnection
-from relay.runners.messages.dialect import Part
+from relay.runners.messages.dialect import RequestPart
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.session.events import CacheRefreshed
 from relay.session.usage import Usage
@@ -176,10 +176,10 @@ class Warmer:
         """Say why the prompt is not worth keeping any longer; an endpoint that knows no refresh is asked for none."""
         if isinstance(found, Fault):
             if found.kind is FaultKind.REQUEST:
-                self._connection.dialect.left_out |= {Part.REFRESH}
+                self._connection.dialect.left_out |= {RequestPart.REFRESH}
             return found.message
         if found.usage is None or found.usage.output_tokens:
-            self._connection.dialect.left_out |= {Part.REFRESH}
+            self._connection.dialect.left_out |= {RequestPart.REFRESH}
             return "the endpoint does not take max_tokens: 0 for what it is"
         if found.usage.cache_read_tokens < KEPT_SHARE * held.cached_tokens:
             return "the prompt was not in the cache any more"
