@@ -193,6 +193,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.LegEnded: _on_leg_end,
     events.Noticed: _on_nothing,
     events.ReviewFinished: _on_nothing,
+    events.QuestionAsked: _on_nothing,
     events.WordsHeard: _on_nothing,
     events.RunPaused: _on_pause,
     events.RunResumed: _on_idle,

@@ -7,7 +7,8 @@ eight times a second and at least once, so that clocks run.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -55,6 +56,7 @@ class LiveView:
     def __init__(
         self, stream: TextIO, *, colour: bool, clock: Callable[[], float] = time.time, keeps_board: bool = False
     ) -> None:
+        self._stream = stream
         self._console = Console(
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
         )
@@ -66,8 +68,8 @@ class LiveView:
         self._board = Board(started_at=clock())
         self._drawn_at = 0.0
         self._closing = threading.Event()
-        self._suspension = showing_cursor(stream)
-        self._thread = threading.Thread(target=self._run, name="relay-view", daemon=True)
+        self._suspension: AbstractContextManager[None] = nullcontext()
+        self._thread: threading.Thread | None = None
 
     def observe(self, event: events.Event) -> None:
         """Take one event; it is drawn with the next frame."""
@@ -86,8 +88,20 @@ class LiveView:
         """Have it drawn with the last picture."""
         self._board.lost = True
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Leave the terminal to the body, with everything observed shown above it."""
+        self.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self.__enter__()
+
     def __enter__(self) -> Self:
+        self._closing.clear()
+        self._suspension = showing_cursor(self._stream)
         self._suspension.__enter__()
+        self._thread = threading.Thread(target=self._run, name="relay-view", daemon=True)
         self._thread.start()
         return self
 
@@ -95,7 +109,8 @@ class LiveView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         self._suspension.__exit__(None, None, None)
 
     def _run(self) -> None:

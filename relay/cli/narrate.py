@@ -260,6 +260,11 @@ def _tell_review(event: events.ReviewFinished) -> Iterable[Line]:
         yield Line(text=f"{verdict}: {place}: {finding['summary']}", detail=verdict != "confirmed")
 
 
+def _tell_question(event: events.QuestionAsked) -> Iterable[Line]:
+    if not event.waits:  # else it is on the screen with its options
+        yield Line(text=f"question: {event.question} — assumed: {event.assumed}", tone=Tone.WARNING)
+
+
 def _tell_words(event: events.WordsHeard) -> Iterable[Line]:
     for line in event.text.splitlines():
         yield Line(text=f"you: {line}", tone=Tone.STRONG)
@@ -310,6 +315,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.LegEnded: _tell_leg_end,
     events.Noticed: _tell_notice,
     events.ReviewFinished: _tell_review,
+    events.QuestionAsked: _tell_question,
     events.WordsHeard: _tell_words,
     events.RunPaused: _tell_pause,
     events.RunResumed: _tell_resumption,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--split", metavar="N", help="Split open phase N into smaller ones.")
 @click.option("--force", is_flag=True, help="Write a new plan over an unfinished one.")
 @click.option("-e", "--edit", is_flag=True, help="Open the plan in your editor afterwards.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: the default of each question holds.")
 @session_options
 def command(  # one parameter for each option of its own
     feature: str | None,
@@ -35,14 +36,17 @@ def command(  # one parameter for each option of its own
     """Have PLAN.md written by a session that explores the repository and can change nothing.
 
     The plan is checked, written and shown (of a changed one what is different), not committed: read it, change it, then
-    `relay run`.
+    `relay run`. What only you can decide you are asked: your answers become constraints of the plan. Without a terminal
+    the default of each question holds, and stands in the plan under Assumptions.
     """
     from relay.planning.planner import plan_feature, read_existing
 
     task = make_task(feature, revise=revise, split=split, force=force)
     request, place = make_request("plan", options, needs_plan=False)
     before = read_existing(place.root, place.plan_name, task)
-    code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+    code = run_sessions(
+        request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json, asks=not options["yes"]
+    )
     if code == ExitCode.DONE and edit:
         click.edit(filename=str(place.plan_file))
     if code == ExitCode.DONE and not as_json:

@@ -116,8 +116,16 @@ def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
     return end.exit_code
 
 
-def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunContext], RunEnd]", *, as_json: bool) -> int:
-    """Open everything, act, tell how it ended, close everything."""
+def run_sessions(
+    request: "RunRequest",
+    caller: Caller,
+    act: "Callable[[RunContext], RunEnd]",
+    *,
+    as_json: bool,
+    asks: bool = False,
+) -> int:
+    """Open everything, act, tell how it ended, close everything; who `asks` may ask the person at the terminal."""
+    from relay.cli.question import find_asker
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
     from relay.sandbox.harden import prepare_process
@@ -132,7 +140,8 @@ def run_sessions(request: "RunRequest", caller: Caller, act: "Callable[[RunConte
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
             gc.enable()
-            ended = render_end(act(ctx), caller)
+            ask = find_asker(view, interrupts, asks=asks and not as_json)
+            ended = render_end(act(replace(ctx, ask=ask)), caller)
             ctx.observe(ended)
     except RelayError as error:
         note_refusal(request, error, hint=caller.write(error.hint), began=began)

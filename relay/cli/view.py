@@ -8,6 +8,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -51,6 +52,13 @@ class View(Protocol):
     ) -> None: ...
 
 
+class SharedView(View, Protocol):
+    """A view that steps aside while a person is asked."""
+
+    def suspended(self) -> AbstractContextManager[object]:
+        """Leave the terminal to the body, with everything observed shown above it."""
+
+
 def make_view(
     *,
     json: bool,
@@ -58,7 +66,7 @@ def make_view(
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
     keeps_board: bool = False,
-) -> View:
+) -> SharedView:
     """Choose the shape: JSON when asked for, live on a terminal that can move its cursor, else plain lines.
 
     Args:
@@ -92,6 +100,10 @@ class _LineView(ABC):
     @abstractmethod
     def replay(self, at: float, event: events.Event) -> None:
         """Write one event of then."""
+
+    def suspended(self) -> AbstractContextManager[object]:
+        """Do nothing: lines come only when something happens."""
+        return nullcontext()
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from relay.values import dataclass
 
-OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost")
+OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
 """What there is to tell:
 
 done     all that was asked for is done
@@ -16,8 +16,9 @@ stopped  work is left, for any other reason
 limit    a request has to wait for minutes
 red      a gate went red that should have been green
 cost     80 % of the cap is spent
+question a session asks the user something
 """
-USUAL = ("done", "blocked", "stopped", "limit", "cost")
+USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
 FORMS = ("ntfy", "slack", "discord", "json", "desktop", "command")
 _WITH_URL = frozenset(FORMS[:4])
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")

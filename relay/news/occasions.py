@@ -5,6 +5,7 @@ from relay.session.events import (
     Event,
     GateFinished,
     LegEnded,
+    QuestionAsked,
     ResponseReceived,
     RetryScheduled,
     RunEnded,
@@ -63,6 +64,9 @@ class Watcher:
                 self._red.add(event.phase_id)
                 words = f"a gate is red after {render_duration(event.duration_s)}"
                 return self._make("red", words, f"phase {event.phase_id}: {event.summary}")
+            case QuestionAsked():
+                words = "it waits for your answer" if event.waits else "it goes on with what it assumes"
+                return self._make("question", words, f"{event.question} (assumed: {event.assumed})")
             case RunEnded():
                 return self._end(event)
             case _:
@@ -106,4 +110,5 @@ _TITLES = {
     "limit": "a limit is reached",
     "red": "a gate is red",
     "cost": "most of the budget is spent",
+    "question": "a question for you",
 }

@@ -67,6 +67,40 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     )
 
 
+def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
+    """Append ``- text`` for each to a section above the phases, made behind what the plan's title says if need be.
+
+    Args:
+        plan: The plan; its line ending is kept.
+        title: Heading of the section.
+        texts: Any; as in `append_note`.
+
+    Raises:
+        PlanError: The phases would be read as others than they are.
+    """
+    entries = [f"- {words}" for text in texts if (words := _render_inert(_clean(text)))]
+    if not entries:
+        return plan
+    outline = plan.outline
+    above = outline.sections[: find_extents(outline.sections)[0].head]
+    known = next((section for section in above if section.title.strip(" :").casefold() == title.casefold()), None)
+    place = known or above[min(1, len(above) - 1)]
+    at = _last_line(outline.lines, place) + 1 if place.end > place.start else outline.front.body
+    label = f"{'#' * min(place.level + 1, _MAX_LEVEL)} {title}" if place.level else f"**{title}**"
+    heading = [] if known else [*([""] if at else []), label, ""]
+    for over, below in product(([], [""]), ([], [""])):
+        longer = _try_parse(_insert(outline.lines, at, [*over, *heading, *entries, *below]))
+        if longer and _list_meant(longer) == _list_meant(plan):
+            return longer
+    raise PlanError("what stands above the first phase does not end there; write its heading with #", line=place.line)
+
+
+def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
+    """Return what the phases say, wherever they stand."""
+    phases = [(p.id, plan.text[p.start : p.end].strip(), p.verify, p.after, p.runner) for p in plan.phases]
+    return [(plan.title, tuple(plan.settings)), *phases]
+
+
 def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     """Append open items to a phase, below its last one and with the same bullet, indentation and quote marks.
 

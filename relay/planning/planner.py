@@ -18,6 +18,7 @@ from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
+from relay.planning.questions import Interview
 from relay.planning.sizes import measure_phases
 from relay.planning.submission import Judge, Rejected, Submissions, judge_appended, judge_plan, judge_split
 from relay.prompts.example import is_example
@@ -28,20 +29,24 @@ from relay.prompts.texts import (
     render_planner_notice,
     render_planner_system,
     render_revise_message,
+    render_said_notice,
     render_split_message,
 )
 from relay.runners.base import Session
+from relay.secrets.patterns import redact
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
+from relay.setup.pause import wait_while_paused
 from relay.setup.session import SessionTask
 from relay.store.fingerprint import compare, take_fingerprint
+from relay.store.inbox import drop_words, read_words
 from relay.store.planning_cost import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.tally import drop_spent
 from relay.store.texts import find_text
 from relay.tools.discretion import refuse_secrets
-from relay.tools.specs import SUBMIT_PLAN
+from relay.tools.specs import ASK, SUBMIT_PLAN
 from relay.tools.toolbox import build_reader_tools
 from relay.values import dataclass
 
@@ -80,12 +85,12 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     """
     before = read_existing(ctx.repo.root, ctx.plan_path, task)
     message, judge = _prepare(ctx, task, before)
-    submissions = Submissions(judge=judge)
+    interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values))
+    submissions = Submissions(judge=judge if task.converge else interview.noting(judge))
     leave_out, session_id = (STATE_DIR,), ctx.new_id()
     begun = begin_planning(ctx.repo, ctx.plan_path, session_id)
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
-    reminder = "" if task.converge else render_no_plan_reminder()
-    ended = run_planning_session(ctx, session_id, message, submissions, reminder=reminder)
+    ended = run_planning_session(ctx, session_id, message, submissions, None if task.converge else interview)
     changed = compare(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     refused = _Refused(begun=begun, task=task, last=submissions.last)
     if changed:
@@ -102,6 +107,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     _keep_overwritten(ctx, session_id)
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
     _keep_cost(ctx, begun, submissions.accepted.text)
+    drop_words(ctx.repo, tuple(interview.left))
     return _finish(ctx, submissions.accepted)
 
 
@@ -176,10 +182,19 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
 
 
 def run_planning_session(
-    ctx: RunContext, session_id: str, message: str, submissions: Submissions, *, reminder: str
+    ctx: RunContext, session_id: str, message: str, submissions: Submissions, interview: Interview | None
 ) -> PlanningEnd:
-    """Have a session hand in plans until one is accepted or it gives up; without a `reminder` it may hand in none."""
-    toolbox = build_reader_tools(ctx.workspace, SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))
+    """Have a session hand in plans until one is accepted or it gives up; without an interview it may hand in none."""
+
+    def hear() -> str:
+        wait_while_paused(ctx)
+        new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
+        return render_said_notice(new) if new else ""
+
+    own = [(SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))]
+    toolbox = build_reader_tools(ctx.workspace, *([(ASK, interview.take)] if interview else []), *own)
+    said = hear()
+    message = f"{message}\n\n{said}" if said else message
     task = SessionTask(
         session_id=session_id,
         title="planning",
@@ -188,7 +203,9 @@ def run_planning_session(
         message_parts=(("plan", message),),
         run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
         render_soft_notice=render_planner_notice,
+        hear=hear,
     )
+    reminder = render_no_plan_reminder() if interview else ""
     return ctx.sessions.run(task, lambda session: _drive(session, message, submissions, reminder))
 
 

@@ -95,11 +95,11 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
     try:
         parse_plan(text)
     except PlanError as error:
-        return _reject(error)
+        return reject(error)
     try:
         result = judge_plan(replace_phase(before, phase.id, text).text, measure, before=before)
     except PlanError as error:
-        result = _reject(error)
+        result = reject(error)
     if isinstance(result, Accepted):
         return result
     named = (_find_submitted_line(phase, text, fault) for fault in result.violations)
@@ -124,7 +124,8 @@ def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> Judge
     return Rejected(violations=tuple(faults)) if faults else result
 
 
-def _reject(error: PlanError) -> Rejected:
+def reject(error: PlanError) -> Rejected:
+    """Send back what cannot be read, or not be changed as relay has to change it."""
     return Rejected(violations=(Violation(line=error.line, message=error.message),))
 
 
@@ -166,7 +167,7 @@ def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None
     try:
         plan = parse_plan(text)
     except PlanError as error:
-        return _reject(error)
+        return reject(error)
     faults = [violation for violation in check_plan(plan) if not violation.warning]
     faults += _check_new(plan.phases) if before is None else check_ticks_kept(before, plan)
     faults += _check_sizes(measure(plan)) if measure else []

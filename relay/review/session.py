@@ -124,7 +124,7 @@ def _ask(  # two private callers
             retry_at=outcome.retry_at,
         )
 
-    toolbox = build_reader_tools(reviewers.workspace, tool, take)
+    toolbox = build_reader_tools(reviewers.workspace, (tool, take))
     task = SessionTask(
         session_id=reviewers.new_id(),
         title=title,

@@ -16,7 +16,6 @@ from relay.ledger import Stamp
 from relay.ledger.model import render_time
 from relay.prompts.texts import render_baton, render_said_notice
 from relay.run.claim_watch import ClaimWatch
-from relay.run.pause import wait_while_paused
 from relay.run.pending_plan import PendingPlan
 from relay.run.plan_view import render_plan
 from relay.run.start import Handover
@@ -25,6 +24,7 @@ from relay.secrets.patterns import redact
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import RunContext
+from relay.setup.pause import wait_while_paused
 from relay.state.session_ends import render_wait
 from relay.store.edits import find_newer
 from relay.store.inbox import drop_words, read_words
@@ -34,7 +34,7 @@ from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.store.trailers import render_said
 from relay.tools.notes import LegNotes
 
-_NOTED = frozenset({"tick", "amend", "record", "hand_off"})
+_NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
 """Tools that change the pending plan and so deserve a snapshot."""
 
 
@@ -61,6 +61,7 @@ class Keeper:
         self._foreign: dict[str, Look] = {}
         """Files that somebody else changed, as they looked then; those that a tool has written since are not there."""
         self._told: set[str] = set()
+        self._asked = 0
         self._on_disk = self._read_own()
 
     @property
@@ -105,6 +106,9 @@ class Keeper:
         recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
         # Last: the snapshot holds the ledger with the new records, and the plan as it was put back.
         self._store(call, result)
+        for asked in self._notes.questions[self._asked :]:
+            self._ctx.observe(asked)
+        self._asked = len(self._notes.questions)
         text = "\n\n".join(filter(None, (recorded or result.text, doubted)))
         return replace(result, text=text) if recorded or doubted else result
 

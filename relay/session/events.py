@@ -310,8 +310,21 @@ class ReviewFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked:
+    """A session has a question for the user."""
+
+    question: str
+    options: tuple[str, ...] = ()
+    """What it offers; an answer may be another."""
+    assumed: str
+    """What holds where nobody answers."""
+    waits: bool = False
+    """Whether it waits for the answer; otherwise it goes on with what is assumed, and the question is in the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WordsHeard:
-    """The session is told what the user said from another terminal."""
+    """The session is told what the user said: from another terminal, or as the answer to its question."""
 
     text: str
 
@@ -370,6 +383,7 @@ Event = (
     | LegEnded
     | Noticed
     | ReviewFinished
+    | QuestionAsked
     | WordsHeard
     | RunPaused
     | RunResumed

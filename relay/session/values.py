@@ -52,6 +52,8 @@ class ToolResult:
     """Repository-relative paths the tool wrote; None when unknown (a shell command)."""
     shown: Shown | None = None
     """The part of a file that the text is; None when it is none."""
+    waited_s: float = 0.0
+    """For a person: no part of how long the tool took."""
 
 
 class SessionEnd(StrEnum):

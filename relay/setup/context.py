@@ -14,7 +14,7 @@ from relay.git.repository import Repo
 from relay.hints import Command, Hint
 from relay.interrupts import Interrupts
 from relay.meters.spend import Meter
-from relay.session.events import Observe
+from relay.session.events import Observe, QuestionAsked
 from relay.session.usage import Spent
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
@@ -30,6 +30,10 @@ class PlanFiles:
     plan_path: str
     """Relative to the repository's root, with forward slashes."""
     ledger_path: str
+
+
+Ask = Callable[[QuestionAsked, int], str | None]
+"""Given a question and how many come behind it, returns what the user answers; None where nobody does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,8 @@ class RunContext:
     """Secrets of the environment; nothing that relay keeps may hold one."""
     open_reading: Callable[[], AbstractContextManager[Workspace]]
     """Opens the same work tree for sessions that write nothing."""
+    ask: Ask | None = None
+    """Asks the person at the terminal; None where none is there, or wants to be asked."""
     memory: GateMemory = field(default_factory=GateMemory, compare=False)
     """What has passed in this run."""
 

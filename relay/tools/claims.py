@@ -1,4 +1,4 @@
-"""What the model says about its work: `tick`, `record`, `amend`, `hand_off`, `block`. Noted, never believed."""
+"""What the model says of its work: `tick`, `record`, `amend`, `hand_off`, `defer`, `block`. Noted, never believed."""
 
 import os
 import re
@@ -13,6 +13,7 @@ from relay.ledger.names import MAX_PARSED_BYTES
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Item, Phase, Plan
 from relay.sandbox.text import render_output
+from relay.session.events import QuestionAsked
 from relay.tools.confine import locate, open_regular, require_readable
 from relay.tools.notes import Amendment, HandOff, LegNotes, Record
 from relay.tools.output import ToolAnswer
@@ -157,6 +158,21 @@ def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
 
 def _join_open(notes: LegNotes) -> str:
     return ", ".join(phase.id for phase in notes.plan.phases if not phase.done)
+
+
+def run_defer(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
+    """Note a question for the user with what is assumed meanwhile; the session goes on."""
+    question, assumed = (" ".join(_get_text(given, name).split()) for name in ("question", "assumed"))
+    asked = QuestionAsked(question=question, assumed=assumed)
+    if asked in notes.questions:
+        return ToolAnswer(text="Already asked; nothing changed.")
+    try:
+        notes.plan = append_note(notes.plan, notes.phase.id, f"question: {question} (assumed: {assumed})")
+    except PlanError as error:
+        raise RefusedError(f"The plan cannot take this: {error}") from error
+    notes.phase = notes.plan.find_phase(notes.phase.id) or notes.phase
+    notes.questions.append(asked)
+    return ToolAnswer(text="The user will read it in the plan. Go on with what you assume.")
 
 
 def run_hand_off(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:

@@ -10,7 +10,7 @@ from typing import Any
 from relay.secrets.patterns import find_secrets
 from relay.session.values import ToolCall, ToolResult
 
-_WRITTEN_DOWN = frozenset({"tick", "record", "amend", "hand_off", "block", "submit_plan"})
+_WRITTEN_DOWN = frozenset({"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan"})
 
 
 def refuse_secrets(run: Callable[[ToolCall], ToolResult], values: Sequence[str]) -> Callable[[ToolCall], ToolResult]:

@@ -7,6 +7,7 @@ from dataclasses import field
 from relay.files.tree import Look
 from relay.ledger import Kind, Ledger, Source
 from relay.plan.model import Phase, Plan
+from relay.session.events import QuestionAsked
 from relay.values import dataclass
 
 Keep = Callable[[str | None], bool]
@@ -62,6 +63,8 @@ class LegNotes:
     """Item id to evidence, in the order they came. The caller puts claims of earlier legs in first."""
     records: list[Record] = field(default_factory=list)
     amendments: list[Amendment] = field(default_factory=list)
+    questions: list[QuestionAsked] = field(default_factory=list)
+    """Left to the user; each stands in the plan's notes."""
     hand_off: HandOff | None = None
     blocked: str | None = None
     """The reason given to `block`; None when it was not called."""

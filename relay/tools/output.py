@@ -30,6 +30,8 @@ class ToolAnswer:
     """As in `ToolResult`."""
     shown: Shown | None = None
     """As in `ToolResult`."""
+    waited_s: float = 0.0
+    """As in `ToolResult`."""
     spool: Path | None = None
     """A file that already holds the full output; removed when the model gets all of it anyway."""
     lost_bytes: int = 0
@@ -52,6 +54,7 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         ends_session=answer.ends_session,
         changed_paths=answer.changed_paths,
         shown=answer.shown,
+        waited_s=answer.waited_s,
     )
 
 

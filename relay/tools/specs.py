@@ -1,6 +1,6 @@
 """The tools as the model sees them, in one fixed order.
 
-Every byte here is paid for on every request (and breaks the prompt cache when it changes): all eleven stay under
+Every byte here is paid for on every request (and breaks the prompt cache when it changes): all twelve stay under
 1,250 tokens, which `tests/tools/test_specs.py` measures.
 """
 
@@ -109,12 +109,28 @@ BLOCK = _spec(
     "End the run because only the user can go on: say what is needed and what you tried.",
     {"reason": _TEXT},
 )
+DEFER = _spec(
+    "defer",
+    "Leave the user a question and go on with what you assume; both go into the plan's notes.",
+    {"question": _TEXT, "assumed": _TEXT},
+)
 BASH_READ_ONLY = _spec(
     "bash",
     "Run a command in bash at the repository root, in a sandbox where nothing can be written. "
     "Each call is a fresh shell without input.",
     {"command": _TEXT},
     {"timeout_s": _COUNT},
+)
+_QUESTION = {
+    "type": "object",
+    "properties": {"question": _TEXT, "options": _LIST, "default": _text("one of options")},
+    "required": ["question", "options", "default"],
+    "additionalProperties": False,
+}
+ASK = _spec(
+    "ask",
+    "Ask the user 1 to 4 things, each with 2 to 4 options; where nobody answers, the default holds.",
+    {"questions": {"type": "array", "items": _QUESTION}},
 )
 SUBMIT_PLAN = _spec(
     "submit_plan",
@@ -152,6 +168,6 @@ JUDGE_FINDINGS = _spec(
     {"verdicts": {"type": "array", "items": _VERDICT}},
 )
 
-RUNNER_SPECS = (READ, SEARCH, LIST, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND_OFF, BLOCK)
+RUNNER_SPECS = (READ, SEARCH, LIST, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND_OFF, DEFER, BLOCK)
 READER_SPECS = (READ, SEARCH, LIST, BASH_READ_ONLY)
-PLANNER_SPECS = (*READER_SPECS, SUBMIT_PLAN)
+PLANNER_SPECS = (*READER_SPECS, ASK, SUBMIT_PLAN)

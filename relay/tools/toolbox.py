@@ -56,6 +56,7 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambd
         "record": _take_input(partial(claims.run_record, workspace, notes)),
         "amend": _take_input(partial(claims.run_amend, notes)),
         "hand_off": _take_input(partial(claims.run_hand_off, notes)),
+        "defer": _take_input(partial(claims.run_defer, notes)),
         "block": _take_input(partial(claims.run_block, notes)),
     }
     known = _say_timeouts(workspace, specs.RUNNER_SPECS)
@@ -64,21 +65,21 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambd
 
 
 def build_reader_tools(
-    workspace: Workspace, handing_in: ToolSpec, take: Callable[[Mapping[str, Any]], ToolAnswer]
+    workspace: Workspace, *own: tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
 ) -> Toolbox:
     """Return the tools of a session that only looks and hands something in; `workspace.sandbox` must be read-only.
 
     Args:
         workspace: Where to look.
-        handing_in: The tool by which it does.
-        take: Takes that tool's input, whose form has been checked; says what is wrong with it, or ends the session.
+        own: What it asks and hands in by, each with what takes its input, whose form has been checked; that says what
+            is wrong with it, answers, or ends the session.
     """
     handlers = {
         **_build_lookups(workspace, None),
         "bash": lambda call: run_bash(workspace, None, call.input, call.id),
-        handing_in.name: _take_input(take),
+        **{spec.name: _take_input(take) for spec, take in own},
     }
-    known = _say_timeouts(workspace, (*specs.READER_SPECS, handing_in))
+    known = _say_timeouts(workspace, (*specs.READER_SPECS, *(spec for spec, _ in own)))
     run = partial(_run, workspace, known, handlers, None)
     return Toolbox(specs=known, run=run, stop=lambda: None, is_busy=lambda: False)
 

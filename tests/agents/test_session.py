@@ -77,7 +77,9 @@ def test_the_agent_is_told_the_rules_and_the_phase_and_gets_no_key(stage, agent)
     assert "You are one runner in a relay" in first
     assert "Be brief." in first
     assert "Say hello" in first
-    assert [tool["name"] for tool in bodies[0]["tools"]] == ["bash", "tick", "record", "amend", "hand_off", "block"]
+    assert [tool["name"] for tool in bodies[0]["tools"]] == [
+        *("bash", "tick", "record", "amend", "hand_off", "defer", "block")
+    ]
 
 
 def test_what_an_agent_tries_stays_in_its_sandbox(stage, agent):
@@ -256,17 +258,18 @@ def test_a_phase_that_was_stopped_under_an_agent_is_finished_by_the_own_loop(sta
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
 
 
-def test_a_plan_is_written_by_an_agent_that_can_write_nothing(stage, agent):
+def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, agent):
     plan = "# New\\n\\n## Phase 1 — One\\nVerify: `test -e a.py`\\n- [ ] Do it — a.py\\n"
     script = (
         "sessions: [{turns: [{tools: [{name: bash, input: {command: 'echo x > stolen.txt; echo y > README.md'}}]}, "
+        "{tools: [{name: ask, input: {questions: [{question: How?, options: [so, else], default: so}]}}]}, "
         f'{{tools: [{{name: submit_plan, input: {{markdown: "{plan}"}}}}]}}, {{text: ok}}]}}]'
     )
     with agent("plan", script) as ctx:
         ended = render_end(plan_feature(ctx, PlanTask(feature="one", force=True)), AT_ROOT)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert (stage.root / "PLAN.md").read_text().startswith("# New")
+    assert (stage.root / "PLAN.md").read_text().startswith("# New\n\n## Assumptions\n\n- How? so\n")
     assert not (stage.root / "stolen.txt").exists()
 
 

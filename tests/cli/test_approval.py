@@ -1,9 +1,5 @@
 """`relay run --approve`: a person between two phases."""
 
-import os
-import pty
-import select
-
 import pytest
 
 from relay.cli.approval import find_next
@@ -11,6 +7,7 @@ from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.terminal import answer_at_terminal
 
 PLAN = """\
 # Words
@@ -58,23 +55,10 @@ def words(stage, monkeypatch):
 
 def run_at_terminal(stage, answers):
     """Answer each question in turn; return what was shown and the exit code."""
+    environ = {"TERM": "dumb", "EDITOR": "sed -i s/three/3/g"}
+    typed = [f"{answer}\n" for answer in answers]
     argv = [*stage.find_program(), "run", "--approve"]
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.chdir(stage.root)
-        os.execve(argv[0], argv, {**os.environ, "TERM": "dumb", "EDITOR": "sed -i s/three/3/g"})
-    shown, answered = b"", 0
-    while select.select([fd], [], [], 120)[0]:
-        try:
-            chunk = os.read(fd, 65536)
-        except OSError:  # EIO: nobody has the other end open any more
-            break
-        shown += chunk
-        if shown.count(b"Go on?") > answered and shown.rstrip().endswith(b":"):
-            os.write(fd, answers[answered].encode() + b"\n")
-            answered += 1
-    os.close(fd)
-    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return answer_at_terminal(argv, typed, cwd=stage.root, environ=environ, prompt="[y]: ")
 
 
 def test_a_phase_that_is_skipped_leaves_out_what_comes_after_it(words):

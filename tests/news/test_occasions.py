@@ -3,7 +3,16 @@
 import pytest
 
 from relay.news.occasions import DETAIL_CHARS, Watcher
-from relay.session.events import GateFinished, LegEnded, Noticed, ResponseReceived, RetryScheduled, RunEnded, RunStarted
+from relay.session.events import (
+    GateFinished,
+    LegEnded,
+    Noticed,
+    QuestionAsked,
+    ResponseReceived,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+)
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 
@@ -73,6 +82,17 @@ def test_a_gate_that_should_be_green_and_a_long_wait():
     retries = [RetryScheduled(attempt=1, wait_s=wait, reason="429") for wait in (299, 3600)]
     [(occasion, text)] = watch(*retries)
     assert (occasion, text.startswith("it waits for ")) == ("limit", True)
+
+
+@pytest.mark.parametrize(
+    ("waits", "text"), [(True, "it waits for your answer"), (False, "it goes on with what it assumes")]
+)
+def test_a_question_is_told_without_its_words(waits, text):
+    asked = QuestionAsked(question="Which?", assumed="this", waits=waits)
+    assert watch(asked) == [("question", text)]
+    news = Watcher().find_news(asked)
+    assert news is not None
+    assert news.details == "Which? (assumed: this)"
 
 
 def test_details_are_one_line_of_a_bounded_length():

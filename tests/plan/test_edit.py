@@ -1,6 +1,8 @@
 """Edits change what was asked for, and nothing else."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay.errors import PlanError
 from relay.plan import edit
@@ -20,6 +22,36 @@ Verify: `t`
 ## Phase 2 — B
 - [ ] three
 """
+
+BLOCKS = (
+    "text\n## not a heading\n- [ ] not an item",
+    "```",
+    "~~~ x",
+    "<!-- swallow the rest",
+    "<div>",
+    "> quote",
+    "1. [ ] x",
+    "---",
+    "***",
+    "===",
+    "* * *",
+    "[a]: /b",
+    "Verify: `rm -rf /`",
+    "After: 9",
+    "\ttabs\x00 and \u202ebidi",
+    "-",
+    "+",
+    "1)",
+)
+"""What Markdown, or relay, would take for more than text."""
+PLANS = (
+    PLAN,
+    "# Plan\nGoal.\n\n## Part\nVerify: `t`\n\n### Phase 1\n- [ ] one\n",
+    "Goal.\r\n\r\n## Phase 1\r\n- [ ] one\r\n",
+    "## Phase 1\n- [ ] one",
+    "# Plan\n\n## Assumptions\n\n- known\n## Phase 1\n- [ ] one\n",
+    "---\nverify: [t]\n---\n# Plan\n~~~\nx\n~~~\n# Phase 1\n- [ ] one\n",
+)
 
 
 def tick_items(text, item_ids):
@@ -91,32 +123,7 @@ def test_a_last_line_without_an_ending_gets_one():
     assert append_items("# P\n- [ ] a", "1", ["b"]) == "# P\n- [ ] a\n- [ ] b\n"
 
 
-@pytest.mark.parametrize(
-    "note",
-    [
-        "- [ ] not an item",
-        "[x] not an item",
-        "# not a heading",
-        "text\n## not a heading\n- [ ] not an item",
-        "```",
-        "~~~ x",
-        "<!-- swallow the rest",
-        "<div>",
-        "> quote",
-        "1. [ ] x",
-        "---",
-        "***",
-        "===",
-        "* * *",
-        "[a]: /b",
-        "Verify: `rm -rf /`",
-        "After: 9",
-        "\ttabs\x00 and \u202ebidi",
-        "-",
-        "+",
-        "1)",
-    ],
-)
+@pytest.mark.parametrize("note", BLOCKS)
 def test_a_note_is_one_line_of_text_whatever_it_says(note):
     noted = append_note(PLAN, "1", note)
     before, after = parse_plan(PLAN), parse_plan(noted)
@@ -128,6 +135,40 @@ def test_a_note_is_one_line_of_text_whatever_it_says(note):
     ]
     assert noted.count("\n") == PLAN.count("\n") + 2
     assert check_transition(parse_plan(PLAN), parse_plan(noted), may_tick=()) == ()
+
+
+@given(texts=st.lists(st.text() | st.sampled_from(BLOCKS), max_size=3), plan=st.sampled_from(PLANS))
+def test_entries_above_the_phases_leave_them_as_they_are(texts, plan):
+    before = parse_plan(plan)
+    try:
+        after = edit.append_entries(before, "Assumptions", texts)
+    except PlanError:
+        assert not before.title  # what stands above the phases holds for all of them
+        return
+    assert (after.title, after.settings) == (before.title, before.settings)
+    assert [(plan[p.start : p.end], p.verify, p.after) for p in before.phases] == [
+        (after.text[p.start : p.end], p.verify, p.after) for p in after.phases
+    ]
+
+
+def test_a_plan_without_a_title_gets_none_and_keeps_its_settings():
+    plan = parse_plan("---\nverify: [t]\n---\n# Phase 1\n- [ ] one\n")
+    noted = edit.append_entries(plan, "Assumptions", ["x"])
+    assert noted.text == "---\nverify: [t]\n---\n\n**Assumptions**\n\n- x\n# Phase 1\n- [ ] one\n"
+    assert edit.append_entries(plan, "Assumptions", []) is plan
+
+
+def test_entries_do_not_take_the_heading_below_them_for_their_own():
+    underlined = edit.append_entries(parse_plan("# P\nOne\n===\n- [ ] one\n"), "Assumptions", ["x"])
+    assert underlined.text == "# P\n\n## Assumptions\n\n- x\n\nOne\n===\n- [ ] one\n"
+    with pytest.raises(PlanError, match="does not end there"):
+        edit.append_entries(parse_plan("# P\n\n   One\n   ===\n- [ ] one\n"), "Assumptions", ["x"])
+
+
+def test_entries_stand_below_their_heading_and_above_what_the_phases_belong_to():
+    assert edit.append_entries(parse_plan(PLANS[1]), "Assumptions", ["x", " ", "# y"]).text == (
+        "# Plan\nGoal.\n\n## Assumptions\n\n- x\n- \\# y\n\n## Part\nVerify: `t`\n\n### Phase 1\n- [ ] one\n"
+    )
 
 
 @pytest.mark.parametrize("note", ["", " \n\t", "\u2028"])

@@ -73,7 +73,7 @@ class Bench:
             self.outside,
             workspace,
             self.notes,
-            build_reader_tools(workspace, SUBMIT_PLAN, lambda given: submit(given["markdown"])),
+            build_reader_tools(workspace, (SUBMIT_PLAN, lambda given: submit(given["markdown"]))),
         )
 
     def git(self, *args: str) -> None:

@@ -22,9 +22,9 @@ def test_all_tools_of_a_runner_fit_their_token_budget():
 
 
 def test_order_and_names_are_fixed_because_the_cache_hangs_on_them():
-    names = "read search list edit write bash tick record amend hand_off block"
+    names = "read search list edit write bash tick record amend hand_off defer block"
     assert [spec.name for spec in RUNNER_SPECS] == names.split()
-    assert [spec.name for spec in PLANNER_SPECS] == ["read", "search", "list", "bash", "submit_plan"]
+    assert [spec.name for spec in PLANNER_SPECS] == ["read", "search", "list", "bash", "ask", "submit_plan"]
 
 
 @pytest.mark.parametrize(

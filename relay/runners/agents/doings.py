@@ -14,7 +14,8 @@ from relay.session.values import ToolCall, ToolResult
 from relay.values import dataclass
 
 _OWN = re.compile(
-    r"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:tick|record|amend|hand_off|block|submit_plan)(?: \(relay MCP Server\))?",
+    r"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:tick|record|amend|hand_off|defer|block|ask|submit_plan)"
+    r"(?: \(relay MCP Server\))?",
     re.IGNORECASE,
 )
 """A tool of relay's in the names that agents give it: ``mcp__relay__tick``, ``relay: tick``, ``relay_tick``."""
@@ -179,7 +180,7 @@ class Doings:
                 is_error=result.is_error,
                 result_sha256=hashlib.sha256(data).hexdigest(),
                 result_bytes=len(data),
-                duration_s=time.monotonic() - begun,
+                duration_s=time.monotonic() - begun - result.waited_s,
                 changed_paths=result.changed_paths,
             )
         )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PORT = 47_113
 """Of the gateway on the sandbox's loopback, in a network of its own."""
-OWN_TOOLS = frozenset({"tick", "record", "amend", "hand_off", "block", "submit_plan"})
+OWN_TOOLS = frozenset({"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan"})
 """What an agent gets of a session's tools; it has its own for everything else."""
 _MODEL, _TOOLS = "model", "tools"
 

@@ -173,8 +173,8 @@ class AgentSession:
             if found is None:
                 self._look_around()
             else:
-                self._last = time.monotonic()
                 self._handle(found)
+                self._last = time.monotonic()  # a tool of relay's may have waited for a person
         if self._outcome is not None:
             self._stop()
 

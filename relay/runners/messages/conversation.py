@@ -298,7 +298,7 @@ class Conversation:
                 is_error=result.is_error,
                 result_bytes=len(data),
                 result_sha256=hashlib.sha256(data).hexdigest(),
-                duration_s=self._connection.clock() - started,
+                duration_s=self._connection.clock() - started - result.waited_s,
                 changed_paths=result.changed_paths,
                 shown=result.shown,
             )
