@@ -10,7 +10,7 @@ BLANK = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PlanPart:
     """A phase, or the text between two."""
 
     phase: Phase | None
@@ -27,14 +27,14 @@ class Side:
     plan: Plan
     masked: str
     """The text with every box open."""
-    parts: tuple[Part, ...]
+    parts: tuple[PlanPart, ...]
 
     @property
     def outline(self) -> Outline:
         """What the plan was cut into."""
         return self.plan.outline
 
-    def cut(self, part: Part | Section) -> str:
+    def cut(self, part: PlanPart | Section) -> str:
         """Return the text of a part, or of one of its sections, with every box open."""
         return self.masked[part.start : part.end]
 
@@ -46,19 +46,19 @@ def make_side(plan: Plan) -> Side:
     return Side(plan=plan, masked=outline.lines.put(marks, " ").text, parts=tuple(_cut(plan)))
 
 
-def _cut(plan: Plan) -> Iterator[Part]:
+def _cut(plan: Plan) -> Iterator[PlanPart]:
     outline, done = plan.outline, 0
     for phase, extent in zip(plan.phases, find_extents(outline.sections), strict=True):
         if phase.start > done:
-            yield Part(phase=None, sections=(), start=done, end=phase.start)
+            yield PlanPart(phase=None, sections=(), start=done, end=phase.start)
         sections = outline.sections[extent.head : extent.stop]
-        yield Part(phase=phase, sections=sections, start=phase.start, end=phase.end)
+        yield PlanPart(phase=phase, sections=sections, start=phase.start, end=phase.end)
         done = phase.end
     if done < len(outline.text):
-        yield Part(phase=None, sections=(), start=done, end=len(outline.text))
+        yield PlanPart(phase=None, sections=(), start=done, end=len(outline.text))
 
 
-def find_key(side: Side, part: Part) -> tuple[str, ...]:
+def find_key(side: Side, part: PlanPart) -> tuple[str, ...]:
     """Return what a part is recognised by; what of it may change is left out and checked later."""
     if part.phase is None:
         return ("text", side.cut(part))

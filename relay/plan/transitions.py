@@ -12,7 +12,7 @@ from itertools import takewhile
 from relay.plan.alignment import Alignment, align
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import OPEN_SIGNS, Section
-from relay.plan.parts import BLANK, Part, Side, find_key, make_side
+from relay.plan.parts import BLANK, PlanPart, Side, find_key, make_side
 from relay.words import list_some, shorten
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -60,7 +60,7 @@ def _phases(side: Side, parts: range) -> list[Phase]:
     return [phase for at in parts if (phase := side.parts[at].phase)]
 
 
-def _check_pair(old: Side, new: Side, was: Part, now: Part, may_tick: frozenset[str]) -> Iterator[Violation]:
+def _check_pair(old: Side, new: Side, was: PlanPart, now: PlanPart, may_tick: frozenset[str]) -> Iterator[Violation]:
     if was.phase is None or now.phase is None:
         if old.outline.text[was.start : was.end] != new.outline.text[now.start : now.end]:
             yield _violation(_line(new, now.start), "a box above the first phase was changed; it is no item")
@@ -84,7 +84,7 @@ def _check_boxes(old: Side, new: Side, was: Phase, now: Phase, may_tick: frozens
             yield _violation(after.line, f"item {before.id} was ticked with `{marks[1]}`; a tick is `[x]`")
 
 
-def _check_sections(old: Side, new: Side, was: Part, now: Part) -> Iterator[Violation]:
+def _check_sections(old: Side, new: Side, was: PlanPart, now: PlanPart) -> Iterator[Violation]:
     """Compare two phases that are known to be alike but for blank lines and Notes."""
     before, after = was.sections, now.sections
     if len(after) == len(before) + 1 and after[-1].is_notes and not any(s.is_notes for s in before[1:]):
@@ -222,7 +222,7 @@ def _iter_lines(side: Side, first: int) -> Iterator[tuple[int, str]]:
     """Return the lines from one part on, with their numbers, boxes open, without Notes."""
     lines = side.outline.lines
     for part in side.parts[first:]:
-        pieces: list[Part | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]
+        pieces: list[PlanPart | Section] = [s for at, s in enumerate(part.sections) if not (at and s.is_notes)]
         for piece in pieces or [part]:
             for index in range(lines.index_at(piece.start), lines.count):
                 if lines.starts[index] >= piece.end:
