@@ -54,11 +54,15 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     level = min(outline.sections[extent.head].level + 1, _MAX_LEVEL)
     heading = [] if notes else [f"{'#' * level} Notes"]
     at = _last_line(outline.lines, place) + 1
-    known = _count_notes(plan, phase_id, words)
+    known = list_notes(plan, phase_id).count(words)
     # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
     for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
         noted = _try_parse(_insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below]))
-        if noted and not check_transition(plan, noted, may_tick=()) and _count_notes(noted, phase_id, words) > known:
+        if (
+            noted
+            and not check_transition(plan, noted, may_tick=())
+            and list_notes(noted, phase_id).count(words) > known
+        ):
             return noted
     raise PlanError(
         f"a note at the end of phase {phase_id} would not be read as one; "
@@ -99,6 +103,13 @@ def _list_meant(plan: Plan) -> list[tuple[object, ...]]:
     """Return what the phases say, wherever they stand."""
     phases = [(p.id, plan.text[p.start : p.end].strip(), p.verify, p.after, p.runner) for p in plan.phases]
     return [(plan.title, tuple(plan.settings)), *phases]
+
+
+def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:
+    """Return the notes of a phase that it has, in their order."""
+    _, extent = _get_phase(plan, phase_id)
+    inside = plan.outline.sections[extent.head + 1 : extent.stop]
+    return tuple(e.text for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
 
 
 def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
@@ -237,13 +248,6 @@ def _try_parse(text: str) -> Plan | None:
         return parse_plan(text)
     except PlanError:
         return None
-
-
-def _count_notes(plan: Plan, phase_id: str, words: str) -> int:
-    _, extent = _get_phase(plan, phase_id)
-    inside = plan.outline.sections[extent.head + 1 : extent.stop]
-    bullets = (e for s in inside if s.is_notes for e in s.entries if e.kind is EntryKind.BULLET)
-    return sum(entry.text == words for entry in bullets)
 
 
 def _read_item(phase: Phase, line: str) -> str:
