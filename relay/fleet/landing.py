@@ -68,6 +68,12 @@ def find_landing(main: Repo, job: Job) -> Landing:
     return Landing(case=_find_case(main, job, tip, own), tip=tip, own=own)
 
 
+def find_phase_id(job: Job) -> str:
+    """Return what the plan calls a job's phase, for a run in its work tree: others may have moved it."""
+    leg = read_leg(job.repo)
+    return leg.phase_id if leg is not None else job.phase_id
+
+
 def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
     leg = read_leg(job.repo)
     if leg is not None and not _is_cut_off(leg, own):

@@ -52,9 +52,25 @@ def merge_commits(repo: Repo, ours: str, theirs: str) -> Merge:
     return Merge(tree=tree.decode(), conflicts=tuple(sorted(paths)), words=_read_words(told))
 
 
+def find_base(repo: Repo, one: str, other: str) -> str | None:
+    """Return the newest commit that two have in common, one of them where there are several; None without one."""
+    found = repo.git.ask("merge-base", one, other)
+    return None if found is None else found.decode()
+
+
 def is_ancestor(repo: Repo, old: str, new: str) -> bool:
     """Return whether `new` is `old`, or has it in its history."""
-    return old == new or repo.git.ask("merge-base", old, new) == old.encode()
+    return find_base(repo, old, new) == old
+
+
+def list_marks(repo: Repo, tree: str, ours: str, theirs: str) -> tuple[str, ...]:
+    """Return the files of a tree in which marks are left that `merge_commits` has put there."""
+    lines = (f"^<<<<<<< {ours}", f"^>>>>>>> {theirs}")
+    args = (part for line in lines for part in ("-e", line))
+    result = repo.git.probe("grep", "-l", "-z", "-a", "--no-textconv", *args, tree, "--")
+    if result.code not in {0, 1}:
+        raise GitError(f"git grep failed: {result.words}")
+    return tuple(os.fsdecode(name).removeprefix(f"{tree}:") for name in result.out.split(b"\0") if name)
 
 
 def _make_bare(repo: Repo, place: Path) -> Path:

@@ -1,21 +1,25 @@
 """Two trees as a patch, for somebody who reads it."""
 
 import os
+from collections.abc import Collection
 
 from relay.git.config_guard import guard
 from relay.git.objects import diff_trees
 from relay.git.repository import Repo
 
 
-def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int) -> str:
+def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[str] | None = None) -> str:
     """Return what turns the tree (or commit) `a` into `b`, file by file; no filter or program of a repository runs.
 
-    Where it is longer than that, the files that do not fit are named instead, with how to see them.
+    Where it is longer than that, the files that do not fit are named instead, with how to see them. Of `only` some
+    paths, where they are given.
     """
     shown: list[str] = []
     left: list[str] = []
     room = most_bytes
     for change in diff_trees(repo, a, b):
+        if only is not None and change.path not in only:
+            continue
         data = guard(repo).git.run(
             "diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", "--full-index",
             a, b, "--", change.path,

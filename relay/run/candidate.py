@@ -66,6 +66,6 @@ class Refused:
     ways: Hint = ""
     """What the user can do about it, behind ``for_user``."""
     for_review: bool = False
-    """It waits for its review, or for a session that repairs what one has confirmed; the leg may have moved on."""
+    """It waits for its review, or for a session that repairs what was found; the leg may have moved on."""
     again: bool = False
     """Somebody was at work meanwhile: the same may well be committed after another look."""

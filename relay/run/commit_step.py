@@ -23,6 +23,7 @@ from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, list_ignored, open_hooks, run_phase_gate, take_back
 from relay.run.hook_refusal import explain_hook
+from relay.run.landing_leg import check_marks
 from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.phase_message import list_subjects, render_phase_message
 from relay.run.plan_commit import tick_edited_plan
@@ -116,7 +117,8 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
 
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
-    refusal = _check_plan(candidate) or _check_left_out(ctx, candidate, work)
+    refusal = check_marks(ctx.repo, candidate.leg, work.after.tree) or _check_plan(candidate)
+    refusal = refusal or _check_left_out(ctx, candidate, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
     refusal = refusal or _check_strange(ctx.repo)
     refusal = refusal or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
@@ -274,6 +276,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     request = CommitRequest(
         branch=candidate.leg.branch,
         head=candidate.leg.base_head,
+        merges=candidate.leg.merges,
         message=message,
         other_subjects=list_subjects(ctx, candidate),
         paths=work.owned,

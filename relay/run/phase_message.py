@@ -7,6 +7,7 @@ from relay.plan.model import Item
 from relay.run.candidate import Candidate
 from relay.run.commit_subject import SUBJECT_CHARS, list_other_subjects, render_subject
 from relay.run.gates import GateRun
+from relay.run.landing_leg import find_merged, render_merge
 from relay.run.pending_plan import PendingPlan
 from relay.secrets.patterns import redact
 from relay.setup.context import RunContext
@@ -33,13 +34,16 @@ def render_phase_message(
         doubts: Trailers that say what speaks against a tick.
     """
     pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)
+    merged = find_merged(ctx.repo, candidate.leg)
     ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
     baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
     return Message(
-        subject=choose_subject(ctx, candidate),
-        body=_make_harmless(ctx, candidate, "\n\n".join(part for part in (ticked, baton) if part)),
+        subject=merged.message.subject if merged else choose_subject(ctx, candidate),
+        body=merged.message.body
+        if merged
+        else _make_harmless(ctx, candidate, "\n\n".join(part for part in (ticked, baton) if part)),
         trailers=(
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.PHASE, candidate.phase.id),
@@ -49,6 +53,7 @@ def render_phase_message(
             (trailers.SESSION, candidate.leg.session_id),
             (LEG, str(candidate.number)),
             (trailers.GATE, _render_gate(run)),
+            *(render_merge(merged, run.result.digest) if merged else ()),
             *doubts,
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),

@@ -4,10 +4,14 @@ The branch had moved, files were saved while they were checked, git or a signatu
 in its last snapshot, marked as proposed; the gate runs again on what is there now.
 """
 
+from dataclasses import replace
+
 from relay.plan.model import Plan
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.commit_step import commit_leg
+from relay.run.landing_leg import is_untouched
 from relay.run.plan_view import render_plan
+from relay.run.rescue import note_refusal
 from relay.run.start import revisit_phase
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
@@ -34,7 +38,10 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -
         return None
     author = dict(leg.wip_trailers).get(SESSION, "") or leg.session_id
     then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
-    ctx.observe(Noticed(text=f"session {author} has finished phase {phase.id}; {then}"))
+    words = f"session {author} has finished phase {phase.id}; {then}"
+    if is_untouched(leg):
+        words = f"phase {phase.id} is merged with what others have landed; its gate, and theirs, are run on that"
+    ctx.observe(Noticed(text=words))
     candidate = Candidate(
         phase=phase,
         leg=leg,
@@ -52,4 +59,10 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -
     made = commit_leg(ctx, candidate)
     if isinstance(made, PhaseCommit):
         ctx.observe(render_plan(pending.plan, committed=pending.plan))
+        return made
+    if is_untouched(leg) and made.for_model:
+        # Its next session is to know what it has to repair: it did not see this gate.
+        note_refusal(ctx, leg, made.for_model)
+        ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
+        return replace(made, for_review=True)
     return made

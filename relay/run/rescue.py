@@ -13,6 +13,7 @@ from relay.ledger import Ledger, merge_entries
 from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.run.landing_leg import is_untouched
 from relay.run.pending_plan import PendingPlan
 from relay.run.start import MAX_LEFTOVERS, read_ledger
 from relay.session.events import Noticed
@@ -60,6 +61,13 @@ def _make_record(files: PlanFiles, leg: OpenLeg) -> WipRecord:
     return WipRecord(spend=leg.spend, items=leg.items, replace=draft, baton=leg.baton, trailers=ended)
 
 
+def note_refusal(ctx: RunContext, leg: OpenLeg, words: str) -> OpenLeg:
+    """Keep with the baton why a leg's work was not committed; it is proposed no more."""
+    record = _make_record(ctx.files, leg)
+    marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
+    return save_wip(ctx.repo, leg, replace(record, baton=f"{leg.baton}\n\n{words}".strip(), trailers=marks))
+
+
 def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     """Keep what is found, then put back what is missing of the newest snapshot.
 
@@ -76,15 +84,15 @@ def restore_saved(ctx: RunContext, leg: OpenLeg) -> OpenLeg:
     restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
     # Both in one move of the ref: what was found stays reachable as the parent of what is restored.
     kept = save_snapshots(ctx.repo, leg, record, found, restored)
-    run_restoration(ctx.repo, restoration, head=leg.base_head)
-    for words in _describe_restoration(restoration, kept):
+    run_restoration(ctx.repo, restoration, leg.base_head, leg.merges)
+    for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(leg)):
         ctx.observe(Noticed(text=words, warning=True))
     return kept
 
 
-def _describe_restoration(restoration: Restoration, kept: OpenLeg) -> Iterator[str]:
+def _describe_restoration(restoration: Restoration, kept: OpenLeg, *, was_lost: bool) -> Iterator[str]:
     commit = kept.last_wip.commit[:12] if kept.last_wip else ""
-    if restoration.changes:
+    if restoration.changes and was_lost:
         names = list_paths([change.path for change in restoration.changes])
         words = (
             f"{len(restoration.changes)} file(s) put back to the last snapshot of session {kept.session_id}: {names}"

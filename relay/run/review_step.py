@@ -27,6 +27,7 @@ from relay.review.finding import (
 )
 from relay.review.session import Incomplete, Reviewers, review
 from relay.run.candidate import Candidate, Refused
+from relay.run.landing_leg import find_merged, is_untouched
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd
@@ -121,6 +122,8 @@ def review_work(
         Refused where faults were confirmed, where a session is still open, or where no reviewer could be asked.
     """
     leg, base = candidate.leg, _find_base(ctx, candidate)
+    if is_untouched(leg) and (merged := find_merged(ctx.repo, leg)):
+        return Reviewed(leg=leg, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW)))  # it was then
     if base is None:
         return Reviewed(leg=leg)
     rounds = read_rounds(leg)

@@ -21,6 +21,7 @@ from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.review.finding import render_numbered
 from relay.run.gates import GateTask, run_phase_gate
+from relay.run.landing_leg import list_commands
 from relay.run.pending_plan import PendingPlan
 from relay.run.phase_message import BATON_TITLE
 from relay.run.readiness import get_commands, require_programs
@@ -229,7 +230,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,
         pending=pending,
-        commands=get_commands(ctx.settings, phase),
+        commands=list_commands(ctx.repo, ctx.settings, leg, pending.head, phase),
         baseline=baseline,
         briefing=PhaseBriefing(
             plan=pending.plan,

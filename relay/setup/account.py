@@ -10,7 +10,7 @@ from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, Re
 from relay.session.usage import Spent
 from relay.state.facts import find_leg_commit, is_of_another_plan
 from relay.store.elsewhere import read_unrecorded
-from relay.store.history import read_plan_commits, read_rewound_commits
+from relay.store.history import read_plan_commits, read_rewound_commits, read_unlanded_commits
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
 from relay.store.tally import note_spent
@@ -36,7 +36,7 @@ def read_spent(repo: Repo, plan_path: str) -> Spent:
     That is what its commits record, rewound ones too, planning that no commit has yet, and sessions that left none.
     """
     own = read_plan_commits(repo, plan_path)
-    counted = (*own, *read_rewound_commits(repo, plan_path, own))
+    counted = (*own, *read_rewound_commits(repo, plan_path, own), *read_unlanded_commits(repo, plan_path, own))
     spends = (*(commit.spent for commit in counted), *read_unrecorded(repo, plan_path, counted))
     total = sum(spends, start=Spent())
     planning = read_plan_usage(repo)

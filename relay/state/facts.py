@@ -71,6 +71,7 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         elsewhere=leg.place not in {"", find_place_id(repo)},
         claims=leg.items,
         handed_over=bool(leg.baton),
+        merges=leg.merges,
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
         discarded=_find_discarded(repo, leg, snapshot, own),

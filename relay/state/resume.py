@@ -52,6 +52,8 @@ class LegFacts:
     """The commit of its session is on the branch, whatever was committed on top of it."""
     began_as: str = ""
     """What the phase was called when the leg began, where that may be something else."""
+    merges: str = ""
+    """The phase's own commit, where it is done and only brought onto what others landed; empty where it is not."""
     discarded: tuple[str, ...] = ()
     """Files of its newest snapshot that the user undid: the work tree has them as before the leg, or not at all."""
 
@@ -97,6 +99,14 @@ def find_resume_point(facts: Facts) -> ResumePoint:
         )
     # A session that ended in order synced what it wrote: what differs since then is the user's.
     may_be_lost = facts.leg.boot_id != facts.boot_id and not facts.leg.handed_over
+    if not facts.leg.saved and facts.leg.merges and facts.leg.elsewhere:
+        return _go_on(
+            facts.leg,
+            ResumeCase.POWER_LOSS,
+            f"Phase {facts.leg.phase_id} is done ({facts.leg.merges[:10]}), and others have landed meanwhile; both are "
+            "merged, and not in the work tree yet.",
+            "puts the merge there, then commits it or starts a session that repairs it",
+        )
     if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
         return _go_on(
             facts.leg,
@@ -110,6 +120,9 @@ def find_resume_point(facts: Facts) -> ResumePoint:
 
 def _resume_work(leg: LegFacts) -> ResumePoint:
     claims = _describe_claims(leg)
+    if leg.merges:
+        why = f"Phase {leg.phase_id} is done ({leg.merges[:10]}) and merged with what others have landed."
+        return _go_on(leg, ResumeCase.MID_LEG, why, "commits the merge, or starts a fresh session that repairs it")
     if leg.handed_over and leg.saved:
         why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
         return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its baton")

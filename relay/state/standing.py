@@ -81,7 +81,7 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    from relay.store.history import read_plan_commits, read_rewound_commits
+    from relay.store.history import read_plan_commits, read_rewound_commits, read_unlanded_commits
     from relay.store.orphans import describe_orphans
 
     branch = repo.branch
@@ -90,7 +90,8 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     kept = situation.kept
     rewound = read_rewound_commits(repo, source.plan_name, commits) if kept.has_refs else ()
     leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
-    counted = (*commits, *rewound)
+    unlanded = read_unlanded_commits(repo, source.plan_name, commits) if kept.has_refs else ()
+    counted = (*commits, *rewound, *unlanded)
     spends = (*map(_count_commit, counted), *(_count_rest(source, repo, leg, counted) if kept.has_refs else ()))
     return Standing(
         plan_name=source.plan_name,

@@ -33,6 +33,8 @@ class CommitRequest:
     branch: str
     head: str | None
     """The commit that the branch must be at; None for a branch without commits."""
+    merges: str = ""
+    """A commit that this one has for its second parent; empty without one."""
     message: Message
     other_subjects: tuple[str, ...] = ()
     """For the message's own, in this order, where the user's hooks refuse that."""
@@ -305,7 +307,7 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     request = ready.request
     staging.put_files(repo, guarded, ready.index, request.head, request.replace)
     tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
-    parents = (request.head,) if request.head else ()
+    parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
     commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))
     # Before the commit point, so that no power cut leaves a commit whose files are empty on the disk.

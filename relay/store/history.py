@@ -7,13 +7,15 @@ from pathlib import Path
 from relay.files.tree import find_stat
 from relay.git.index_flags import read_mark
 from relay.git.message import CommitText, find_loose_text, read_texts
-from relay.git.names import parse_path
-from relay.git.ref_files import has_replacements
+from relay.git.names import parse_path, parse_ref_part, render_ref_part
+from relay.git.ref_files import find_id, has_replacements
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
 from relay.store import trailers
 from relay.values import dataclass
 
+JOBS = "relay-jobs/"
+"""What the branches of jobs begin with; then comes the branch that they land on, as `render_ref_part` writes it."""
 _MOST_NEW = 32
 """Commits that are read one by one; more are asked for."""
 
@@ -154,6 +156,32 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--glob=refs/relay/rewound", "--ancestry-path")
     found = (_parse_commit(text) for text in read_texts(repo.git, *args, f"^{origin}", f"^{head}", "--"))
     return tuple(commit for commit in found if commit.plan == plan_path)
+
+
+def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
+    """Return what jobs of the branch's have committed that HEAD does not have: what it cost is spent.
+
+    Of a job's own branch it is what the other jobs have, and the branch that they all land on.
+
+    Args:
+        repo: The repository.
+        plan_path: Repository-relative path of the plan.
+        own: The plan's commits on this branch, as `read_plan_commits` says.
+    """
+    head, branch = repo.head(), repo.branch or ""
+    place = branch.removeprefix(JOBS).partition("/")[0] if branch.startswith(JOBS) else render_ref_part(branch)
+    legs = f"refs/relay/leg/{render_ref_part(f'{JOBS}{place}/')}"
+    tips = set(repo.list_refs(f"refs/heads/{JOBS}{place}/").values())
+    if head is None or not tips:
+        return ()
+    # A phase that is being landed is in its leg's history, and on no branch.
+    tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(legs))
+    tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{parse_ref_part(place)}")]))
+    origin = find_origin(repo, plan_path, own)
+    below = (f"^{head}", *((f"^{origin}",) if origin else ()))
+    args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", *sorted(tips), *below, "--")
+    found = (_parse_commit(text) for text in read_texts(repo.git, *args))
+    return tuple(commit for commit in found if commit.plan == plan_path and commit.status)
 
 
 def find_origin(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> str:

@@ -35,6 +35,8 @@ from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPP
 from relay.values import dataclass
 
 _UNBORN = "none"
+NOWHERE = "nowhere"
+"""The place of a leg whose work is in no work tree yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,10 @@ class LegStart:
     """What git ignores at the start, as `relay.store.environment.save_environment` stored it; empty when not known."""
     trailers: tuple[tuple[str, str], ...] = ()
     """Further ones, kept and handed back."""
+    onto: str = ""
+    """The commit that it begins at, before the branch and the work tree are there; empty where they are."""
+    merges: str = ""
+    """The commit that it is to bring there; empty for a leg that does work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,19 +143,19 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     Args:
         repo: The repository.
         start: What the leg is for.
-        base: A snapshot of the work tree as it is; None takes one.
+        base: A snapshot of the work tree as it is, or as it will be; None takes one.
 
     Raises:
         RepoError: HEAD is detached, or a leg is open on the branch already.
     """
-    branch, head = get_branch(repo), repo.head()
+    branch, head = get_branch(repo), start.onto or repo.head()
     # Named in the leg's commit, so that a run after a crash finds the snapshots by the leg alone.
     wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
-    place = find_place_id(repo)
+    place = NOWHERE if start.onto else find_place_id(repo)
     kept = _render_start(start, head, place, wip_ref, skipped=base.skipped, spent=Spent())
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
-    commit = objects.write_commit(repo, base.tree, _list_parents(head, start.environment), message)
+    commit = objects.write_commit(repo, base.tree, _list_parents(head, start.environment, start.merges), message)
     if not refs.move_ref(repo, find_leg_ref(branch), commit, None):
         raise RepoError(f"a leg is open on {branch} already", hint=WHY)
     return _parse_leg(branch, read_text(repo, commit))
@@ -173,6 +179,7 @@ def _render_start(  # what the two ways to begin a session share
         (WIP, wip_ref),
         *trailers.render_spent(spent),
         *(((ENVIRONMENT, start.environment),) if start.environment else ()),
+        *(((trailers.MERGE, start.merges),) if start.merges else ()),
         *_render_skipped(skipped),
         *start.trailers,
     )

@@ -62,23 +62,24 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
     )
 
 
-def run_restoration(repo: Repo, restoration: Restoration, *, head: str | None) -> None:
+def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) -> None:
     """Write and remove the files; may be repeated.
 
     Args:
         repo: The repository.
         restoration: What to do; what it was planned from is kept under a ref by the caller.
-        head: The commit that its snapshots were taken over; None on an unborn branch.
+        commits: What its snapshots were taken over, and what was merged there; None for an unborn branch.
     """
     guarded = guard(repo)
     changes = restoration.changes
-    at_head = objects.read_entries(repo, head, [change.path for change in changes]) if head else {}
+    paths = [change.path for change in changes]
+    cleaned = {pair for commit in commits if commit for pair in objects.read_entries(repo, commit, paths).items()}
     # Removals first: a directory may have to make room for a file.
     for change in sorted(changes, key=lambda change: change.kind != ChangeKind.DELETED):
         if change.kind == ChangeKind.DELETED:
             remove_file(repo.root, change.path)
         else:
-            _write(repo, guarded, change, as_in_head=at_head.get(change.path) == (change.mode, change.object_id))
+            _write(repo, guarded, change, is_cleaned=(change.path, (change.mode, change.object_id)) in cleaned)
 
 
 def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -> bool:
@@ -141,9 +142,9 @@ def _write_tree(repo: Repo, start: str, changes: Sequence[PathChange]) -> str:
     return objects.write_paths_tree(repo, (*gone, *new), start=start)
 
 
-def _write(repo: Repo, guarded: Guarded, change: PathChange, *, as_in_head: bool) -> None:
-    """Write raw bytes; a blob that is HEAD's was cleaned, so it goes through git's own conversion back."""
-    if as_in_head and change.mode != SYMLINK:
+def _write(repo: Repo, guarded: Guarded, change: PathChange, *, is_cleaned: bool) -> None:
+    """Write raw bytes; a blob that is a commit's was cleaned, so it goes through git's own conversion back."""
+    if is_cleaned and change.mode != SYMLINK:
         data = guarded.git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
     else:
         data = objects.load_blob(repo, change.object_id)

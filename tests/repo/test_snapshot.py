@@ -245,7 +245,7 @@ def test_restoring_brings_back_every_byte(box, autocrlf):
     box.write("new/deep/file", "x")
     found = snap(repo)
     restoration = plan_restoration(repo, found=found, wanted=wanted, base=found.tree)
-    run_restoration(repo, restoration, head=repo.head())
+    run_restoration(repo, restoration, repo.head())
     restored = {change.path for change in restoration.changes}
     assert restored == {"src/app.py", "src/old.py", "user.txt", "run.sh", "new/deep/file"}
     assert box.files() == files
@@ -264,7 +264,7 @@ def test_restoring_does_not_write_through_links(box, tmp_path):
     (box.root / "src").rmdir()
     (box.root / "src").symlink_to(tmp_path / "outside")
     found = snap(repo)
-    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=found.tree), head=repo.head())
+    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=found.tree), repo.head())
     assert list((tmp_path / "outside").iterdir()) == []
     assert (box.root / "src/app.py").read_bytes() == b"mine\n"
 
@@ -286,7 +286,7 @@ def test_only_what_was_lost_is_restored(box):
     box.git("checkout", "-q", "--", "src")
     (box.root / "new.txt").unlink()
     restoration = plan_restoration(repo, found=snap(repo), wanted=wanted, base=base.tree)
-    run_restoration(repo, restoration, head=repo.head())
+    run_restoration(repo, restoration, repo.head())
     assert restoration.left == ("notes.txt", "own.txt")
     assert {change.path for change in restoration.changes} == {
         "cut.txt", "new.txt", "src/app.py", "src/old.py", "torn.txt"
@@ -326,7 +326,7 @@ def test_nothing_is_restored_over_what_no_snapshot_holds(box):
     for path in ("local.txt", "out", "place/x.o"):
         box.write(path, "ignored\n")
     restoration = plan_restoration(repo, found=snap(repo), wanted=wanted, base=base.tree)
-    run_restoration(repo, restoration, head=repo.head())
+    run_restoration(repo, restoration, repo.head())
     assert restoration.blocked == ("local.txt", "out/a.txt", "place")
     assert {(box.root / path).read_text() for path in ("local.txt", "out", "place/x.o")} == {"ignored\n"}
     assert (box.root / "fine.txt").read_text() == "work\n"
@@ -343,7 +343,7 @@ def test_a_tracked_file_among_very_many_untracked_ones_is_put_back(box):
     box.write("src/app.py", "")
     found = replace(snap(repo), skipped=crowd)
     restoration = plan_restoration(repo, found=found, wanted=wanted, base=base.tree)
-    run_restoration(repo, restoration, head=repo.head())
+    run_restoration(repo, restoration, repo.head())
     assert [change.path for change in restoration.changes] == ["src/app.py"]
     assert (box.root / "src/app.py").read_text() == "work\n"
 

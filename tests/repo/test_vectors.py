@@ -171,7 +171,7 @@ def work_through_everything(box):
     assert read_leg(repo) == leg
     diff_trees(repo, leg.base_tree, found.tree)
     wanted = write_snapshot_tree(repo, replace={"x": b""})
-    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=leg.base_tree), head=repo.head())
+    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=leg.base_tree), repo.head())
     read_blob(repo, "HEAD", "src/app.py")
     check_signing(repo)
     message = Message(subject="x", trailers=(("Relay-Plan", "PLAN.md"),))

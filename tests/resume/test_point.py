@@ -50,6 +50,14 @@ def test_nothing_open(plan, phase, why, then):
         ({"claims": ("2.1", "2.2")}, {}, ResumeCase.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
         ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its baton"),
         ({}, {"boot": "other"}, ResumeCase.POWER_LOSS, "may be empty", "restores the last snapshot"),
+        (
+            {"merges": "b" * 40, "elsewhere": True},
+            {},
+            ResumeCase.POWER_LOSS,
+            "Phase 2 is done (bbbbbbbbbb), and others have landed meanwhile",
+            "puts the merge there",
+        ),
+        ({"merges": "b" * 40}, {}, ResumeCase.MID_LEG, "merged with what others have landed", "commits the merge"),
         ({"saved": True}, {"boot": "other"}, ResumeCase.MID_LEG, "was interrupted", "keeps its work"),
         ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_LEG, "files were changed since", "from its baton"),
         (
