@@ -138,7 +138,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
         check_repository,
         require,
     )
-    from relay.setup.runners import require_runners
+    from relay.setup.runners import list_kinds
     from relay.state.standing import gather_standing
     from relay.store.completion import find_pending_move
 
@@ -159,7 +159,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
         plan = situation.plan
         phases = selection.list_phases(plan)
         require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
-        require_runners(phases, request.settings)
+    list_kinds(replace(request, phases=phases))
     show_standing(standing, place.caller, why=True)
     show_next(phase, request.settings)
     return ExitCode.DONE

@@ -147,5 +147,7 @@ class RunnerKind:
     get_key: Callable[[Mapping[str, str]], str]
     """Given the environment: which variable holds the key, never the key itself; empty for a runner that needs none.
     Raises `RunnerError` when it is missing. Sends nothing, costs nothing."""
+    require: Callable[[Mapping[str, str], Settings], None] = lambda _environ, _settings: None
+    """Raises `RelayError` for what is missing besides the key: a program, a sandbox. Asks nobody, starts nothing."""
     open: Callable[[Surroundings], AbstractContextManager[Runner]]
     """Opens a runner and closes it again; sends nothing, and returns at once: what takes long loads in a thread."""

@@ -13,13 +13,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from relay.errors import within
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
 from relay.meters.prices import find_price
 from relay.meters.warmth import Waits
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.registry import get_kind, list_runners
+from relay.runners.registry import list_runners
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Observe
 from relay.setup import preconditions
@@ -34,7 +33,7 @@ from relay.setup.progress import Progress
 from relay.setup.repository import take_repository
 from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
-from relay.setup.runners import OpenRunners, require_runners
+from relay.setup.runners import OpenRunners, list_kinds
 from relay.setup.session import Sessions
 from relay.setup.taping import OpenTape
 from relay.setup.workspace import open_workspace
@@ -117,13 +116,11 @@ def _listen(observers: Observers, workspace: Workspace) -> tuple[Workspace, Wait
 
 
 def _require_ready(request: RunRequest, runners: Mapping[str, RunnerKind]) -> None:
-    with within(request.plan_path):
-        require_runners(request.phases, request.settings, runners)
+    kinds = list_kinds(request, runners)
     require(preconditions.check_program(request.repo.root, request.settings, request.environ))
     if request.command == "run":
         require_approval(find_home(request.repo), request.settings, request.environ)
-    for name in request.runners:
-        kind = get_kind(name, origin=request.settings.origins.get("runner", "default"), known=runners)
+    for kind in kinds:
         require(preconditions.check_key(kind, request.environ))
 
 
@@ -141,17 +138,17 @@ def _make_sessions(
     settings = request.settings
     price_of = partial(find_price, at=datetime.now(UTC).date(), overrides=settings.prices)
     price = price_of(settings.model)
-    meter = make_meter(request.repo, request.plan_path, settings, price)
+    meter, first = make_meter(request.repo, request.plan_path, settings, price), request.runners[0]
     book = Book(request.repo, meter)
     waits.check_budget = book.check
     if (
         settings.review != "off" and request.command == "run"
     ):  # before a session is paid for whose work nobody could review
-        reviewer = get_runner(settings.runner_for(settings.review_runner or ""))
+        reviewer = get_runner(settings.runner_for(settings.review_runner) if settings.review_runner else first)
         reviewer.get_model(settings.review_model or settings.model)
     sessions = Sessions(
         get_runner=get_runner,
-        model=get_runner(request.runners[0]).get_model(settings.model),
+        model=get_runner(first).get_model(settings.model),
         settings=settings,
         price=price,
         find_price=price_of,

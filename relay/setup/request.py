@@ -27,8 +27,10 @@ class RunRequest:
 
     @property
     def runners(self) -> tuple[str, ...]:
-        """Who runs them, that of the first one first, each once; without phases who the settings say."""
+        """Who runs them and who reviews, the first one first, each once; without phases who the settings say."""
         wishes = [phase.runner for phase in self.phases] or [""]
+        if self.command == "run" and self.settings.review != "off" and self.settings.review_runner:
+            wishes.append(self.settings.review_runner)
         return tuple(dict.fromkeys(map(self.settings.runner_for, wishes)))
 
     @property

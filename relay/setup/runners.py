@@ -5,10 +5,11 @@ from contextlib import ExitStack
 from dataclasses import field
 
 from relay.config import Settings
-from relay.errors import PlanError
+from relay.errors import PlanError, within
 from relay.plan.model import Phase, Violation
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
+from relay.setup.request import RunRequest
 from relay.values import dataclass
 
 
@@ -36,6 +37,23 @@ def require_runners(phases: Sequence[Phase], settings: Settings, known: Mapping[
     """
     for found in check_runners(phases, settings, known):
         raise PlanError(found.message, line=found.line, hint="relay agents shows which of them are installed")
+
+
+def list_kinds(request: RunRequest, known: Mapping[str, RunnerKind] | None = None) -> tuple[RunnerKind, ...]:
+    """Return the runners that a run is going to have.
+
+    Raises:
+        RelayError: There is not one of them, or something that it needs besides a key is missing.
+    """
+    settings = request.settings
+    known = list_runners(settings) if known is None else known
+    with within(request.plan_path):
+        require_runners(request.phases, settings, known)
+    origin = settings.origins.get("runner", "default")
+    kinds = tuple(get_kind(name, origin=origin, known=known) for name in request.runners)
+    for kind in kinds:
+        kind.require(request.environ, settings)
+    return kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

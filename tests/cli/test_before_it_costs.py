@@ -74,7 +74,21 @@ def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are
     write("Verify: `test -f hello.txt`\nRunner: claude")
     assert "  by claude\n" in relay("check").out
     assert '"runner": "claude"' in relay("check", "--json").out
-    assert "runner claude\n" in relay("run", "--dry-run").out
-    ran = relay("run", env={**KEY, "PATH": "/usr/bin:/bin"})
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(relay, write, project, flags):
+    """Whoever names it: the plan, or the settings as the one who reviews."""
+    bare = {"PATH": "/usr/bin:/bin"}
+    write("Verify: `test -f hello.txt`\nRunner: claude")
+    ran = relay("run", *flags, env=bare)
     assert ran.code == ExitCode.USER
-    assert "Claude Code is not installed" in ran.err
+    assert "Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.err
+    assert "npm install -g @agentclientprotocol/claude-agent-acp" in ran.err
+    assert "starts no agent without its sandbox" in relay("run", *flags, "--sandbox", "off", env=bare).err
+
+    write("Verify: `test -f hello.txt`")
+    (project / "relay.toml").write_text('review = "phase"\nreview_runner = "codex"\n')
+    ran = relay("run", *flags, "--allow-dirty", env=bare)
+    assert ran.code == ExitCode.USER
+    assert "Codex is not installed" in ran.err

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relay.config import Settings
 from relay.config.model import ModelSettings
 from relay.errors import ConfigError, RunnerError
 from relay.runners.agents.profiles import NO_KEY, Profile
@@ -199,22 +200,28 @@ class AgentRunner:
         return Started(child=child, wire=Wire(child, inbox.put), cwd=sandbox.policy.root, servers=servers)
 
 
-@contextmanager
-def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
-    from relay.runners.agents.home import get_installed, get_way
-    from relay.runners.messages.api import open_api
-    from relay.runners.messages.connection import ApiConnection
-    from relay.runners.messages.conversation import ApiRunner
-    from relay.runners.messages.endpoint import FAMILIES
+def _require(profile: Profile, environ: Mapping[str, str], settings: Settings) -> None:
+    from relay.runners.agents.home import get_installed
 
-    settings = given.settings
     if settings.sandbox == "off":
         raise ConfigError(
             f"{settings.origins.get('sandbox', 'sandbox')}: relay starts no agent without its sandbox: nothing else "
             f"would hold what {profile.title} does",
             hint="leave out --sandbox off, or use --runner api",
         )
-    get_installed(profile, given.environ)  # before anything is asked
+    get_installed(profile, environ)
+
+
+@contextmanager
+def _open(profile: Profile, given: Surroundings) -> Iterator[Runner]:
+    from relay.runners.agents.home import get_way
+    from relay.runners.messages.api import open_api
+    from relay.runners.messages.connection import ApiConnection
+    from relay.runners.messages.conversation import ApiRunner
+    from relay.runners.messages.endpoint import FAMILIES
+
+    settings = given.settings
+    _require(profile, given.environ, settings)  # before anything is asked
     if profile.is_lent:
         given.observe(Noticed(text=_describe_login(profile), warning=True))
         family = next(found for found in FAMILIES if found.name == profile.ways[0].family)
@@ -264,4 +271,6 @@ def _get_login(profile: Profile, environ: Mapping[str, str]) -> str:
 
 def make_kind(profile: Profile) -> RunnerKind:
     """Return the kind of runner that an agent is."""
-    return RunnerKind(get_key=partial(_get_key, profile), open=partial(_open, profile))
+    return RunnerKind(
+        get_key=partial(_get_key, profile), require=partial(_require, profile), open=partial(_open, profile)
+    )
