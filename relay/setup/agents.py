@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from relay.config import Settings
 from relay.errors import RunnerError
 from relay.runners.agents.home import find_version, get_installed
-from relay.runners.agents.profiles import Profile
-from relay.runners.agents.runner import make_kind
+from relay.runners.agents.kinds import make_kind
+from relay.runners.agents.profile import Profile
 from relay.runners.registry import list_profiles
 from relay.values import dataclass
 

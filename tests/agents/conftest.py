@@ -10,8 +10,8 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.profiles import Profile
-from relay.runners.agents.runner import make_kind
+from relay.runners.agents.kinds import make_kind
+from relay.runners.agents.profile import Profile
 from relay.runners.base import RunnerKind
 
 

@@ -237,6 +237,7 @@ def main():
                 root, tools = params["cwd"], Tools(params["mcpServers"][0])
                 say({"id": number, "result": {"sessionId": "s1"}})
             case "session/prompt":
+                CANCELLED.clear()  # one that came when the turn had ended already
                 threading.Thread(target=answer, args=(number, tools, root, history, params), daemon=True).start()
             case "session/cancel":
                 CANCELLED.set()

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from relay.cli.agents import command
 from relay.errors import RunnerError
 from relay.runners.agents.home import fill, find_version, get_installed, get_way, make_home
-from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES, Profile, Way
+from relay.runners.agents.profile import Profile, Way
+from relay.runners.agents.profiles import CLAUDE, OPENCODE, PROFILES
 
 
 def install(folder, program, version="1.2.3"):

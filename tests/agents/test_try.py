@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.errors import ExitCode
-from relay.runners.agents.runner import make_kind
+from relay.runners.agents.kinds import make_kind
 from relay.setup.agent_trial import try_agent
 from relay.setup.agents import examine_agent
 from relay.setup.preconditions import State

@@ -8,8 +8,8 @@ from relay.config.agents import AgentSettings
 from relay.errors import ConfigError, ExitCode, RunnerError
 from relay.runners.agents.acp import read_fill, read_usage
 from relay.runners.agents.adaptation import adapt_profile
+from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profiles import PROFILES
-from relay.runners.agents.runner import make_kind
 from relay.session.events import GaugeCrossed, LegEnded, Noticed
 from relay.session.usage import Usage
 from tests.agents.conftest import make_profile

@@ -6,14 +6,19 @@ endpoint. The agent runs in relay's sandbox as a whole: no network but the gatew
 
     wire.py         JSON-RPC lines over a child
     acp.py          what relay says and understands of the protocol
-    dialects.py     requests and answers of an endpoint as they pass: usage, stop reason, faults
+    dialects.py     requests of an endpoint as they pass: whose, how large, what they may ask for
+    tally.py        its answers as they pass: usage, stop reason, faults
     gateway.py      HTTP on a Unix socket: forwards, holds, reads
     toolserver.py   relay's own tools for the agent: MCP on a Unix socket
-    profiles.py     how each agent is started, as data
+    profile.py      what there is to know of an agent
+    profiles.py     that of each agent, as data
+    adaptation.py   what a user's settings make of it
     home.py         where it is found, and the home directory that it is given
     account.py      what a session has used: the gauge, the caps, what failed
-    doings.py       what an agent does, as events
-    parts.py        what a session is made of
+    activity.py     what an agent does, as events
     session.py      one session: the order of it all
-    runner.py       the kinds of runner that this makes
+    boundary.py     what takes place between its turns
+    tunnel.py       a session of an agent that asks its vendor itself
+    runner.py       what is put up around a session
+    kinds.py        the kinds of runner that this makes
 """

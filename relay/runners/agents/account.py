@@ -33,6 +33,9 @@ class Account:
         max_wait_s: How long the endpoint may fail.
     """
 
+    _is_dearest = True
+    """Of a guess only the sum is known: it is counted as the dearest class of tokens."""
+
     def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe, *, max_wait_s: float) -> None:
         self.turn = 0
         """Main requests that were let go."""
@@ -180,7 +183,7 @@ class Account:
                 turn=self.turn,
                 model=model,
                 usage=usage,
-                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=estimated),
+                cost_usd=answer_cost_usd(usage, self._find_price(model), estimated=estimated and self._is_dearest),
                 fill_tokens=self.gauge.fill_tokens,
                 soft_tokens=self.gauge.soft_tokens,
                 hard_tokens=self.gauge.hard_tokens,

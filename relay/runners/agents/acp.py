@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from relay.runners.agents.wire import dig
 from relay.session.usage import Usage
 from relay.values import dataclass
 
@@ -66,7 +67,7 @@ def make_prompt(session_id: str, text: str) -> dict[str, Any]:
 
 def takes_system(initialized: Mapping[str, Any]) -> bool:
     """Say whether session/new takes a system prompt."""
-    return isinstance(_dig(initialized, "agentCapabilities", "sessionCapabilities", "systemPrompt"), dict)
+    return isinstance(dig(initialized, "agentCapabilities.sessionCapabilities.systemPrompt"), dict)
 
 
 def make_system(text: str) -> dict[str, Any]:
@@ -76,13 +77,13 @@ def make_system(text: str) -> dict[str, Any]:
 
 def find_version(initialized: Mapping[str, Any]) -> str:
     """Return what the agent says of its version; empty when it says nothing usable."""
-    found = _dig(initialized, "agentInfo", "version")
+    found = dig(initialized, "agentInfo.version")
     return found[:40] if isinstance(found, str) and found.isprintable() else ""
 
 
 def has_mode(opened: Mapping[str, Any], mode: str) -> bool:
     """Say whether a session has a mode of this name."""
-    modes = _dig(opened, "modes", "availableModes")
+    modes = dig(opened, "modes.availableModes")
     return any(isinstance(found, dict) and found.get("id") == mode for found in modes or ())
 
 
@@ -106,7 +107,7 @@ def read_update(params: Mapping[str, Any]) -> Update | None:
         return None
     kind = update.get("sessionUpdate")
     if kind in _TEXTS:
-        text = _dig(update, "content", "text")
+        text = dig(update, "content.text")
         return Text(text=text, thinking=_TEXTS[kind]) if isinstance(text, str) and text else None
     if kind in {"tool_call", "tool_call_update"} and isinstance(update.get("toolCallId"), str):
         return _read_tool(update)
@@ -162,12 +163,3 @@ def _find_text(source: Mapping[str, Any], name: str) -> str:
 
 def _render(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)[:_SHOWN_CHARS]
-
-
-def _dig(source: Any, *names: str) -> Any:
-    """Return what stands under the names, one below the other; None where there is nothing."""
-    for name in names:
-        if not isinstance(source, Mapping):
-            return None
-        source = source.get(name)
-    return source

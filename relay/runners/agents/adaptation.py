@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relay.config.agents import AgentSettings
-from relay.runners.agents.profiles import NO_KEY, Profile, Way
+from relay.runners.agents.profile import NO_KEY, Profile, Way
 
 _UNKNOWN = Profile(name="", title="", package="", program="", tested="")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from relay.runners.agents.wire import dig
 from relay.values import dataclass
 
 _MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
@@ -190,13 +191,6 @@ def _list_kinds(tools: Any, dialect: Dialect) -> Iterator[str]:
         elif isinstance(tool, dict):
             yield str(tool.get("type") or "custom")
             yield from _list_kinds(tool.get("tools"), dialect)
-
-
-def dig(source: Any, path: str) -> Any:
-    """Return what stands at a dotted path; None where there is nothing."""
-    for name in path.split("."):
-        source = source.get(name) if isinstance(source, Mapping) else None
-    return source
 
 
 def name_usage(found: Mapping[str, Any], names: UsageNames | None) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from relay.errors import RunnerError
 from relay.files.tree import read_start
 from relay.meters.prices import normalize_model
-from relay.runners.agents.profiles import Profile, Way
+from relay.runners.agents.profile import Profile, Way
 from relay.runners.messages.endpoint import FAMILIES, Family, get_key_name
 from relay.values import dataclass
 

@@ -1,77 +1,11 @@
-"""How each agent is started and spoken to, as data. Nothing here comes from a repository.
+"""How each agent that relay knows is started and spoken to. Nothing here comes from a repository.
 
-Every value was seen on the version that the profile names. In texts stand for what relay fills in: ``{base}`` the
-gateway's address, ``{model}`` the model, ``{home}`` the private home directory, ``{server}`` the command of relay's
-tool server as JSON, ``{tools}`` its socket, ``{window}`` and ``{output}`` the model's limits in tokens.
+Every value was seen on the version that the profile names.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any
 
-from relay.values import dataclass
-
-NO_KEY = "held-by-relay"
-"""Stands where an agent wants to have a key; the gateway puts in the real one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How an agent is told of an endpoint of one family."""
-
-    family: str
-    """``anthropic``, ``openai`` or ``gemini``; `relay.runners.messages.endpoint` says what each is."""
-    arguments: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """One agent."""
-
-    name: str
-    """For ``--runner``."""
-    title: str
-    package: str
-    """What a user installs."""
-    program: str
-    """Found on PATH."""
-    arguments: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    """Other programs that it starts, by their names."""
-    tested: str
-    """The version that the agent told of itself when this profile was tried."""
-    env: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
-    """Path below the home directory, and text."""
-    ways: tuple[Way, ...] = (Way(family="anthropic"),)
-    """Arguments, variables and files on top of these for each kind of endpoint that it speaks to."""
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """For session/new."""
-    mode: str = ""
-    """Of the session; empty for the one that it starts with."""
-    login: str = "key"
-    """How it asks its model: see `relay.config.agents.LOGINS`."""
-    credentials: tuple[str, ...] = ()
-    """What holds a login: names of variables, and files below the user's home directory."""
-    hosts: tuple[str, ...] = ()
-    """Of the vendor, which a login is for."""
-    takes_server: bool = True
-    """session/new gives it relay's tools; else its own files or arguments do."""
-    names_sessions: bool = False
-    """It asks another model for a title unless there is one."""
-
-    @property
-    def tunnelled(self) -> bool:
-        """Whether it asks its vendor itself."""
-        return self.login == "tunnel"
-
-    @property
-    def is_lent(self) -> bool:
-        """Whether it has the user's login, not a key that relay holds."""
-        return self.login != "key"
-
+from relay.runners.agents.profile import NO_KEY, Profile, Way
 
 CLAUDE = Profile(
     name="claude",
@@ -315,7 +249,11 @@ COPILOT = Profile(
     ),
     needs=("node",),
     tested="1.0.102",
-    env=(("COPILOT_MODEL", "{model}"), ("COPILOT_OFFLINE", "true"), ("COPILOT_PROVIDER_API_KEY", NO_KEY)),
+    env=(
+        ("COPILOT_MODEL", "{model}"),
+        ("COPILOT_OFFLINE", "true"),
+        ("COPILOT_PROVIDER_API_KEY", NO_KEY),
+    ),
     ways=(
         Way(
             family="anthropic",

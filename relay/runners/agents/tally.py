@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, dig, name_usage
+from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, name_usage
+from relay.runners.agents.wire import dig
 from relay.runners.messages.answers import parse_usage
 from relay.session.usage import Usage
 from relay.values import dataclass

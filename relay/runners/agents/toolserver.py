@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from relay.runners.agents.wire import render_unknown
+from relay.runners.agents.wire import Question, parse_line, render_answer
 from relay.sandbox.openings.sockets import listen
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.values import dataclass
@@ -70,17 +70,8 @@ def _serve(peer: socket.socket, offer: Offer) -> None:
 
 def answer_line(line: bytes, offer: Offer) -> dict[str, Any] | None:
     """Return the answer to a line; None for a notification, and for what is no message."""
-    try:
-        asked = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(asked, dict) or not isinstance(asked.get("id"), str | int):
-        return None
-    params = asked.get("params")
-    method = str(asked.get("method", ""))
-    result = _answer(method, params if isinstance(params, dict) else {}, offer)
-    said = {"result": result} if result is not None else {"error": render_unknown(method)}
-    return {"jsonrpc": "2.0", "id": asked["id"], **said}
+    asked = parse_line(line)
+    return render_answer(asked, _answer(asked.method, asked.params, offer)) if isinstance(asked, Question) else None
 
 
 def _answer(method: str, params: Mapping[str, Any], offer: Offer) -> dict[str, Any] | None:

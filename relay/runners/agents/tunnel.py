@@ -8,15 +8,13 @@ meanwhile may be lost.
 import time
 from typing import Any
 
-from relay.meters.prices import cost_usd
 from relay.runners.agents.account import Account
 from relay.runners.agents.acp import ToolUpdate, read_fill, read_update, read_usage
-from relay.runners.agents.parts import Around, Inbox
-from relay.runners.agents.profiles import Profile
-from relay.runners.agents.session import AgentSession
+from relay.runners.agents.profile import Profile
+from relay.runners.agents.session import AgentContext, AgentSession
 from relay.runners.agents.wire import Answered, Notification
 from relay.runners.base import ModelInfo, SessionSpec
-from relay.session.events import Observe, RequestStarted, ResponseReceived
+from relay.session.events import Observe, RequestStarted
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
@@ -29,6 +27,8 @@ class ToldAccount(Account):
         model: Its window and limits.
         observe: Told of every turn.
     """
+
+    _is_dearest = False
 
     def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe) -> None:
         super().__init__(spec, model, observe, max_wait_s=0.0)
@@ -54,23 +54,9 @@ class ToldAccount(Account):
 
     def end(self, usage: Usage | None) -> None:
         """Account for a turn by what the agent tells; None: by how full its context was."""
-        known, price = usage or self._guess(), self._spec.price
+        known = usage or self._guess()
         self._fills.clear()
-        self._observe(
-            ResponseReceived(
-                turn=self.turn,
-                model=self._spec.model,
-                usage=known,
-                cost_usd=None if price is None else cost_usd(known, price),
-                fill_tokens=self.gauge.fill_tokens,
-                soft_tokens=self.gauge.soft_tokens,
-                hard_tokens=self.gauge.hard_tokens,
-                window_tokens=self.gauge.window_tokens,
-                stop_reason="told",
-                duration_s=time.monotonic() - self._begun,
-                estimated=True,
-            )
-        )
+        self._emit(self._spec.model, known, "told", time.monotonic() - self._begun, estimated=True)
 
     def close(self) -> None:
         """Account for a turn that did not come to its end."""
@@ -89,12 +75,11 @@ class TunnelSession(AgentSession):
         profile: Which agent.
         spec: What the session is made of.
         account: What it tells.
-        inbox: Where everything comes in.
-        around: What it has around it.
+        context: What it has around it.
     """
 
-    def __init__(self, profile: Profile, spec: SessionSpec, account: ToldAccount, inbox: Inbox, around: Around) -> None:
-        super().__init__(profile, spec, account, inbox, around)
+    def __init__(self, profile: Profile, spec: SessionSpec, account: ToldAccount, context: AgentContext) -> None:
+        super().__init__(profile, spec, account, context)
         self._told = account
 
     def _say(self, text: str) -> None:
@@ -106,11 +91,11 @@ class TunnelSession(AgentSession):
         if (fill := read_fill(said.params)) is not None:
             self._told.tell_fill(fill)
         update: Any = read_update(said.params)
-        ended = isinstance(update, ToolUpdate) and update.ended and not self._doings.is_busy
-        if ended and self._prompt and self._outcome is None and not self._pending:
+        ended = isinstance(update, ToolUpdate) and update.ended and not self._activity.is_busy
+        if ended and self._prompt and self._outcome is None and not self._words:
             self._cross_boundary()
             if over := self._told.check_told():
-                self._end(over.end, over.detail)
+                self._follow(over)
 
     def _handle_turn_end(self, answered: Answered) -> None:
         self._told.end(read_usage(answered.result))

@@ -93,8 +93,7 @@ class Wire:
 
     def answer(self, asked: Question, result: dict[str, Any] | None) -> None:
         """Answer; None says that relay does not know the method."""
-        said = {"result": result} if result is not None else {"error": render_unknown(asked.method)}
-        self._send({"id": asked.id, **said})
+        self._send(render_answer(asked, result))
 
     def _send(self, message: dict[str, Any]) -> None:
         self._peer.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")  # who is gone is told by `Gone`
@@ -111,9 +110,10 @@ class Wire:
         self._put(Gone(passed_over=passed_over))
 
 
-def render_unknown(method: str) -> dict[str, Any]:
-    """Return the error for a method that is not known: clients hang on an empty result."""
-    return {"code": METHOD_NOT_FOUND, "message": f"Method not found: {method[:100]}"}
+def render_answer(asked: Question, result: dict[str, Any] | None) -> dict[str, Any]:
+    """Return an answer; None says that the method is not known: clients hang on an empty result."""
+    error = {"code": METHOD_NOT_FOUND, "message": f"Method not found: {asked.method[:100]}"}
+    return {"jsonrpc": "2.0", "id": asked.id, **({"error": error} if result is None else {"result": result})}
 
 
 def split_lines(stream: IO[bytes], most: int = MAX_LINE_BYTES) -> Iterator[bytes]:
@@ -159,13 +159,18 @@ def parse_line(line: bytes) -> Incoming | None:
     return None
 
 
+def dig(source: Any, path: str) -> Any:
+    """Return what stands at a dotted path; None where there is nothing."""
+    for name in path.split("."):
+        source = source.get(name) if isinstance(source, Mapping) else None
+    return source
+
+
 def _describe(found: dict[str, Any]) -> str:
-    error = found.get("error")
-    if error is None:
+    if found.get("error") is None:
         return ""
-    if not isinstance(error, dict):
-        return "an error without words"
-    words = [str(error.get("code", "")), str(error.get("message", ""))]
-    data = error.get("data")
-    details = data.get("details") or data.get("message") if isinstance(data, dict) else None
-    return " ".join(" ".join([*words, str(details or "")]).split())[:500] or "an error without words"
+    places = ("error.code", "error.message", "error.data.details")
+    words = [dig(found, place) for place in places]
+    words[2] = words[2] or dig(found, "error.data.message")
+    said = " ".join(str(word) for word in words if word is not None)
+    return " ".join(said.split())[:500] or "an error without words"

@@ -76,7 +76,7 @@ def _list_texts(text: str) -> list[str]:
     return [value for value in found.values() if isinstance(value, str)][:1] if isinstance(found, dict) else []
 
 
-class Doings:
+class AgentActivity:
     """Turns updates into events. Mutable: knows the tools that run.
 
     Args:

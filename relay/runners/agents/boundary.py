@@ -1,0 +1,134 @@
+"""What takes place between two turns of an agent: the work is kept, and stops, lines and words for it are looked at.
+
+The order of truth at a turn's end: the gateway's last main request, then the error, then the reason that is given.
+"""
+
+from relay.interrupts import Interrupts
+from relay.meters.gauge import Zone
+from relay.runners.agents.account import Account
+from relay.runners.agents.activity import AgentActivity
+from relay.runners.agents.wire import Answered
+from relay.runners.base import SessionSpec
+from relay.runners.messages.repetition import LoopDetector
+from relay.session.events import GaugeCrossed, Observe
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+
+_NUDGE = (
+    "relay: you have made the same calls with the same results three times and nothing changed in between. "
+    "Do something else, or call block with what stands in the way."
+)
+_GO_ON = "relay: the endpoint failed and is asked again. Go on where you stopped."
+_STOPS = {
+    "refusal": SessionEnd.REFUSED,
+    "max_tokens": SessionEnd.TRUNCATED,
+    "max_turn_requests": SessionEnd.HARD_LINE,
+    "model_context_window_exceeded": SessionEnd.OVERFLOW,
+}
+"""Reasons of the protocol, and of an answer, that are no good end."""
+
+Decision = SessionOutcome | str
+"""How a session ends, or what the agent is told; nothing is told with the empty text."""
+
+
+class Boundary:
+    """Judges between the turns of one session. Mutable: remembers what the agent was told.
+
+    Args:
+        spec: What the session is made of.
+        account: What it uses.
+        activity: What the agent does.
+        observe: Told of lines that are crossed.
+        interrupts: Of the run.
+    """
+
+    def __init__(
+        self, spec: SessionSpec, account: Account, activity: AgentActivity, observe: Observe, interrupts: Interrupts
+    ) -> None:
+        self.is_last = False
+        """A tool of relay's has ended the session: there is no turn behind this one."""
+        self._spec = spec
+        self._account = account
+        self._activity = activity
+        self._observe = observe
+        self._interrupts = interrupts
+        self._stuck = LoopDetector()
+        self._noticed = self._nudged = False
+
+    def cross(self) -> Decision:
+        """Look at what there is before the next request of a turn is let go."""
+        calls = self._keep()
+        if (stop := self._find_stop()) is not None:
+            return stop
+        if outcome := self._account.check_lines():
+            if self._account.gauge.zone is Zone.HARD:
+                self._observe_line("hard", self._account.gauge.hard_tokens)
+            return outcome
+        if calls and self._stuck.is_stuck(calls):
+            return self._judge_loop(", ".join(dict.fromkeys(call.name for call, _ in calls)))
+        return self._find_words() if self._account.turn else ""
+
+    def end_turn(self, answered: Answered, title: str) -> Decision:
+        """Say what follows on a turn that the agent calls ended; the empty text: it is finished.
+
+        Args:
+            answered: The answer to the prompt.
+            title: Of the agent.
+        """
+        self._keep()
+        account = self._account
+        if (stop := self._find_stop()) is not None:
+            return stop
+        if account.fault is not None:
+            return self._wait_for_endpoint(account.fault.message)
+        said = str(answered.result.get("stopReason", ""))
+        reason = account.stop_reason if account.stop_reason in _STOPS else said
+        if account.turn and reason in _STOPS:
+            return self._end(_STOPS[reason], f"the turn ended with {reason}")
+        words = answered.error or ("" if account.turn else "it ended its turn without asking a model")
+        words = words or ("it cancelled its turn by itself" if reason == "cancelled" else "")
+        return self._end(SessionEnd.AGENT_FAILED, f"{title} failed: {words}") if words else ""
+
+    def _keep(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
+        calls = self._activity.begin_turn()
+        if calls is not None:
+            self._spec.note_boundary()
+        return calls
+
+    def _find_stop(self) -> SessionOutcome | None:
+        if self.is_last:
+            return self._end(SessionEnd.ENDED_BY_TOOL, "")
+        return self._end(SessionEnd.INTERRUPTED, "asked to stop") if self._interrupts.finish_turn else None
+
+    def _find_words(self) -> str:
+        """Return what the agent has to be told now; empty for nothing."""
+        gauge = self._account.gauge
+        if gauge.zone is not Zone.SOFT or self._noticed:
+            return self._spec.hear()
+        self._noticed = True
+        self._observe_line("soft", gauge.soft_tokens)
+        return self._spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
+
+    def _judge_loop(self, names: str) -> Decision:
+        if self._nudged:
+            return self._end(SessionEnd.STUCK, f"the same calls with the same results again ({names})")
+        self._nudged = True
+        self._stuck.forget()
+        return _NUDGE
+
+    def _wait_for_endpoint(self, fault: str) -> Decision:
+        """The agent gave up on its endpoint before relay would: wait as relay does, then have it go on."""
+        wait = self._account.wait
+        if wait is None:
+            return self._end(SessionEnd.API_FAILED, fault)
+        if wait.until is not None:
+            self._spec.note_wait(wait.until)
+        if self._interrupts.wait(wait.wait_s):
+            return self._end(SessionEnd.INTERRUPTED, "stopped while waiting for the API")
+        return _GO_ON
+
+    def _observe_line(self, line: str, line_tokens: int) -> None:
+        fill = self._account.gauge.least_tokens
+        self._observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
+
+    def _end(self, end: SessionEnd, detail: str) -> SessionOutcome:
+        return SessionOutcome(end=end, detail=detail, text=self._activity.last_text)
