@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n
 NEW_PLAN = "# New\\n\\n## Phase 1 — One\\nVerify: `test -e a.py`\\n- [ ] Do it — a.py\\n"
 GIT = "[user]\n name = T\n email = t@example.invalid\n[init]\n defaultBranch = main\n"
 LIMITS = "window_tokens = 400000\nmax_output_tokens = 128000\nprice = { input = 1.0, output = 10.0, read = 0.1 }\n"
+TITLE = '- {name: title, aside: true, when: {first_message_contains: "itle"}, turns: [{text: x}]}\n'
 KEY = "sk-the-key-of-the-user"
 
 
@@ -44,7 +46,7 @@ class Agent:
     model: str = ""
     """Not known to relay's table; empty for the usual one."""
     command: str = "command"
-    """What its shell calls a command."""
+    """What its shell calls a command; of ``commands`` it takes a list."""
     api: str = "Messages"
     """That it speaks to the endpoint."""
 
@@ -53,8 +55,16 @@ class Agent:
         """Its row in the table."""
         return f"| `{self.name}` | {', '.join(package.rpartition('/')[2] for package in self.packages)} | {self.api} |"
 
+    @property
+    def model_line(self) -> str:
+        """What a script says of its model."""
+        return f"model: {{id: {self.model}, window: 400000}}\n" if self.model else ""
+
 
 GPT: dict[str, Any] = {"family": "OPENAI", "model": "gpt-rehearsed"}
+MACHINE = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
+COPILOT = ("@github/copilot@1.0.102",)
+GOOSE = (f"@aaif/goose-binary-linux-{MACHINE}@1.52.0",)
 PI = ("pi-acp@0.0.34", "@earendil-works/pi-coding-agent@0.87.1")
 AGENTS = (
     Agent("claude", ("@agentclientprotocol/claude-agent-acp@0.100.0",), "Bash", "mcp__relay__", makes_titles=True),
@@ -71,7 +81,12 @@ AGENTS = (
         "gemini", ("@google/gemini-cli@0.61.0",), "run_shell_command", "mcp_relay_", family="GEMINI",
         model="gemini-rehearsed", api="Gemini",
     ),
-    Agent("copilot", ("@github/copilot@1.0.102",), "bash", "relay-"),
+    Agent("copilot", COPILOT, "bash", "relay-"),
+    Agent("copilot", COPILOT, "bash", "relay-", api="Responses", **GPT),
+    Agent("goose", GOOSE, "shell", "relay__"),
+    Agent("goose", GOOSE, "shell", "relay__", api="Chat", **GPT),
+    Agent("cline", ("cline@3.0.65",), "run_commands", "relay__", command="commands", model="claude-haiku-5-5"),
+    Agent("cline", ("cline@3.0.65",), "run_commands", "relay__", command="commands", api="Chat", **GPT),
 )  # fmt: skip
 TABLE = Path(__file__).parents[2] / "docs/agents.md"
 
@@ -116,7 +131,8 @@ class Trial:
         return process.returncode, said
 
     def bash(self, command: str, rest: str = "") -> str:
-        given = f'{self.agent.command}: "{command}", description: x'
+        name = self.agent.command
+        given = f'{name}: ["{command}"]' if name == "commands" else f'{name}: "{command}", description: x'
         return f"{{tools: [{{name: {self.agent.bash}, input: {{{given}}}}}]{rest}}}"
 
     def tool(self, name: str, given: str, rest: str = "") -> str:
@@ -126,11 +142,9 @@ class Trial:
         return self.tool("tick", '{item: "1.1", evidence: seen}')
 
     def script(self, *sessions: list[str]) -> str:
-        title = '- {name: title, aside: true, when: {first_message_contains: "itle"}, turns: [{text: x}]}\n'
-        title = title if self.agent.makes_titles else ""
+        title = TITLE if self.agent.makes_titles else ""
         when = f"when: {{tools_include: [{self.agent.bash}]}}"
-        model = f"model: {{id: {self.agent.model}, window: 400000}}\n" if self.agent.model else ""
-        return f"{model}sessions:\n{title}" + "".join(
+        return f"{self.agent.model_line}sessions:\n{title}" + "".join(
             f"- {{{when}, turns: [{', '.join(turns)}]}}\n" for turns in sessions
         )
 
@@ -235,8 +249,9 @@ def try_kill_agent(trial: Trial) -> bool:
         from relay.sandbox.launcher import find_descendants
 
         for pid in find_descendants(process.pid):
-            if "node_modules" in str(Path(f"/proc/{pid}/exe").readlink()):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):  # it ends by itself meanwhile
+                if "node_modules" in str(Path(f"/proc/{pid}/exe").readlink()):
+                    os.kill(pid, signal.SIGKILL)
 
     return _try_kill(trial, kill)
 
@@ -264,16 +279,15 @@ CASES: dict[str, Callable[[Trial], bool]] = {
 
 def install(place: Path, agents: list[Agent]) -> str:
     """Install what is not there yet; return the PATH that finds it."""
-    machine = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
-    wanted = {"node": (f"node-linux-{machine}@{NODE}",), **{agent.name: agent.packages for agent in agents}}
-    entries = [place / "node/node_modules" / f"node-linux-{machine}" / "bin"]
+    wanted = {"node": (f"node-linux-{MACHINE}@{NODE}",), **{agent.name: agent.packages for agent in agents}}
+    entries = [place / "node/node_modules" / f"node-linux-{MACHINE}" / "bin"]
     for name, packages in wanted.items():
         folder = place / name
         if not (folder / "node_modules").is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             env = {**os.environ, "PATH": f"{entries[0]}:{os.environ['PATH']}"}
             subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--prefix", ".", *packages], cwd=folder, env=env, check=True)  # fmt: skip  # noqa: E501
-        entries.append(folder / "node_modules/.bin")
+        entries += [folder / "node_modules/.bin", *folder.glob("node_modules/@aaif/*/bin")]  # goose is there only
     return ":".join([*map(str, entries), os.environ["PATH"]])
 
 

@@ -1,8 +1,9 @@
 """One plan, three phases, three runners with the real agents: killed in each phase, run again, counted to the token.
 
-    python -m tests.agents.real_phases [--place DIR] [AGENT AGENT]
+    python -m tests.agents.real_phases [--place DIR] [AGENT AGENT [AGENT]]
 
-The first phase is run by relay's own loop, the others by the two agents. See `tests.agents.real`.
+Of two agents each runs a phase behind one of relay's own loop. All have one model, whose API they can speak. See
+`tests.agents.real`.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store.trailers import parse_usage
-from tests.agents.real import AGENTS, KEY, Agent, Trial, install
+from tests.agents.real import AGENTS, KEY, TITLE, Agent, Trial, install
 
 WORDS = ("one", "two", "three")
 ITEMS = "Verify: `grep -q {word} {word}.txt`\n- [ ] Say {word} — {word}.txt\n\n"
@@ -27,8 +28,8 @@ class Phases(Trial):
 
     def __init__(self, agents: list[Agent], path: str) -> None:
         super().__init__(agents[0], path)
-        own = Agent("api", (), "bash", "")
-        self.runners = (own, *agents)
+        own = Agent("api", (), "bash", "", model=agents[0].model)
+        self.runners = (*[own][: len(WORDS) - len(agents)], *agents)
         text = "# Words\n\n"
         for number, (word, runner) in enumerate(zip(WORDS, self.runners, strict=True), start=1):
             text += f"## Phase {number} — {word}\nRunner: {runner.name}\n{ITEMS.format(word=word)}"
@@ -40,6 +41,7 @@ class Phases(Trial):
         import subprocess
 
         self.env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": KEY}
+        self.env |= {"OPENAI_BASE_URL": f"{server.base_url}/v1", "OPENAI_API_KEY": KEY}
         program = [sys.executable, "-P", "-m", "relay", command, *args]
         return subprocess.Popen(
             program, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -52,8 +54,8 @@ class Phases(Trial):
 
     def write_script(self, hanging: str = "") -> str:
         """Return a session for each phase; that of `hanging` hangs once its file is written."""
-        text = "sessions:\n"
-        text += '- {name: title, aside: true, when: {first_message_contains: "itle"}, turns: [{text: x}]}\n'
+        text = f"{self.agent.model_line}sessions:\n"
+        text += TITLE if any(runner.makes_titles for runner in self.runners) else ""
         for number, (word, runner) in enumerate(zip(WORDS, self.runners, strict=True), start=1):
             self.agent = runner
             hang = "; sleep 600" if word == hanging else ""
@@ -70,11 +72,18 @@ def try_phases(agents: list[Agent], path: str) -> bool:
     with serve(parse_script(trial.write_script())) as server:
         code, said = trial.run(server)
         messages = trial.git("log", "-3", "--format=%B%x00", "--reverse").split("\0")[:3]
-        names = ["Relay-Agent: " in message for message in messages]
+        names = [
+            f"Relay-Agent: {runner.name} " in message for message, runner in zip(messages, trial.runners, strict=True)
+        ]
         counted = sum(_count(message) for message in messages)
         used = [request.usage for request in server.requests if request.usage]
         logged = sum(sum(int(usage.get(name) or 0) for name in _CLASSES) for usage in used)
-    held = code == 0 and names == [False, True, True] and counted == logged and _is_whole(trial)
+    held = (
+        code == 0
+        and names == [runner.name != "api" for runner in trial.runners]
+        and counted == logged
+        and _is_whole(trial)
+    )
     if not held:
         sys.stderr.write(f"{code} {names} {counted} {logged}\n{said}")
     return held
@@ -118,10 +127,12 @@ def main() -> int:
     parser.add_argument("--place", type=Path)
     parser.add_argument("names", nargs="*", default=["claude", "opencode"])
     asked: Any = parser.parse_args()
-    agents = [agent for name in asked.names for agent in AGENTS if agent.name == name]
+    known = {name: [agent for agent in AGENTS if agent.name == name] for name in asked.names}
+    family = min(set.intersection(*({agent.family for agent in found} for found in known.values())))
+    agents = [next(agent for agent in found if agent.family == family) for found in known.values()]
     path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
     found = {"to the token": try_phases(agents, path), "killed in each phase": try_kills(agents, path)}
-    who = ", ".join(["api", *asked.names])
+    who = ", ".join([*["api"][: len(WORDS) - len(agents)], *asked.names])
     for name, held in found.items():
         sys.stdout.write(f"three phases under {who}, {name}: {'yes' if held else '**no**'}\n")
     return 0 if all(found.values()) else 1

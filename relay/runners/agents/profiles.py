@@ -253,16 +253,97 @@ COPILOT = Profile(
         ("COPILOT_MODEL", "{model}"),
         ("COPILOT_OFFLINE", "true"),
         ("COPILOT_PROVIDER_API_KEY", NO_KEY),
+        ("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "{window}"),
+        ("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", "{output}"),
     ),
     ways=(
         Way(
             family="anthropic",
             env=(("COPILOT_PROVIDER_TYPE", "anthropic"), ("COPILOT_PROVIDER_BASE_URL", "{base}")),
         ),
+        Way(
+            family="openai",
+            env=(("COPILOT_PROVIDER_WIRE_API", "responses"), ("COPILOT_PROVIDER_BASE_URL", "{base}/v1")),
+        ),
+    ),
+    takes_server=False,
+)
+
+GOOSE = Profile(
+    name="goose",
+    title="goose",
+    package="curl -fsSL https://github.com/aaif-goose/goose/releases/download/stable/download_cli.sh | bash",
+    program="goose",
+    arguments=("acp", "--with-builtin", "developer"),
+    tested="1.52.0",
+    env=(
+        ("GOOSE_MODEL", "{model}"),
+        ("GOOSE_CONTEXT_LIMIT", "{window}"),
+        ("GOOSE_MODE", "auto"),
+        ("GOOSE_DISABLE_KEYRING", "1"),
+        ("GOOSE_DISABLE_SESSION_NAMING", "true"),
+        ("GOOSE_AUTO_COMPACT_THRESHOLD", "0"),
+        ("GOOSE_TELEMETRY_ENABLED", "false"),
+    ),
+    ways=(
+        Way(
+            family="anthropic",
+            env=(("GOOSE_PROVIDER", "anthropic"), ("ANTHROPIC_HOST", "{base}"), ("ANTHROPIC_API_KEY", NO_KEY)),
+        ),
+        Way(
+            family="openai",
+            env=(("GOOSE_PROVIDER", "openai"), ("OPENAI_HOST", "{base}"), ("OPENAI_API_KEY", NO_KEY)),
+        ),
+    ),
+)
+
+_CLINE = ".cline/data/settings/"
+_CLINE_PROVIDERS = """\
+{"version": 1, "lastUsedProvider": "PROVIDER", "modes": {}, "providers": {"PROVIDER": {"settings":
+ {"provider": "PROVIDER", "apiKey": "held-by-relay", "model": "{model}", "baseUrl": "{base}/v1"},
+ "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}}}
+"""
+_CLINE_MODELS = """\
+{"version": 1, "providers": {"PROVIDER": {"models": {"{model}":
+ {"contextWindow": {window}, "maxTokens": {output}, "capabilities": ["tools", "prompt-cache"]}}}}}
+"""
+_CLINE_SETTINGS = """\
+{"telemetryOptOut": true, "autoUpdateEnabled": false, "compactionEnabled": false,
+ "tools": {"web_search": {"enabled": false}}}
+"""
+
+CLINE = Profile(
+    name="cline",
+    title="Cline",
+    package="npm install -g cline",
+    program="cline",
+    arguments=("--acp", "--auto-approve", "true"),
+    needs=("node",),
+    tested="3.0.65",
+    env=(
+        ("CLINE_API_KEY", NO_KEY),
+        ("CLINE_MODEL", "{model}"),
+        ("CLINE_SESSION_BACKEND_MODE", "local"),
+        ("CLINE_NO_AUTO_UPDATE", "1"),
+    ),
+    files=(
+        (f"{_CLINE}global-settings.json", _CLINE_SETTINGS),
+        (f"{_CLINE}cline_mcp_settings.json", '{"mcpServers": {"relay": {server}}}'),
+    ),
+    ways=tuple(
+        Way(
+            family=family,
+            env=(("CLINE_PROVIDER", provider),),
+            files=(
+                (f"{_CLINE}providers.json", _CLINE_PROVIDERS.replace("PROVIDER", provider)),
+                (f"{_CLINE}models.json", _CLINE_MODELS.replace("PROVIDER", provider)),
+            ),
+        )
+        for family, provider in (("anthropic", "anthropic"), ("openai", "openai-compatible"))
     ),
     takes_server=False,
 )
 
 PROFILES: Mapping[str, Profile] = {
-    profile.name: profile for profile in (CLAUDE, OPENCODE, CODEX, PI, QWEN, KIMI, GEMINI, COPILOT)
+    profile.name: profile for profile in (CLAUDE, OPENCODE, CODEX, PI, QWEN, KIMI, GEMINI, COPILOT, GOOSE, CLINE)
 }
