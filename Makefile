@@ -42,7 +42,9 @@ coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage o
 
 agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal server; needs the package registry and a gigabyte
 	$(BIN)/python -m tests.agents.real --write
-	$(BIN)/python -m tests.agents.real_phases
+	$(BIN)/python -m tests.agents.real_phases claude opencode goose
+	$(BIN)/python -m tests.agents.real_phases codex pi
+	$(BIN)/python -m tests.agents.real_tunnel
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)

@@ -197,7 +197,7 @@ class CacheRefreshed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAsked:
-    """A command asked relay's proxy for a host."""
+    """A command, or an agent with a login, asked relay's proxy for a host."""
 
     host: str
     """As the command wrote it."""

@@ -10,7 +10,7 @@ from relay.runners.agents.acp import read_fill, read_usage
 from relay.runners.agents.adaptation import adapt_profile
 from relay.runners.agents.kinds import make_kind
 from relay.runners.agents.profiles import PROFILES
-from relay.session.events import GaugeCrossed, LegEnded, Noticed
+from relay.session.events import GaugeCrossed, HostAsked, LegEnded, Noticed
 from relay.session.usage import Usage
 from tests.agents.conftest import make_profile
 from tests.agents.test_session import HELLO, count_usage, play, sum_usage
@@ -65,6 +65,9 @@ def test_its_login_goes_with_it_and_it_reaches_its_vendor_only(stage, tunnel):
     assert seen[1] == "the login"
     assert "elsewhere.example.org: Tunnel connection failed: 403" in seen[2]
     assert "vendor.invalid: Tunnel connection failed: 502" in seen[3]  # let through; there is no such host
+    told = {asked.host: asked.refused for asked in stage.seen(HostAsked)}
+    assert told["elsewhere.example.org"] == "`hosts` in agents.fake does not name it"
+    assert told["vendor.invalid"].startswith("there is no such host")
 
 
 def test_at_the_soft_line_its_turn_is_cancelled_and_it_is_told(stage, tunnel):

@@ -28,8 +28,10 @@ from relay.runners.messages.endpoint import Family, find_own_secrets, open_clien
 from relay.runners.messages.limits import settle_limits
 from relay.sandbox.child import start_child
 from relay.sandbox.openings.doors import hold_doors
+from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Door, Mechanism
 from relay.sandbox.run import Sandbox, open_sandbox
+from relay.session.events import HostAsked
 from relay.values import dataclass
 
 PORT = 47_113
@@ -126,7 +128,10 @@ class AgentRunner:
     def _open_way_out(self, stack: ExitStack, place: Path, inbox: Inbox, mark: str) -> tuple[Door, ...]:
         """Open the gateway, or for an agent that asks its vendor itself a proxy that knows the vendor's hosts."""
         if self.profile.tunnelled:
-            return stack.enter_context(hold_doors(self.profile.hosts, ())).doors
+            name = f"`hosts` in agents.{self.profile.name}"
+            held = stack.enter_context(hold_doors(self.profile.hosts, (), name))
+            stack.callback(self._tell_hosts, held.inquiries)
+            return held.doors
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
         lent = self.profile.is_lent
         keys = {self.family.keys[0]: NO_KEY} if lent else {}
@@ -143,6 +148,11 @@ class AgentRunner:
         )
         stack.enter_context(open_gateway(route, place / _MODEL))
         return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),)
+
+    def _tell_hosts(self, inquiries: Inquiries) -> None:
+        """Tell, when the session has ended, which hosts the agent asked for; each once."""
+        for asked in dict.fromkeys(inquiries.take()):
+            self.given.observe(HostAsked(host=asked.host, refused=asked.refused))
 
     def _start(
         self, stack: ExitStack, sandbox: Sandbox, spec: SessionSpec, inbox: Inbox, installed: Installed

@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 
 from relay.config.network import EVERY
-from relay.sandbox.openings.inquiries import Inquiries
+from relay.sandbox.openings.inquiries import NETWORK, Inquiries
 from relay.sandbox.openings.sockets import dial_loopback, listen
 from relay.sandbox.policy import Door
 from relay.sandbox.private import PrivateDir
@@ -26,12 +26,13 @@ class Held:
 
 
 @contextmanager
-def hold_doors(hosts: Sequence[str], ports: Sequence[int]) -> Iterator[Held]:
+def hold_doors(hosts: Sequence[str], ports: Sequence[int], setting: str = NETWORK) -> Iterator[Held]:
     """Open a proxy for hosts, and ports of this machine's loopback; close them again.
 
     Args:
         hosts: Patterns, see `relay.config.network`; without any there is no proxy.
         ports: Reached by the same numbers on the sandbox's own loopback.
+        setting: What names the hosts.
     """
     held = Held()
     if not hosts and not ports:
@@ -47,7 +48,7 @@ def hold_doors(hosts: Sequence[str], ports: Sequence[int]) -> Iterator[Held]:
         if hosts:
             from relay.sandbox.openings.proxy import Proxy  # what reads HTTP and TLS is paid for where it is used
 
-            proxy = Proxy(hosts=frozenset(hosts), note=held.inquiries.note)
+            proxy = Proxy(hosts=frozenset(hosts), note=held.inquiries.note, setting=setting)
             doors.append(_make_proxy_door(private.path / "proxy", hosts))
             stack.enter_context(listen(doors[-1].socket, proxy.serve))
         yield Held(doors=tuple(doors), inquiries=held.inquiries)

@@ -4,6 +4,9 @@ import threading
 
 from relay.values import dataclass
 
+NETWORK = "`network = { hosts = [...] }`"
+"""The setting that names hosts for commands."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:

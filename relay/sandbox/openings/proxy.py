@@ -18,7 +18,7 @@ import h11
 
 from relay.config.network import is_name
 from relay.sandbox.openings.hosts import is_named, is_public
-from relay.sandbox.openings.inquiries import Inquiry
+from relay.sandbox.openings.inquiries import NETWORK, Inquiry
 from relay.sandbox.openings.sockets import carry
 from relay.values import dataclass
 
@@ -65,7 +65,7 @@ class Proxy:
     """Patterns, see `relay.sandbox.openings.hosts`."""
     note: Callable[[Inquiry], None]
     """Told of every request, on the thread that serves it."""
-    setting: str = "`network = { hosts = [...] }`"
+    setting: str = NETWORK
     """Where the user names hosts, for the words of a refusal."""
     resolve: Resolve = resolve
     dial: Dial = dial
