@@ -7,6 +7,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from relay.secrets.forms import OWN, Rule, compile_rule, load_foreign
 from relay.values import dataclass
@@ -90,8 +91,19 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Susp
 def redact(text: str, *, environ_values: Iterable[str] = ()) -> str:
     """Return the text with everything that looks like a secret replaced; inside JSON the result is JSON again."""
     lowered = text.lower()
-    spans = {span for rule in (*OWN, *load_foreign()) for span in _match(rule, text, lowered)}
+    found = (rules for anchor, any_case, rules in _list_anchors() if anchor in (lowered if any_case else text))
+    spans = {span for rules in found for rule in rules for span in _match(rule, text, lowered)}
     return _replace(text, {*_find_values(text, environ_values), *spans})
+
+
+@cache
+def _list_anchors() -> tuple[tuple[str, bool, tuple[Rule, ...]], ...]:
+    """Return each anchor once, with whether it stands for any case, and its rules: every event is looked through."""
+    found: dict[tuple[str, bool], tuple[Rule, ...]] = {}
+    for rule in (*OWN, *load_foreign()):
+        for anchor in rule.anchors:
+            found[anchor, rule.any_case] = (*found.get((anchor, rule.any_case), ()), rule)
+    return tuple((*key, rules) for key, rules in found.items())
 
 
 def redact_for_strangers(text: str, environ: Mapping[str, str]) -> str:
