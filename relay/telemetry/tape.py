@@ -34,13 +34,17 @@ class FileTape:
     Args:
         descriptor: Where notes go; None when there is nowhere.
         secret_values: Never written; nor is anything that has the form of a secret.
+        most_bytes: What would not fit into these is not written, nor is anything after it.
     """
 
-    def __init__(self, descriptor: int | None, secret_values: tuple[str, ...]) -> None:
+    def __init__(
+        self, descriptor: int | None, secret_values: tuple[str, ...], most_bytes: int = MAX_TAPE_BYTES
+    ) -> None:
         self._descriptor = descriptor
         self._secret_values = secret_values
         self._messages: list[Any] = []
         self._written = 0
+        self._most_bytes = most_bytes
 
     def keep(self, note: Note) -> None:
         """Write a note at once; where that fails, and when the tape is too long, nothing more is written."""
@@ -51,7 +55,7 @@ class FileTape:
             note = shorten_request(note["body"], self._messages)
             self._messages = messages
         line = self._render(note)
-        if self._written + len(line) > MAX_TAPE_BYTES:
+        if self._written + len(line) > self._most_bytes:
             self._write(b'{"kind":"full"}\n')
             self.close()
             return
@@ -82,7 +86,9 @@ class FileTape:
             self._descriptor = None
 
 
-def open_tape(repo_root: Path, session_id: str, secret_values: tuple[str, ...] = ()) -> FileTape:
+def open_tape(
+    repo_root: Path, session_id: str, secret_values: tuple[str, ...] = (), *, most_bytes: int = MAX_TAPE_BYTES
+) -> FileTape:
     """Open a new tape; what is there already is a session's that is over, and nothing is added to it."""
     try:
         with (
@@ -90,7 +96,7 @@ def open_tape(repo_root: Path, session_id: str, secret_values: tuple[str, ...] =
             open_folder(repo_root, (STATE_DIR, FOLDER), create=True, permissions=0o700) as folder,
         ):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
-            return FileTape(open_regular(f"{session_id}{_SUFFIX}", folder, flags), secret_values)
+            return FileTape(open_regular(f"{session_id}{_SUFFIX}", folder, flags), secret_values, most_bytes)
     except OSError:
         return FileTape(None, secret_values)
 
