@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import anthropic
 import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
+from tests.sdks import anthropic
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
 
@@ -23,7 +23,7 @@ class Table:
     """One running rehearsal and its clients."""
 
     rehearsal: Rehearsal
-    client: anthropic.Anthropic
+    client: Any
 
     def ask(self, messages: Any, **extra: Any) -> Any:
         """Stream one answer through the SDK and return the final message."""
@@ -60,14 +60,14 @@ def read(response: Any) -> tuple[int, dict[str, str], Any]:
 
 
 @pytest.fixture(scope="session")
-def sdk() -> Iterator[anthropic.Anthropic]:
+def sdk() -> Iterator[Any]:
     """One client for all tests: a TLS context takes longer than a rehearsal."""
     with anthropic.Anthropic(api_key="k", base_url="http://127.0.0.1:9", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture
-def play(sdk: anthropic.Anthropic) -> Iterator[Callable[..., Table]]:
+def play(sdk: Any) -> Iterator[Callable[..., Table]]:
     """Start a rehearsal of a script's text; `timeout` is the SDK's read timeout in seconds."""
     with contextlib.ExitStack() as stack:
 

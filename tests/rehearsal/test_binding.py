@@ -3,8 +3,9 @@
 import copy
 from typing import Any
 
-import anthropic
 import pytest
+
+from tests.sdks import anthropic
 
 SCRIPT = """
 sessions:

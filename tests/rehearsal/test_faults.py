@@ -5,9 +5,10 @@ import socket
 import time
 from typing import Any
 
-import anthropic
 import httpx2
 import pytest
+
+from tests.sdks import anthropic
 
 OPENING = [{"role": "user", "content": "Begin."}]
 TURN = """
@@ -30,23 +31,23 @@ def assert_then_answers(table: Any) -> None:
 
 
 STATUSES = [
-    ("{kind: status, status: 401}", anthropic.AuthenticationError, "authentication_error"),
-    ("{kind: status, status: 402}", anthropic.PaymentRequiredError, "billing_error"),
-    ("{kind: status, status: 403}", anthropic.PermissionDeniedError, "permission_error"),
-    ("{kind: status, status: 404}", anthropic.NotFoundError, "not_found_error"),
-    ("{kind: status, status: 413}", anthropic.RequestTooLargeError, "request_too_large"),
-    ("status", anthropic.InternalServerError, "api_error"),
-    ("{kind: status, status: 504}", anthropic.InternalServerError, "timeout_error"),
-    ("overloaded", anthropic.OverloadedError, "overloaded_error"),
-    ("rate_limit", anthropic.RateLimitError, "rate_limit_error"),
+    ("{kind: status, status: 401}", "AuthenticationError", "authentication_error"),
+    ("{kind: status, status: 402}", "PaymentRequiredError", "billing_error"),
+    ("{kind: status, status: 403}", "PermissionDeniedError", "permission_error"),
+    ("{kind: status, status: 404}", "NotFoundError", "not_found_error"),
+    ("{kind: status, status: 413}", "RequestTooLargeError", "request_too_large"),
+    ("status", "InternalServerError", "api_error"),
+    ("{kind: status, status: 504}", "InternalServerError", "timeout_error"),
+    ("overloaded", "OverloadedError", "overloaded_error"),
+    ("rate_limit", "RateLimitError", "rate_limit_error"),
 ]
 
 
 @pytest.mark.parametrize(("fault", "error", "kind"), STATUSES)
-def test_a_status_comes_with_its_type_and_then_the_answer(play: Any, fault: str, error: Any, kind: str) -> None:
+def test_a_status_comes_with_its_type_and_then_the_answer(play: Any, fault: str, error: str, kind: str) -> None:
     """An HTTP error has the API's shape and request id, and plays once by default."""
     table = play(script(fault))
-    with pytest.raises(error) as caught:
+    with pytest.raises(getattr(anthropic, error)) as caught:
         table.ask(OPENING)
     assert caught.value.type == kind
     assert caught.value.request_id
@@ -126,8 +127,8 @@ def test_overflow_is_the_apis_400(play: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ("{kind: drop, how: rst}", anthropic.APIConnectionError),
-        ("{kind: drop, how: fin}", anthropic.APIConnectionError),
+        ("{kind: drop, how: rst}", None),
+        ("{kind: drop, how: fin}", None),
         ("{kind: cut, how: rst}", httpx2.ReadError),
         ("{kind: cut, how: fin}", httpx2.RemoteProtocolError),
         ("{kind: cut, how: fin, after_bytes: 700}", httpx2.RemoteProtocolError),
@@ -139,7 +140,7 @@ def test_overflow_is_the_apis_400(play: Any) -> None:
 def test_a_broken_stream_is_an_exception_and_then_the_answer(play: Any, fault: str, error: Any) -> None:
     """Connections that end and data that is not JSON raise what the SDK was measured to raise."""
     table = play(script(fault))
-    with pytest.raises(error):
+    with pytest.raises(error or anthropic.APIConnectionError):
         table.ask(OPENING)
     assert_then_answers(table)
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-import anthropic
 import pytest
+
+from tests.sdks import anthropic
 
 OPENING = [{"role": "user", "content": "Begin."}]
 FIELDS: dict[str, Any] = {

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import anthropic
 import pytest
 
 from relay.errors import ConfigError
+from tests.sdks import anthropic
 
 
 def user(words: str) -> dict[str, Any]:

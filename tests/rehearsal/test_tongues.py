@@ -1,6 +1,5 @@
 """The other APIs of the rehearsal, as the vendors' own SDKs understand them."""
 
-import warnings
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +8,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import openai
-    from google import genai
-    from google.genai import errors, types
+from tests.sdks import errors, genai, openai, types
 
 MODEL = "gpt-rehearsed"
 SCRIPT = """

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import anthropic
 import httpx2
 import pytest
 
 from relay.interrupts import Interrupts
 from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.endpoint import open_client
+from tests.sdks import anthropic
 
 OWN_HEADERS = {"user-agent"}
 """What the two may say differently, besides `x-stainless-…`: relay says that it is relay."""
