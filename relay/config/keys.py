@@ -389,6 +389,9 @@ KEYS: Mapping[str, Key] = {
     ),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
     "notify": Key(read=Form(read=read_notify, schema=NOTIFY_SCHEMA), widens=bool),
+    "otel_endpoint": Key(
+        read=_text("an address, http:// or https://", r"https?://[^\s@]+", optional=True), widens=bool
+    ),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),
     "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),

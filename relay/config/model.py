@@ -175,6 +175,9 @@ class Settings:
     """Whom a run calls when it is done or needs you: by ntfy, Slack, Discord, JSON to an address of yours, the desktop
     or a program. Yours alone; it says nothing of the repository unless ``details`` is true. `docs/news.md` has
     examples."""
+    otel_endpoint: str | None = None
+    """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``) that a run sends its
+    spans and metrics to while it is at work, as `relay otel` does; nothing of its content. Yours alone."""
     rules_fallback_names: tuple[str, ...] = ()
     """Names of rules files to look for where there is no AGENTS.md, such as ``CLAUDE.md``."""
     rules_max_bytes: int = 32 * 1024

@@ -55,10 +55,28 @@ class Observers:
             self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)
             try:
-                with self._calling(request, values):
+                with self._exporting(request, run_id), self._calling(request, values):
                     yield
             finally:
                 self.log = None
+
+    @contextmanager
+    def _exporting(self, request: RunRequest, run_id: str) -> Iterator[None]:
+        """Send the log to a collector while it grows, where the user wants it."""
+        endpoint = request.settings.otel_endpoint
+        if endpoint is None:
+            yield
+            return
+        from relay.telemetry.collector import Collector, exporting  # as below
+        from relay.telemetry.follow import LogTail
+
+        try:
+            log = LogTail(request.repo.root, run_id)
+        except OSError:  # there is no log, as the view is told
+            yield
+            return
+        with exporting(log, Collector(endpoint, request.environ), run_id, self._tell):
+            yield
 
     @contextmanager
     def _calling(self, request: RunRequest, secret_values: tuple[str, ...]) -> Iterator[None]:

@@ -1,11 +1,12 @@
 """Events → OpenTelemetry spans, as OTLP's JSON has them. Pure; no content of a session is in them.
 
 The names of the GenAI conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so
-they stand here as constants. OTLP's JSON form is stable (opentelemetry.io/docs/specs/otlp, 1.x) and taken by every
-collector: an exporter library (17 MB with protobuf and requests) would add nothing to it.
+they stand here as constants. OTLP's JSON form is stable (opentelemetry.io/docs/specs/otlp, 1.x) and what the Collector
+takes: an exporter library (17 MB with protobuf and requests) would add nothing to it.
 
-A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, a tool call ``execute_tool``; a gate is
-relay's own. Ids follow from the run's, so that a log that is sent twice has the same spans.
+A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
+warm (``relay.refresh``); a tool call is ``execute_tool``, a gate relay's own. Ids follow from the run's, so that a log
+that is sent twice has the same spans.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ OPERATION = "gen_ai.operation.name"
 WORKFLOW = "gen_ai.workflow.name"
 AGENT = "gen_ai.agent.name"
 CONVERSATION = "gen_ai.conversation.id"
+PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
 RESPONSE_MODEL = "gen_ai.response.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
@@ -31,6 +33,8 @@ REASONING = "gen_ai.usage.reasoning.output_tokens"
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 ERROR = "error.type"
+OWN_RUNNER = frozenset({"", "api"})
+"""What a session's runner is called where relay's own loop asks, in the form of Anthropic's API; agents ask others."""
 _INTERNAL, _CLIENT = 1, 3
 _FAILED = 2
 
@@ -55,8 +59,8 @@ class Spans:
                 yield from self._end_leg(record.at, None)  # one that was cut off, and said nothing
                 self._leg, self._noted = record, []
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
-                self._noted.append({"timeUnixNano": _nano(record.at), "name": f"relay.{type(event).__name__}"})
-            case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
+                self._noted.append({"timeUnixNano": render_nano(record.at), "name": f"relay.{type(event).__name__}"})
+            case events.ResponseReceived() | events.CacheRefreshed() | events.ToolFinished() | events.GateFinished():
                 yield from self._end_part(record, event)
             case events.LegEnded():
                 yield from self._end_leg(record.at, event)
@@ -70,14 +74,23 @@ class Spans:
         yield from self._end_leg(self._last_at, None)
         yield from self._end_run(self._last_at, None)
 
+    @property
+    def provider(self) -> str | None:
+        """Whose API the session speaks; None where an agent may speak another."""
+        leg = self._leg.event if self._leg else None
+        own = not isinstance(leg, events.LegStarted) or leg.runner in OWN_RUNNER
+        return "anthropic" if own else None
+
     def _end_part(
-        self, record: LoggedEvent, event: "events.ResponseReceived | events.ToolFinished | events.GateFinished"
+        self,
+        record: LoggedEvent,
+        event: events.ResponseReceived | events.CacheRefreshed | events.ToolFinished | events.GateFinished,
     ) -> Iterator[dict[str, Any]]:
         times = record.at - event.duration_s, record.at
         said: dict[str, Any]
         match event:
-            case events.ResponseReceived():
-                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id}
+            case events.ResponseReceived() | events.CacheRefreshed():
+                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: self.provider}
                 if self._run is not None and isinstance(self._run.event, events.RunStarted):
                     said[REQUEST_MODEL] = self._run.event.model
                 key = f"turn {record.scope.session_id} {event.turn} {record.at}"
@@ -140,24 +153,41 @@ class Spans:
             "parentSpanId": _digest(f"{run_key} {above}", 8),
             "name": name,
             "kind": kind,
-            "startTimeUnixNano": _nano(times[0]),
-            "endTimeUnixNano": _nano(max(times)),
-            "attributes": _render_attributes(said),
+            "startTimeUnixNano": render_nano(times[0]),
+            "endTimeUnixNano": render_nano(max(times)),
+            "attributes": render_attributes(said),
             "status": {"code": _FAILED} if failed else {},
         }
 
 
-def render_batch(spans: list[dict[str, Any]], version: str) -> dict[str, Any]:
-    """Return the body of one OTLP request."""
-    resource = {"attributes": _render_attributes({"service.name": "relay", "service.version": version})}
-    scope = {"scope": {"name": "relay", "version": version}, "spans": spans}
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
+def render_spans(spans: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of one OTLP request.
+
+    Args:
+        spans: As `Spans` makes them.
+        about: Attributes of relay and the run.
+    """
+    return {"resourceSpans": [{**_render_resource(about), "scopeSpans": [{**_SCOPE, "spans": spans}]}]}
 
 
-def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
-    said: dict[str, Any] = {OPERATION: "chat", RESPONSE_MODEL: event.model, FINISH_REASONS: [event.stop_reason]}
-    known = {} if event.usage is None or event.estimated else _describe_usage(event.usage)
-    return {**said, **known, "relay.cost_usd": event.cost_usd, "relay.fill_tokens": event.fill_tokens}
+def render_metrics(metrics: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of one OTLP request, as `render_spans` does."""
+    return {"resourceMetrics": [{**_render_resource(about), "scopeMetrics": [{**_SCOPE, "metrics": metrics}]}]}
+
+
+_SCOPE = {"scope": {"name": "relay"}}
+
+
+def _render_resource(about: Mapping[str, Any]) -> dict[str, Any]:
+    return {"resource": {"attributes": render_attributes(about)}}
+
+
+def _describe_answer(event: events.ResponseReceived | events.CacheRefreshed) -> dict[str, Any]:
+    said: dict[str, Any] = {OPERATION: "chat", RESPONSE_MODEL: event.model, "relay.cost_usd": event.cost_usd}
+    said |= {} if event.usage is None or event.estimated else _describe_usage(event.usage)
+    if isinstance(event, events.CacheRefreshed):
+        return {**said, "relay.refresh": True}
+    return {**said, FINISH_REASONS: [event.stop_reason], "relay.fill_tokens": event.fill_tokens}
 
 
 def _describe_usage(usage: Usage) -> dict[str, Any]:
@@ -171,8 +201,8 @@ def _describe_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _render_attributes(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is unknown is left out, never 0."""
+def render_attributes(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return attributes; what is unknown is left out, never 0."""
     return [{"key": name, "value": _render_value(value)} for name, value in said.items() if value is not None]
 
 
@@ -190,7 +220,8 @@ def _render_value(value: Any) -> dict[str, Any]:
             return {"stringValue": str(value)}
 
 
-def _nano(at: float) -> str:
+def render_nano(at: float) -> str:
+    """Return seconds since the epoch as OTLP has a time."""
     return str(round(at * 1e6) * 1000)
 
 

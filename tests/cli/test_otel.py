@@ -1,49 +1,120 @@
-"""A run's log as OpenTelemetry spans, taken by a collector on loopback."""
+"""A run's log as OpenTelemetry spans and metrics, taken by a collector on loopback."""
 
-import http.server
 import json
-import threading
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from relay.session.events import Event, LegStarted, RequestStarted, ResponseReceived, RunEnded, RunStarted, TextShown
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.session.events import (
+    CacheRefreshed,
+    Committed,
+    Event,
+    LegEnded,
+    LegStarted,
+    Noticed,
+    RequestStarted,
+    ResponseReceived,
+    RunEnded,
+    RunStarted,
+    TextShown,
+    ToolFinished,
+)
 from relay.session.records import LoggedEvent, Scope
+from relay.session.usage import Usage
+from relay.session.values import SessionEnd
 from relay.telemetry import otel
-from relay.telemetry.otel import Spans, render_batch
+from relay.telemetry.collector import Collector, CollectorError, Export, exporting, find_rejected
+from relay.telemetry.follow import LogTail
+from relay.telemetry.log import open_log
+from relay.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
+from relay.telemetry.otel import PROVIDER, Spans, render_spans
 from tests.any_event import any_event
+from tests.news.listener import listen
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 
 
+RUN = RunStarted(
+    run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=None,
+    rehearsed=False,
+)  # fmt: skip
+LEG = LegStarted(session_id="s", phase_id="1", title="t", leg=1, reason="")
+
+
+def answer(turn):
+    """What a model answered."""
+    return ResponseReceived(
+        turn=turn, model="m", usage=Usage(input_tokens=100, output_tokens=5), cost_usd=0.5, fill_tokens=105,
+        soft_tokens=1_000, hard_tokens=2_000, window_tokens=9_000, stop_reason="end_turn", duration_s=2.0,
+    )  # fmt: skip
+
+
+def ended():
+    """The end of its session."""
+    return LegEnded(
+        session_id="s", phase_id="1", end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(), cost_usd=None
+    )
+
+
+class Growing(LogTail):
+    """A log that is read while it is written."""
+
+    def __init__(self, root, log):
+        super().__init__(root, "r")
+        self.root, self.log = root, log
+
+    def write(self, *events):
+        """Write what happened."""
+        for event in events:
+            assert self.log.append(event) is None
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Begin a log with some events."""
+    times = iter(range(1, 10**6))
+
+    def begin(*events):
+        found = open_log(tmp_path, "r", clock=lambda: float(next(times)))
+        growing = Growing(tmp_path, found)
+        growing.write(*events)
+        return growing
+
+    return begin
+
+
 @pytest.fixture
 def collector():
-    """A receiver of OTLP over HTTP; its address and the bodies that came."""
-    came = []
-
-    class Take(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            came.append((self.path, dict(self.headers), json.loads(body)))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Take) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", came
-        server.shutdown()
-        thread.join()
+    """A receiver of OTLP over HTTP."""
+    with listen() as found:
+        yield found
 
 
-def read_spans(came):
-    return [span for _, _, body in came for one in body["resourceSpans"] for span in one["scopeSpans"][0]["spans"]]
+def read_bodies(collector, kind="traces"):
+    """What came as JSON to one of the two places."""
+    return [json.loads(body) for path, _, body in collector.seen if path == f"/topic/v1/{kind}"]
+
+
+def read_spans(collector):
+    bodies = read_bodies(collector)
+    return [span for body in bodies for one in body["resourceSpans"] for span in one["scopeSpans"][0]["spans"]]
+
+
+def read_metrics(body):
+    """Each metric's points, by its name."""
+    (one,) = body["resourceMetrics"]
+    return {
+        metric["name"]: (metric.get("histogram") or metric["sum"])["dataPoints"]
+        for metric in one["scopeMetrics"][0]["metrics"]
+    }
 
 
 def read_said(span):
@@ -52,15 +123,13 @@ def read_said(span):
 
 def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, collector, recorded):
     """Run, sessions, answers, tools and gates, with the names of the conventions; sent twice it is the same."""
-    address, came = collector
     (project / ".relay/sessions").mkdir(parents=True)
     (project / ".relay/sessions/aaaa1111.jsonl").write_bytes(LOG)
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b"}
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b"}
     ran = relay("otel", env=env)
-    spans = read_spans(came)
-    assert (ran.code, ran.out) == (0, f"sent: {len(spans)} spans to {address}/v1/traces\n")
-    assert came[0][0] == "/v1/traces"
-    assert came[0][1]["X-Team"] == "a b"
+    spans = read_spans(collector)
+    assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans and its metrics\n")
+    assert {headers["X-Team"] for _, headers, _ in collector.seen} == {"a b"}
     (run,) = [span for span in spans if "parentSpanId" not in span]
     legs = [span for span in spans if span["name"] == "invoke_agent relay"]
     answers = [span for span in spans if span["name"].startswith("chat ")]
@@ -78,22 +147,219 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     assert sum(sent) == sum(one.prompt_tokens for one in usage)
     for _, event in recorded:
         if isinstance(event, TextShown):
-            assert event.text not in json.dumps(came, ensure_ascii=False)
-    before = spans
-    came.clear()
+            assert event.text.encode() not in b"".join(body for *_, body in collector.seen)
+    (metrics,) = map(read_metrics, read_bodies(collector, "metrics"))
+    tokens = {read_said(point)[TOKEN_TYPE]: point["sum"] for point in metrics["gen_ai.client.token.usage"]}
+    assert tokens == {"input": sum(sent), "output": sum(one.output_tokens for one in usage)}
+    costs = [event.cost_usd for _, event in recorded if isinstance(event, ResponseReceived) and event.cost_usd]
+    assert sum(point["asDouble"] for point in metrics["relay.cost"]) == pytest.approx(sum(costs))
+    assert sum(int(point["count"]) for point in metrics["gen_ai.client.operation.duration"]) == len(answers)
+    assert sum(int(point["count"]) for point in metrics["gen_ai.execute_tool.duration"]) == len(tools)
+    assert sum(int(point["count"]) for point in metrics["relay.gate.duration"]) == len(gates)
+    collector.seen.clear()
     relay("otel", "aaaa", env=env)
-    assert read_spans(came) == before
+    assert read_spans(collector) == spans
 
 
-def test_a_collector_that_is_not_there_is_said(relay, project):
+@pytest.mark.parametrize(
+    ("endpoint", "words", "hint"),
+    [
+        ("http://127.0.0.1:9", "nobody listens there", "start the collector"),
+        ("http://nohost.invalid", "no host has that name", "--endpoint"),
+        ("http://127.0.0.1:abc", "nonnumeric port", "port is 4318"),
+        ("file:///etc/passwd", "is no address of a collector", "--endpoint http://localhost:4318"),
+    ],
+)
+def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpoint, words, hint):
     (project / ".relay/sessions").mkdir(parents=True)
     (project / ".relay/sessions/aaaa1111.jsonl").write_bytes(LOG)
-    ran = relay("otel", "--endpoint", "http://127.0.0.1:9")
+    ran = relay("otel", "--endpoint", endpoint, env={"NO_PROXY": "*"})
     assert ran.code == 1
-    assert ran.err.startswith("Error: the collector at http://127.0.0.1:9/v1/traces did not take the spans: ")
-    assert relay("otel", "--endpoint", "file:///etc/passwd").err.startswith(
-        "Error: file:///etc/passwd/v1/traces is no "
+    assert words in ran.err
+    assert hint in ran.err.partition("Hint: ")[2]
+    assert "urlopen" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "hint"),
+    [
+        (404, "answered 404", "without /v1/traces"),
+        (401, "answered 401", "OTEL_EXPORTER_OTLP_HEADERS"),
+        (503, "answered 503", ""),
+        (302, "answered 302", ""),
+        ("nonsense", "speaks no HTTP", "port is 4318"),
+        ("drop", "speaks no HTTP", "port is 4318"),
+    ],
+)
+def test_what_a_collector_refuses_is_said(log, collector, answer, words, hint):
+    collector.answers.append(answer)
+    with pytest.raises(CollectorError) as caught:
+        Export(log(RUN, LEG), Collector(collector.url, {}), "r").push(last=True)
+    assert words in str(caught.value)
+    assert hint in caught.value.hint
+    assert {path for path, *_ in collector.seen} == {"/topic/v1/traces"}  # nor is a redirect followed
+
+
+def test_silence_is_an_answer_too(log):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        collector = Collector(f"http://127.0.0.1:{deaf.getsockname()[1]}", {}, timeout_s=0.01)
+        export = Export(log(RUN, LEG), collector, "r")
+        with pytest.raises(CollectorError, match="no answer in time"):
+            export.push(last=True)
+
+
+def test_a_log_that_grows_is_sent_piece_by_piece(log, collector):
+    """What a collector that was away did not get comes with the next piece, in the same spans as from the whole log."""
+    growing = log(RUN, LEG, answer(1))
+    export = Export(growing, Collector(collector.url, {}), "r")
+    export.push()
+    assert [span["name"] for span in read_spans(collector)] == ["chat m"]
+    collector.answers += [503, 200]
+    growing.write(answer(2), ended())
+    with pytest.raises(CollectorError):
+        export.push()
+    assert (export.sent, export.lost) == (1, 0)
+    growing.write(RunEnded(exit_code=0, reason="", next_command="", spent_usd=None))
+    collector.seen.clear()
+    export.push(last=True)
+    found = read_spans(collector)
+    assert [span["name"] for span in found] == ["chat m", "invoke_agent relay", "invoke_workflow relay run"]
+    collector.seen.clear()
+    Export(LogTail(growing.root, "r"), Collector(collector.url, {}), "r").push(last=True)
+    assert read_spans(collector)[1:] == found
+
+
+def test_the_end_of_a_run_waits_no_longer_than_it_says(log, collector):
+    told: list[Event] = []
+    collector.answers.append("late")
+    with exporting(log(RUN, LEG, answer(1)), Collector(collector.url, {}), "r", told.append, last_s=0.01):
+        pass
+    (notice,) = told
+    assert isinstance(notice, Noticed)
+    assert "did not take the last of it in time" in notice.text
+    assert f"`relay otel r --endpoint {collector.url}`" in notice.text
+
+
+def test_what_is_refused_for_good_is_not_sent_for_ever(log, collector):
+    export = Export(log(RUN, LEG, answer(1)), Collector(collector.url, {}), "r")
+    collector.answers += [400, 200]
+    with pytest.raises(CollectorError):
+        export.push()
+    export.push(last=True)
+    assert (export.sent, export.lost) == (2, 1)
+
+
+def test_a_collector_that_takes_no_metrics_is_sent_none(log, collector):
+    growing = log(RUN, LEG, answer(1))
+    export = Export(growing, Collector(collector.url, {}), "r")
+    collector.answers += [200, 405, 200]
+    export.push()
+    growing.write(answer(2))
+    export.push(last=True)
+    assert not export.takes_metrics
+    assert len(read_bodies(collector, "metrics")) == 1
+
+
+def test_a_part_that_is_rejected_is_no_success():
+    assert find_rejected(b'{"partialSuccess": {"rejectedSpans": "2", "errorMessage": "too old"}}') == (
+        "2 rejected: too old"
     )
+    for said in (
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        b'{"partialSuccess": {"rejectedSpans": "many"}}',
+        b'{"partialSuccess": null}',
+    ):
+        assert find_rejected(said) == ""
+
+
+def test_protobuf_is_what_the_collectors_own_library_reads(log, collector):
+    """It answers 415 to JSON; the same spans and metrics come again."""
+    collector.answers += [415, 200]
+    Export(log(RUN, LEG, answer(1), ended()), Collector(collector.url, {}), "r").push(last=True)
+    refused, traces, metrics = collector.seen
+    assert [headers["Content-Type"] for _, headers, _ in collector.seen] == [
+        "application/json", "application/x-protobuf", "application/x-protobuf",
+    ]  # fmt: skip
+    (spans,) = json.loads(refused[2])["resourceSpans"][0]["scopeSpans"]
+    taken = ExportTraceServiceRequest.FromString(traces[2]).resource_spans[0].scope_spans[0].spans
+    assert [(span.trace_id.hex(), span.span_id.hex(), span.name, span.start_time_unix_nano) for span in taken] == [
+        (span["traceId"], span["spanId"], span["name"], int(span["startTimeUnixNano"])) for span in spans["spans"]
+    ]
+    read = ExportMetricsServiceRequest.FromString(metrics[2]).resource_metrics[0].scope_metrics[0].metrics
+    assert {metric.name: metric.WhichOneof("data") for metric in read} == {
+        "gen_ai.client.token.usage": "histogram", "gen_ai.client.operation.duration": "histogram",
+        "gen_ai.invoke_agent.duration": "histogram", "relay.cost": "sum",
+    }  # fmt: skip
+    points = [point for metric in read for point in metric.histogram.data_points]
+    assert all(sum(point.bucket_counts) == point.count for point in points)
+    assert all(len(point.bucket_counts) == len(point.explicit_bounds) + 1 for point in points)
+
+
+PLAN = "# Hello\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
+SCRIPT = """\
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "it is so"}}]
+      - text: "Commit: Say hello"
+"""
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_run_sends_its_own_while_it_is_at_work(relay, project, environ, collector, away):
+    """A collector that refuses costs the run a line, and nothing else."""
+    (project / "PLAN.md").write_text(PLAN)
+    for args in (("add", "."), ("commit", "-q", "-m", "plan")):
+        subprocess.run(["git", *args], cwd=project, env=environ, check=True)
+    if away:
+        collector.answers.append(503)
+    with serve(parse_script(SCRIPT)) as server:
+        env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        ran = relay("run", env={**env, "RELAY_OTEL_ENDPOINT": collector.url})
+        used = sum(request.usage["input_tokens"] for request in server.requests if request.usage)
+    assert ran.code == 0
+    assert ("telemetry: the collector at" in ran.out) == away
+    if away:
+        assert "answered 503" in ran.out
+        assert "`relay otel " in ran.out
+        return
+    spans = read_spans(collector)
+    assert [span["name"] for span in spans if "parentSpanId" not in span] == ["invoke_workflow relay run"]
+    assert b"hello" not in b"".join(body for *_, body in collector.seen)
+    points = read_metrics(read_bodies(collector, "metrics")[-1])["gen_ai.client.token.usage"]
+    assert used <= sum(point["sum"] for point in points if read_said(point)[TOKEN_TYPE] == "input")
+    collector.seen.clear()
+    relay("otel", "--endpoint", collector.url, env={"NO_PROXY": "*"})
+    assert read_spans(collector) == spans
+
+
+def test_metrics_have_a_bound_and_no_number_below_zero():
+    metrics = Metrics()
+    assert metrics.render() == []
+    for n in range(MOST_SERIES + 9):
+        call = ToolFinished(
+            call_id="c", name=f"tool {n}", is_error=False, result_sha256="", duration_s=-1.0, changed_paths=()
+        )
+        metrics.take(LoggedEvent(at=1.0, event=call))
+    (metric,) = metrics.render()
+    points = metric["histogram"]["dataPoints"]
+    assert len(points) == MOST_SERIES
+    assert {point["sum"] for point in points} == {0.0}
+    other = Metrics()
+    happened: list[Event] = [
+        LegStarted(session_id="s", phase_id="1", title="t", leg=1, reason="", runner="codex"),
+        CacheRefreshed(turn=1, model="m", usage=Usage(cache_read_tokens=9), cost_usd=None, duration_s=1.0),
+        Committed(commit="c", subject="", status="done", phase_id="1", items=("1.1", "1.2")),
+    ]
+    for event in happened:
+        other.take(LoggedEvent(at=1.0, event=event))
+    found = {metric["name"]: metric for metric in other.render()}
+    assert set(found) == {"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "relay.items"}
+    assert found["relay.items"]["sum"]["dataPoints"][0]["asDouble"] == 2.0
+    assert PROVIDER not in read_said(found["gen_ai.client.token.usage"]["histogram"]["dataPoints"][0])
 
 
 def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
@@ -124,7 +390,7 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
 def test_any_events_are_a_batch_of_valid_json(taken):
     spans = Spans()
     found = [span for at, event in enumerate(taken) for span in spans.take(LoggedEvent(at=float(at), event=event))]
-    body = json.loads(json.dumps(render_batch([*found, *spans.finish()], "1")))
+    body = json.loads(json.dumps(render_spans([*found, *spans.finish()], {"service.name": "relay"})))
     for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
         assert (len(span["traceId"]), len(span["spanId"])) == (32, 16)
