@@ -136,7 +136,9 @@ def show_cost(figures: Figures) -> Chapter:
             render_number(forecast.phases),
             render_number(forecast.items),
             render_usd(forecast.usd),
-            f"{render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)}",
+            NOTHING
+            if forecast.low_usd is None
+            else f"{render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)}",
         )
         columns = (
             ("Phases", CellKind.NUMBER),

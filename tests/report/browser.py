@@ -1,8 +1,8 @@
 """The page in a real browser: `make report-browser`. Needs Chromium on the PATH, Playwright and axe from the registry.
 
 Each page is opened as a desktop, a telephone and a printer have it, in light and in dark, without JavaScript as well:
-nothing may be written to the console, nothing loaded, nothing be wider than the screen, and axe may find nothing
-(contrast as it is drawn, names, headings, tables). The pictures are left to be looked at.
+nothing may be written to the console, nothing loaded, nothing be wider than the screen, plots can be zoomed into, and
+axe may find nothing (contrast as it is drawn, names, headings, tables). The pictures are left to be looked at.
 """
 
 import os
@@ -62,6 +62,11 @@ def look(browser: Any, path: Path, name: str, pictures: Path) -> Iterator[str]:
     plain.goto(path.as_uri())
     if not plain.locator("h2").count():
         yield f"{name}: nothing is shown without JavaScript"
+    if plain.locator(".zoom").count():
+        before = plain.locator("svg").first.bounding_box()["width"]
+        plain.locator(".zoom input").first.check()
+        if plain.locator("svg").first.bounding_box()["width"] < 2 * before:
+            yield f"{name}: no plot is larger when it is zoomed into"
     plain.emulate_media(media="print")
     plain.screenshot(path=pictures / f"{name}-print.png", full_page=name not in VAST)
 

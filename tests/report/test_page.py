@@ -35,7 +35,7 @@ ATTRIBUTES = {
     "lang", "charset", "http-equiv", "content", "name", "class", "id", "role", "tabindex", "scope", "href",
     "aria-label", "aria-labelledby", "aria-hidden", "viewbox", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy",
     "r", "d", "width", "height", "transform", "text-anchor", "stroke-width", "stroke-dasharray", "stroke-opacity",
-    "fill-opacity", "fill", "stroke", "clip-path",
+    "fill-opacity", "fill", "stroke", "clip-path", "type",
 }  # fmt: skip
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
