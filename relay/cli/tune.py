@@ -40,10 +40,10 @@ def command(*, as_json: bool) -> None:
 
 
 def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
-    """Yield the figures of each plan: phases of another plan may have the same numbers."""
+    """Yield the figures of each plan: phases of another plan may have the same numbers, also in the same file."""
 
-    def name(entry: "LogEntry") -> str:
-        return entry.started.plan_path if entry.started else ""
+    def name(entry: "LogEntry") -> tuple[str, str]:
+        return (entry.started.plan_path, entry.started.plan_commit) if entry.started else ("", "")
 
     of_runs = [entry for entry in entries if entry.started and entry.started.command == "run"]
     for _, runs in groupby(sorted(of_runs, key=name), key=name):

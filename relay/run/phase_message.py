@@ -57,11 +57,17 @@ def render_phase_message(
             *doubts,
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
-            *(trailers.render_said(candidate.leg.said) if candidate.status == "handoff" else ()),
+            *(_render_carried(candidate) if candidate.status == "handoff" else ()),
             *trailers.render_agent(runner.agent, runner.metering),
             *trailers.render_spent(spent),
         ),
     )
+
+
+def _render_carried(candidate: Candidate) -> tuple[tuple[str, str], ...]:
+    """Return what the phase's next session takes along."""
+    trial = tuple(mark for mark in candidate.leg.trailers if mark[0] == trailers.TRIAL)
+    return (*trailers.render_said(candidate.leg.said), *trial)
 
 
 def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:

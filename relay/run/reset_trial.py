@@ -3,18 +3,19 @@
 from relay.meters.reset_trial import assign_line
 from relay.plan.model import Phase
 from relay.setup.context import RunContext
-from relay.store.history import read_plan_commits
+from relay.store.history import find_beginning
 
 
-def find_line(ctx: RunContext, phase: Phase) -> str:
-    """Return the line of a phase that begins; empty where there is no trial.
+def find_line(ctx: RunContext, phase: Phase, before: str) -> str:
+    """Return the line of a phase that begins, or goes on behind a commit; empty where there is no trial.
 
-    The plan's commit is the one on which relay made its first commit of the plan, or is about to.
+    Args:
+        ctx: The collaborators.
+        phase: As the plan has it now.
+        before: The line of the phase's earlier sessions, which it keeps; empty where there were none.
     """
     lines = ctx.settings.trial
-    if not lines:
-        return ""
-    commits = read_plan_commits(ctx.files.repo, ctx.files.plan_path)
-    began = next(iter(commits[-1].parents), "") if commits else ctx.repo.head() or ""
+    if not lines or before in lines:
+        return before if lines else ""
     text = "\n".join((phase.title, *(item.text for item in phase.items)))
-    return assign_line(lines, text, began)
+    return assign_line(lines, text, find_beginning(ctx.repo, ctx.plan_path))

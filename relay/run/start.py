@@ -108,7 +108,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         PlanError: The gate can never be green.
     """
     head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
-    number, baton, said = _read_earlier_sessions(ctx.files, plan, phase.id)
+    number, baton, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
     kept = (
@@ -137,8 +137,9 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(baseline)))
-    marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]) + render_said(said)
-    marks += ((TRIAL, line),) if (line := find_line(ctx, phase)) else ()
+    marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
+    marks += render_said(parse_said(earlier))
+    marks += ((TRIAL, line),) if (line := find_line(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = LegStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
@@ -319,8 +320,8 @@ def read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
         return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")
 
 
-def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[str, ...]]:
-    """Return the number of the next session of a phase, and baton and user's words in its last hand-off commit."""
+def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:
+    """Return the number of the next session of a phase, and baton and trailers of its last hand-off commit."""
     commits = read_plan_commits(files.repo, files.plan_path)
     last = next((commit for commit in commits if commit.status != "amended"), None)
     if last is None or last.status != "handoff":
@@ -329,7 +330,7 @@ def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple
         return 1, "", ()
     number = parse_count(dict(last.found).get(LEG, ""), 1)
     _, _, baton = last.body.partition(f"{BATON_TITLE}\n")
-    return number + 1, baton, parse_said(last.found)
+    return number + 1, baton, last.found
 
 
 def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:

@@ -36,6 +36,9 @@ class RunStarted:
     """The context strategy of the run; what logs written before there was a choice mean by leaving it out."""
     ablated: tuple[str, ...] = ()
     """relay's own features that were switched off."""
+    plan_commit: str = ""
+    """The commit on which the plan's work began: another plan in the same file has another; empty before there is a
+    plan, and in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from relay.meters.gauge import open_gauge
 from relay.sandbox.openings.description import describe_opened
 from relay.session.events import Noticed, RunStarted
 from relay.setup.context import RunContext
+from relay.store.history import find_beginning
 from relay.store.legs import get_branch
 from relay.store.orphans import describe_orphans
 
@@ -31,6 +32,7 @@ def announce(ctx: RunContext, command: str, run_id: str, left: tuple[str, ...]) 
         rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
+        plan_commit="" if command == "plan" else find_beginning(ctx.repo, ctx.plan_path),
     )
     ctx.observe(started)
     reset_at = ctx.settings.reset_at_for(ctx.settings.model)

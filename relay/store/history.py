@@ -127,6 +127,12 @@ def read_plan_commits(repo: Repo, plan_path: str) -> tuple[RelayCommit, ...]:
     return commits[: first + 1]
 
 
+def find_beginning(repo: Repo, plan_path: str) -> str:
+    """Return the commit on which the plan's work began: below its first one, else HEAD; empty without any."""
+    commits = read_plan_commits(repo, plan_path)
+    return next(iter(commits[-1].parents), "") if commits else repo.head() or ""
+
+
 def read_undone(repo: Repo, commits: Sequence[RelayCommit]) -> frozenset[str]:
     """Return the commits that the reverts among `commits` have undone, whoever made them."""
     undone: set[str] = set()

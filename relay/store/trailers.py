@@ -59,7 +59,7 @@ CLAIMED = "Relay-Claimed"
 LEFTOVER = "Relay-Leftover"
 """A path that the baseline gate changed; neither the user's nor the leg's."""
 TRIAL = "Relay-Trial"
-"""The reset line that a trial gave the phase."""
+"""The reset line that a trial gave the phase; of hand-off commits too."""
 SAID = "Relay-Said"
 """A text that the user said while the phase was worked on, as JSON; of hand-off commits too."""
 

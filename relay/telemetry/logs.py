@@ -1,7 +1,7 @@
 """Which logs a repository has, newest first, and which of them is meant."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from relay.files.walk import open_folder, open_regular
@@ -60,9 +60,20 @@ def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
     plan = os.path.normpath(wanted)
     of_plan = [entry for entry in entries if entry.started and os.path.normpath(entry.started.plan_path) == plan]
     if of_plan:
-        return tuple(of_plan)
+        return tuple(_keep_latest_plan(of_plan))
     begun = [entry for entry in entries if entry.run_id.startswith(wanted)]
     return tuple(begun) if len(begun) == 1 else ()
+
+
+def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:
+    """Yield the runs of the plan that the file holds now, newest first; those of one before it are another's."""
+    commit = ""
+    for entry in entries:
+        own = entry.started.plan_commit if entry.started else ""
+        if commit and own and own != commit:
+            return
+        commit = commit or own
+        yield entry
 
 
 def _look(path: Path, name: str, folder: int) -> LogEntry | None:

@@ -156,4 +156,10 @@ def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
     assert [entry.run_id for entry in find_logs(found, "")] == ["r-3"]
     assert [entry.run_id for entry in find_logs(found, "docs/../PLAN.md")] == ["r-1"]
     assert find_logs(found, "r-") == ()
+    new = head.replace('"rehearsed"', '"plan_commit":"c2","rehearsed"')
+    folder.joinpath("r-6.jsonl").write_text(new.format(at=11, id="r-6", plan="PLAN.md"))
+    folder.joinpath("r-7.jsonl").write_text(head.format(at=12, id="r-7", plan="PLAN.md"))
+    assert [entry.run_id for entry in find_logs(list_logs(tmp_path), "PLAN.md")] == ["r-7", "r-6", "r-1"]
+    folder.joinpath("r-1.jsonl").write_text(new.replace("c2", "c1").format(at=5, id="r-1", plan="PLAN.md"))
+    assert [entry.run_id for entry in find_logs(list_logs(tmp_path), "PLAN.md")] == ["r-7", "r-6"]
     assert list_logs(tmp_path / "none") == ()

@@ -10,10 +10,14 @@ PHASES = 6
 LINES = ["60k", "none"]
 
 
+def call(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
 def make_phase(n):
     return [
-        {"tools": [{"name": "write", "input": {"path": f"p{n}.txt", "content": "x\n"}}]},
-        {"tools": [{"name": "tick", "input": {"item": f"{n}.1", "evidence": "it is there"}}]},
+        call("write", path=f"p{n}.txt", content="x\n"),
+        call("tick", item=f"{n}.1", evidence="it is there"),
         {"text": "Commit: Do it"},
     ]
 
@@ -40,6 +44,23 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
         line: given.count(line) for line in set(given)
     }
     assert found["advice"]["legs"] == PHASES
+
+
+def test_a_phase_keeps_its_line_behind_a_hand_off_commit_whatever_becomes_of_its_text(stage):
+    """The commit says it: an item that a session adds makes no other line of it, and no phase without an arm."""
+    stage.write("PLAN.md", "# Parts\n\n## Phase 1 — One\n\n- [ ] 1.1 Write a — p1.txt\n- [ ] 1.2 Write b\n")
+    head, text = stage.commit(), "One\nWrite a — p1.txt\nWrite b"
+    given = assign_line(LINES, text, head)
+    added = next(f"Add {n}" for n in range(99) if assign_line(LINES, f"{text}\nAdd {n}", head) != given)
+    amended = call("amend", phase="1", change=f"- [ ] {added}", why="it is missing")
+    parted = [*make_phase(1)[:2], amended, call("hand_off", next_step="b", learned=[], dead_ends=[])]
+    last = [*(call("tick", item=item, evidence="there") for item in ("1.2", "1.3")), {"text": "Commit: Do it"}]
+    script = json.dumps({"sessions": [{"turns": parted}, {"turns": last}]})
+    assert stage.run(script, trial={"reset_at": LINES}, unchecked=True).exit_code == ExitCode.DONE
+    assert [commit.status for commit in stage.commits()] == ["done", "handoff"]
+    assert [event.trial for event in stage.seen(LegStarted)] == [given, given]
+    (arm,) = json.loads(stage.relay("tune", "--json").stdout)["trial"]["arms"]
+    assert (arm["reset_at"], arm["phases"]) == (given, 1)
 
 
 def test_a_trial_needs_lines_that_differ(stage):
