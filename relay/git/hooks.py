@@ -40,6 +40,7 @@ class HookResult:
 
     ok: bool
     output: str = ""
+    duration_s: float = 0.0
     lent: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """The copies as the hook left them; without one that it took away."""
 

@@ -22,7 +22,7 @@ from relay.run.autorun import describe_autoruns
 from relay.run.candidate import Candidate, PhaseCommit, Refused
 from relay.run.doubts import check_phantom, find_doubts
 from relay.run.gates import GateRun, GateTask, Moved, find_moved, list_ignored, open_hooks, run_phase_gate, take_back
-from relay.run.hook_refusal import explain_hook
+from relay.run.hook_refusal import explain_hook, render_hook_gate
 from relay.run.landing_leg import check_marks
 from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
 from relay.run.phase_message import list_subjects, render_phase_message
@@ -235,7 +235,7 @@ def _check_strange(repo: Repo) -> Refused | None:
     if not strange:
         return None
     words, ways = describe(strange)
-    return Refused(for_user=words, ways=("; ", ways))
+    return Refused(for_user=words, ways=ways)
 
 
 def _check_secrets(
@@ -298,7 +298,10 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         return None if verdict.green else verdict.for_model
 
     with open_hooks(ctx.repo, ctx.settings, ctx.workspace, recheck=recheck) as hooks:
-        return commit_paths(ctx.repo, request, hooks=hooks)
+        outcome = commit_paths(ctx.repo, request, hooks=hooks)
+    if outcome.hook:
+        ctx.observe(render_hook_gate(candidate.phase.id, outcome))
+    return outcome
 
 
 def _explain(outcome: CommitOutcome) -> Refused:

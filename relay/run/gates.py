@@ -26,6 +26,7 @@ from relay.sandbox.places import find_real
 from relay.sandbox.policy import Lent, Mechanism, StandIn
 from relay.sandbox.run import Sandbox
 from relay.sandbox.scan import make_hiding
+from relay.sandbox.text import render_output
 from relay.session.events import GateFinished, GateStarted
 from relay.session.shapes import CheckResult
 from relay.setup.context import RunContext
@@ -277,6 +278,7 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
             should_stop=workspace.should_stop,
             extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
         )
-    text = result.output.decode("utf-8", "replace").strip()
+    text = render_output(result.output).strip()
     ended = "timed out" if result.timed_out else f"exited with {result.exit_code}"
-    return HookResult(ok=result.exit_code == 0, output=f"the {run.name} hook {ended}\n{text[-4000:]}")
+    words = f"the {run.name} hook {ended}\n{text[-4000:]}"
+    return HookResult(ok=result.exit_code == 0, output=words, duration_s=result.duration_s)

@@ -3,11 +3,18 @@
 import re
 
 from relay.gate.causes import NO_NETWORK
+from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.run.candidate import Refused
+from relay.run.gates import render_checks
+from relay.session.events import GateFinished
+from relay.store.commit import CommitOutcome
 from relay.words import shorten
 
 _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without your hooks'
 _LINE_CHARS = 160
+_TELLING = re.compile(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
+"""Managers of hooks go on after the one that refused: its line is not the last."""
+_ENDED = re.compile(r"exited with (\d+)\Z")
 
 _CAUSES = (
     (
@@ -48,6 +55,34 @@ def explain_hook(hook: str, output: str) -> Refused:
             line = shorten(output[start:].split("\n", 1)[0].strip(), _LINE_CHARS)
             words = f"the {hook} hook refused, and no session can repair that: {cause}: {line}"
             return Refused(for_user=words, ways=ways.format(hook=hook) + _SKIP)
-    last = (output.strip().splitlines() or [""])[-1]
+    lines = output.strip().splitlines() or [""]
+    telling = next(filter(_TELLING.search, lines[1:]), lines[-1]).strip()
     ways = _SKIP if hook == "pre-commit" else _MESSAGE + _SKIP
-    return Refused(for_user=f"a commit hook refused: {last}", for_model=output, ways=ways)
+    return Refused(for_user=f"a commit hook refused: {shorten(telling, _LINE_CHARS)}", for_model=output, ways=ways)
+
+
+def render_hook_gate(phase_id: str, refused: CommitOutcome) -> GateFinished:
+    """Return a hook's refusal as a red gate: so its words are on the screen, in the log and in what is kept of a run.
+
+    Args:
+        phase_id: Whose commit it refused.
+        refused: How that ended.
+    """
+    command = f"{refused.hook} hook"
+    ended, _, said = refused.output.partition("\n")
+    code = _ENDED.search(ended)
+    check = CommandCheck(
+        command=command,
+        exit_code=int(code[1]) if code else None,
+        status=Outcome.FAILED if code else Outcome.TIMED_OUT,
+        duration_s=refused.hook_s,
+        output_tail=said,
+    )
+    return GateFinished(
+        phase_id=phase_id,
+        baseline=False,
+        passed=False,
+        summary=f"the {command} refused",
+        duration_s=refused.hook_s,
+        checks=render_checks(GateResult(commands=(check,))),
+    )

@@ -72,7 +72,7 @@ def _work_on(
     if made is not None and made.for_review:
         return None  # the leg has moved on: its next session is told
     if made is not None and not made.for_model:  # nothing that a session could repair
-        return _stop(ctx, ExitCode.STOPPED, (f"phase {phase.id}: {made.for_user}", made.ways), RUN)
+        return _stop(ctx, ExitCode.STOPPED, _add_ways(f"phase {phase.id}: {made.for_user}", made.ways), RUN)
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
         ctx.sessions.find_runner(phase.runner)  # an edit may have named another
@@ -140,7 +140,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
             then = _raise_cap(ctx, again) if result.end is SessionEnd.BUDGET else _go_on(result, again)
-            return _stop(ctx, code, (f"phase {handover.phase_id}: {result.detail}", result.ways), then)
+            return _stop(ctx, code, _add_ways(f"phase {handover.phase_id}: {result.detail}", result.ways), then)
 
 
 def _go_on(result: LegResult, again: Command) -> Command:
@@ -186,6 +186,10 @@ def _end_interrupted(ctx: RunContext) -> RunEnd:
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(plan, ctx.meter.total)
     return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
+
+
+def _add_ways(words: str, ways: Hint) -> Hint:
+    return (words, "; ", ways) if ways else words
 
 
 def _stop(ctx: RunContext, code: ExitCode, reason: Hint, then: Command | None) -> RunEnd:

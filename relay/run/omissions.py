@@ -151,18 +151,18 @@ def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
     causes = tuple(dict.fromkeys(entry.cause for entry in found))
     ways = tuple((_render_way(cause, [e.path for e in found if e.cause == cause]), "; ") for cause in causes)
     last = "if an item only reads it, name behind its “ — ” what it makes instead"
-    return f"the commit would not hold what the phase needs: {'; '.join(parts)}", (". ", ways, last)
+    return f"the commit would not hold what the phase needs: {'; '.join(parts)}", (ways, last)
 
 
 def _render_way(cause: Cause, paths: list[str]) -> Hint:
     typed = tuple((" ", TypedPath(path=path)) for path in paths[:3])
     match cause:
         case Cause.USER | Cause.UNHELD:
-            return "Commit it yourself (git add", typed, " && git commit) or move it away, and run again"
+            return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.IGNORED:
-            return "Let git have it (git check-ignore -v", typed, " names the rule), and run again"
+            return "let git have it (git check-ignore -v", typed, " names the rule), and run again"
         case Cause.SUBMODULE:
-            return "Commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
+            return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
 
 
 def describe_surplus(repo: Repo, surplus: Surplus, user: frozenset[str], now: TreeSnapshot) -> str:

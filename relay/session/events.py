@@ -240,7 +240,7 @@ class GateStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFinished:
-    """Verify commands ran."""
+    """Verify commands ran, or a commit hook refused what had passed them: it is the one check then."""
 
     phase_id: str
     baseline: bool

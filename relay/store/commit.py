@@ -82,6 +82,8 @@ class CommitOutcome:
     """For the model or the user: a hook's words, or where the branch is."""
     hook: str = ""
     """The one that refused."""
+    hook_s: float = 0.0
+    """How long it took."""
     rewritten: tuple[str, ...] = ()
     """Paths that a hook rewrote and that were taken in."""
     not_taken: tuple[str, ...] = ()
@@ -118,8 +120,9 @@ class _Ready:
             replaced=self.request.replace,
         )
 
-    def refuse(self, hook: str, output: str) -> CommitOutcome:
-        return replace(self.end(CommitEnd.HOOK_REFUSED, output=output), hook=hook)
+    def refuse(self, hook: str, result: HookResult) -> CommitOutcome:
+        ended = self.end(CommitEnd.HOOK_REFUSED, output=result.output)
+        return replace(ended, hook=hook, hook_s=result.duration_s)
 
 
 def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = None) -> CommitOutcome:
@@ -237,7 +240,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     # touching anything is not asked twice.
     if not result.ok and (adopted or any(path not in ready.request.replace for path in changed)):
         result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
-    return ready if result.ok else ready.refuse("pre-commit", result.output)
+    return ready if result.ok else ready.refuse("pre-commit", result)
 
 
 def _sort_lent(request: CommitRequest, lent: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
@@ -271,7 +274,7 @@ def _judge_message(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) ->
         replace_file(file.parent, file.name, ready.text, FILE)
         result = _run_hook(repo, guarded, ready, hooks, name, str(file), *more)
         if not result.ok:
-            return ready.refuse(name, result.output)
+            return ready.refuse(name, result)
         # From above: the hook may have put a link in the directory's place.
         text = read_file(hooks.scratch, f"{file.parent.name}/{file.name}") or b""
         # Git refuses a message that holds a NUL.

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from relay.cli.last_run import tell_failures
 from relay.errors import ExitCode
-from relay.session.events import Committed, Noticed
+from relay.session.events import Committed, GateFinished, Noticed
 from relay.session.values import SessionEnd, SessionOutcome
+from relay.setup.run_notes import make_last_gate
 from tests.scripted import Act, ScriptedRunner
 
 WORK: list[list[Sequence[Act | SessionOutcome]]] = [
@@ -107,6 +109,29 @@ def test_hooks_that_the_user_leaves_out_are_not_run_and_the_commit_says_so(begun
     assert ended.exit_code == ExitCode.DONE
     assert [commit.found for commit in begun.commits()]
     assert begun.git("log", "-1", "--format=%(trailers:key=Relay-Hooks,valueonly)").strip() == "skip"
+
+
+TELLS = """\
+printf 'check the header.....\\033[31mFailed\\033[0m\\n\\n- hello.txt:1: no licence\\ncheck the tail.....Passed\\n'
+exit 7
+"""
+
+
+def test_a_user_reads_what_a_hook_said_where_a_red_gate_is_read(begun):
+    """On the screen, in the log, and afterwards: the line that tells most first, and no colours of its."""
+    install_hook(begun, TELLS)
+
+    ended = begun.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto", max_repairs=0)
+
+    assert "a commit hook refused: check the header.....Failed; hooks = " in ended.reason
+    kept = make_last_gate(begun.seen(GateFinished)[-1], at=0.0)
+    assert [line.text for line in tell_failures(kept)] == [
+        "`pre-commit hook` failed with exit 7",
+        "  | check the header.....Failed",
+        "  | ",
+        "  | - hello.txt:1: no licence",
+        "  | check the tail.....Passed",
+    ]
 
 
 CONVENTIONAL = """\
