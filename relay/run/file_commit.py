@@ -76,8 +76,7 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
         outcome = commit_paths(ctx.repo, request, hooks=hooks)
     if outcome.commit is None:
         hint = explain_hook(outcome.hook, outcome.output).ways if outcome.hook else ""
-        why = "" if outcome.hook else f" ({outcome.end})"
-        raise RepoError(f"the {file.title} could not be committed{why}: {outcome.output}", hint=hint)
+        raise RepoError(f"the {file.title} could not be committed ({outcome.end}): {outcome.output}", hint=hint)
     on_commit()
     ctx.observe(Committed(commit=outcome.commit, subject=outcome.subject, status=file.status, phase_id="", items=()))
     for sentence in outcome.left:

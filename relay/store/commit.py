@@ -58,15 +58,15 @@ class CommitEnd(StrEnum):
     """How a commit ended. Only the first one moved the branch."""
 
     COMMITTED = "committed"
-    HOOK_REFUSED = "hook_refused"
+    HOOK_REFUSED = "a hook refused"
     """A hook said no; `CommitOutcome.output` says why."""
-    RECHECK_REFUSED = "recheck_refused"
+    RECHECK_REFUSED = "a hook rewrote files"
     """A hook rewrote files and the phase is not green with them."""
-    BRANCH_MOVED = "branch_moved"
+    BRANCH_MOVED = "the branch moved"
     """The branch is not where the leg began, or HEAD names another one."""
-    NOT_STAGED = "not_staged"
+    NOT_STAGED = "git does not take it"
     """Git does not take a file's content; `CommitOutcome.output` says why."""
-    FILES_MOVED = "files_moved"
+    FILES_MOVED = "files changed meanwhile"
     """Files changed after they were checked: `CommitOutcome.paths`."""
 
 

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from relay.files.secrecy import is_covered
+from relay.sandbox.policy import Level
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.background import Background
 from relay.tools.output import ToolAnswer, reserve_output
-from relay.tools.workspace import RefusedError, Workspace
+from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
 
 DEFAULT_TIMEOUT_S = 120
 """Source: the bash tools of Claude Code and of the SDK's agent toolset."""
@@ -18,6 +20,7 @@ _WORD = re.compile(r"[\w./@+-]{3,200}")
 _WANTS_VARIABLE = re.compile(
     r"\benviron\b|KeyError: '[A-Z]|process\.env|\b[A-Z]+_[A-Z_]+\b.{0,20}(?:not set|missing|required|undefined)"
 )
+_READ_ONLY = re.compile(r"[^\n]*(?:[Rr]ead-only file system|EROFS)[^\n]*")
 _USUAL = ".env"
 _LOOKED_AT = 20_000
 """Characters of an output."""
@@ -42,7 +45,7 @@ def run_bash(workspace: Workspace, background: Background | None, given: Mapping
         spool=spool,
     )
     output = render_output(result.output).strip("\n")
-    notes = [*_name_hidden(workspace, command, output, failed=result.exit_code != 0)]
+    notes = [*_name_kept(workspace, command, output, failed=result.exit_code != 0)]
     notes += [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]
     return ToolAnswer(
         text="\n".join([_say_end(result, timeout_s), output or "(no output)", *notes]),
@@ -53,14 +56,26 @@ def run_bash(workspace: Workspace, background: Background | None, given: Mapping
     )
 
 
-def _name_hidden(workspace: Workspace, command: str, output: str, *, failed: bool) -> list[str]:
-    """Say in a line what a command asked for and was not shown: to it an empty file, or one that it may not read."""
-    words = dict.fromkeys(_WORD.findall(f"{command} {output[:_LOOKED_AT]}"))
-    if failed and _WANTS_VARIABLE.search(output[:_LOOKED_AT]):
+def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool) -> list[str]:
+    """Say in a line what a command asked for and was not shown, and in one what it wanted to write and only reads.
+
+    To it the one is an empty file, or one that it may not read. The other ends a formatter in the middle of its files.
+    """
+    told = output[:_LOOKED_AT]
+    words = dict.fromkeys(_WORD.findall(f"{command} {told}"))
+    if failed and _WANTS_VARIABLE.search(told):
         words[_USUAL] = None
-    named = (word.removeprefix(f"{workspace.root}/").removeprefix("./") for word in words)
-    hidden = sorted({n for n in named if workspace.hidden.covers(n) and (workspace.root / n).is_file()})
-    return [f"[{', '.join(hidden[:3])}: hidden from commands and tools; a gate may be shown one]"] if hidden else []
+    named = [word.removeprefix(f"{workspace.root}/").removeprefix("./") for word in words]
+    there = sorted({name for name in named if (workspace.root / name).is_file()})
+    notes = []
+    if hidden := [name for name in there if workspace.hidden.covers(name)]:
+        notes.append(f"[{', '.join(hidden[:3])}: hidden from commands and tools; a gate may be shown one]")
+    refused = " ".join(_READ_ONLY.findall(told)) if failed and workspace.sandbox.level is Level.WORKSPACE_WRITE else ""
+    kept = (*workspace.protected, *ALWAYS_PROTECTED)
+    if held := [name for name in there if name in refused and is_covered(name, kept)]:
+        why = "a session's commands only read it, gates and commit hooks have copies: name other files"
+        notes.append(f"[{', '.join(held[:3])}: {why}]")
+    return notes
 
 
 def _say_end(result: CommandResult, timeout_s: float) -> str:

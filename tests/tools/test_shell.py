@@ -33,6 +33,14 @@ def test_protected_files_outside_and_git_are_read_only(bench):
     assert (bench.root / "new.txt").read_text() == "fine\n"
 
 
+def test_what_stops_a_formatter_of_all_files_is_said_in_a_line(bench):
+    """`pre-commit run --all-files` opens the plan to write it, and ends there with a traceback."""
+    kept = "[PLAN.md: a session's commands only read it, gates and commit hooks have copies: name other files]"
+
+    assert bench.refused("bash", command="echo x | tee -a new.txt ./PLAN.md").endswith(f"\n{kept}")
+    assert kept not in bench.refused("bash", command="grep EVIL PLAN.md; echo x > /usr/no; cat PLAN.md; exit 1")
+
+
 def test_a_time_limit_kills_and_keeps_what_was_said(bench):
     text = bench.refused("bash", command="echo before; sleep 30; echo after", timeout_s=2)
     assert text == "killed after 2 s (timeout_s); output so far:\nbefore"
