@@ -34,8 +34,10 @@ NO_NETWORK = re.compile(
     r"|getaddrinfo|nodename nor servname|dns error|failed to lookup address|network is unreachable|ENETUNREACH"
     r"|No address associated with hostname|error sending request for url|ERR_SOCKET|failed to download"
     # What package managers say of the switches that relay sets, in the order of its table of tools.
-    r"|network connectivity is disabled|\(from versions: none\)|all attempts to connect to|ENOTCACHED|only-if-cached"
-    r"|NO_OFFLINE_(?:META|TARBALL)|network access (?:has|have) been disabled|--offline was specified"
+    r"|network connectivity is disabled|\(from versions: none\)|No matching distribution found"
+    r"|all attempts to connect to|ENOTCACHED|only-if-cached|NO_OFFLINE_(?:META|TARBALL)"
+    r"|network access (?:has|have) been disabled|--offline was specified"
+    r"|could not be found in registry index|could not find `[\w-]+` in registry|\bnpm:\S+ was not found"
     r"|disabled by GOPROXY=off|\boffline mode\b|could not reach host|network disabled",
     re.IGNORECASE,
 )

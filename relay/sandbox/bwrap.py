@@ -38,14 +38,22 @@ CLOSED_UNIX = (
     "with its network make no Unix sockets"
 )
 
+_CGROUPS_1 = Path("/sys/fs/cgroup/memory")
+"""Is there where cgroups are of version 1. Seen from a namespace of its own such a tree begins at ``/..``, and Java 17
+ends with a NullPointerException when it asks for its memory, gradle with it. What is in it is only read anyway."""
+
 BASE = (
     # When relay is killed bwrap is too, and the kernel ends the process namespace with its init.
     "--die-with-parent",
     # Without the user's terminal nothing can be typed into it.
     "--new-session",
-    "--unshare-all",
     # --unshare-all only tries to make a user namespace; this fails where none can be made.
     "--unshare-user",
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-net",
+    "--unshare-uts",
+    *(() if _CGROUPS_1.is_dir() else ("--unshare-cgroup-try",)),
     "--cap-drop",
     "ALL",
     "--ro-bind",

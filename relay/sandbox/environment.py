@@ -11,26 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from relay.sandbox.policy import Policy
-from relay.sandbox.toolchains import list_offline
+from relay.sandbox.toolchains import PLACES, ROOTS, list_offline
 
 _NO_STORES: Mapping[str, str] = MappingProxyType({})
 
 PASSED = frozenset({"LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "SOURCE_DATE_EPOCH"})
 """Passed as they are, with every LC_* name."""
 
-LOCATIONS = (
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "PYENV_ROOT",
-    "RUSTUP_HOME",
-    "CARGO_HOME",
-    "GOROOT",
-    "GOPATH",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "VOLTA_HOME",
-    "DOTNET_ROOT",
-)
+LOCATIONS = (*PLACES, *ROOTS)
 """Where a toolchain stands; passed when absolute."""
 
 VERSIONS = frozenset({"PYENV_VERSION", "RUSTUP_TOOLCHAIN", "GOTOOLCHAIN"})
@@ -97,5 +85,4 @@ def render_path(path: str) -> str:
 
 def find_toolchain_env(home: Path | None) -> dict[str, str]:
     """Return where toolchains stand, for commands whose home is not the user's; the user's own settings win."""
-    usual = {"PYENV_ROOT": ".pyenv", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "NVM_DIR": ".nvm"}
-    return {name: str(home / place) for name, place in usual.items() if home and (home / place).is_dir()}
+    return {name: str(home / place) for name, place in ROOTS.items() if home and (home / place).is_dir()}

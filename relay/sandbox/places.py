@@ -131,11 +131,11 @@ def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[
         env: relay's environment; its PATH entries and VIRTUAL_ENV are where the user works.
         python: Prefixes of the Python that runs relay.
     """
-    places = list(list_kept(home)) if home else []
+    places = list(list_kept(home, env))
     places += [store.place for store in find_stores(home, env)]
     on_path = [Path(part) for part in env.get("PATH", "").split(os.pathsep) if part.startswith("/")]
     places += [*on_path, *(part.parent for part in on_path if is_environment(part.parent))]
-    places += [Path(prefix) for prefix in (*python, env.get("VIRTUAL_ENV", "")) if prefix.startswith("/")]
+    places += [Path(prefix) for prefix in python if prefix.startswith("/")]
     places.append(Path("/home/linuxbrew/.linuxbrew"))
     return tuple(dict.fromkeys(place for place in places if is_there(place)))
 

@@ -23,8 +23,8 @@ class Store:
 
     place: str
     """Below the home directory; what is below ``.cache`` is looked for below XDG_CACHE_HOME where that is set."""
-    variable: str
-    """Names it, for the tool and in the user's environment."""
+    variable: str = ""
+    """Names it, for the tool and in the user's environment; empty where none does, or one that `ROOTS` has."""
     written: bool = True
     """Whether the tool has to write there even when it needs nothing new."""
 
@@ -45,6 +45,23 @@ class Tool:
     """A pattern of what it prints where it wants these; of two tools that fit one output the first counts."""
 
 
+ROOTS: Mapping[str, str] = MappingProxyType(
+    {
+        "CARGO_HOME": ".cargo",
+        "DOTNET_ROOT": ".dotnet",
+        "GOPATH": "go",
+        "GRADLE_USER_HOME": ".gradle",
+        "NVM_DIR": ".nvm",
+        "PYENV_ROOT": ".pyenv",
+        "RUSTUP_HOME": ".rustup",
+        "VOLTA_HOME": ".volta",
+    }
+)
+"""Variables that move a directory of the home directory, with all that is named below it here."""
+
+PLACES = ("CONDA_PREFIX", "GEM_HOME", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV")
+"""Variables that each name a directory that is needed as a whole."""
+
 _POETRYS = "POETRY_VIRTUALENVS_PATH"
 _PYPI = ("pypi.org", "files.pythonhosted.org")
 _NPM = ("registry.npmjs.org",)
@@ -64,7 +81,7 @@ TOOLS = (
         kept=(".local/bin", ".local/lib"),
         offline={"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         hosts=_PYPI,
-        asks=r"from versions: none|pypi\.org|pythonhosted",
+        asks=r"from versions: none|No matching distribution found|pypi\.org|pythonhosted",
     ),
     Tool(
         name="poetry",
@@ -118,13 +135,19 @@ TOOLS = (
         kept=(".bun/bin",),
         stores=(Store(place=".bun/install/cache", variable="BUN_INSTALL_CACHE_DIR"),),
     ),
-    Tool(name="deno", kept=(".deno/bin",), stores=(Store(place=".cache/deno", variable="DENO_DIR"),)),
+    Tool(
+        name="deno",
+        kept=(".deno/bin",),
+        stores=(Store(place=".cache/deno", variable="DENO_DIR"),),
+        hosts=_NPM,
+        asks=r"\bnpm:\S+ was not found",
+    ),
     Tool(
         name="cargo",
         kept=(".cargo/bin", ".cargo/env", ".cargo/git", ".cargo/registry", ".rustup"),
         offline={"CARGO_NET_OFFLINE": "true"},
         hosts=("index.crates.io", "static.crates.io"),
-        asks=r"--offline was specified|crates\.io",
+        asks=r"--offline was specified|in registry (?:index|`crates-io`)|crates\.io",
     ),
     Tool(
         name="go",
@@ -141,7 +164,7 @@ TOOLS = (
         hosts=("repo.maven.apache.org",),
         asks=r"in offline mode and the artifact|repo\.maven",
     ),
-    Tool(name="gradle", kept=(".gradle/caches", ".gradle/wrapper")),
+    Tool(name="gradle", stores=(Store(place=".gradle/caches"), Store(place=".gradle/wrapper"))),
     Tool(name="bundler", kept=(".rbenv", ".local/share/gem", ".bundle/cache")),
     Tool(
         name="composer",
@@ -157,7 +180,19 @@ TOOLS = (
     Tool(
         name="version managers",
         kept=(
-            *(".asdf", ".goenv", ".jenv", ".juliaup", ".nodenv", ".nvm", ".pyenv", ".rye", ".sdkman", ".swiftly"),
+            *(
+                ".asdf",
+                ".goenv",
+                ".jenv",
+                ".juliaup",
+                ".nodenv",
+                ".nvm",
+                ".pyenv",
+                ".rye",
+                ".rvm",
+                ".sdkman",
+                ".swiftly",
+            ),
             *(".volta", ".local/share/fnm", ".local/share/mise", ".local/state/fnm_multishells"),
         ),
     ),
@@ -197,6 +232,8 @@ def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[FoundStore, 
 
 
 def _find_store(store: Store, home: Path | None, env: Mapping[str, str]) -> Path | None:
+    if not store.variable:
+        return _find_kept(store.place, home, env)
     named, cache = env.get(store.variable, ""), env.get("XDG_CACHE_HOME", "")
     if store.variable == _POETRYS:
         named = named or _read_poetrys_place(home, env)
@@ -241,12 +278,22 @@ def list_usable(
     """
     found = (store for store in find_stores(home, env) if os.access(store.place, os.F_OK))
     usable = (s for s in found if not s.written or writable is None or s.place in writable)
-    return {store.variable: str(store.place) for store in usable}
+    return {store.variable: str(store.place) for store in usable if store.variable}
 
 
-def list_kept(home: Path) -> tuple[Path, ...]:
-    """Return what of a home directory tools need, but for their stores."""
-    return tuple(home / name for tool in TOOLS for name in tool.kept)
+def list_kept(home: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return what of a home directory tools need, and of what its user has moved out of it, but for their stores."""
+    found = [_find_kept(name, home, env) for tool in TOOLS for name in tool.kept]
+    found += [Path(env[name]) for name in PLACES if env.get(name, "").startswith("/")]
+    return tuple(place for place in found if place is not None)
+
+
+def _find_kept(name: str, home: Path | None, env: Mapping[str, str]) -> Path | None:
+    for variable, root in ROOTS.items():
+        moved = env.get(variable, "")
+        if moved.startswith("/") and f"{name}/".startswith(f"{root}/"):
+            return Path(moved, name[len(root) :].lstrip("/"))
+    return home / name if home else None
 
 
 def list_offline() -> dict[str, str]:

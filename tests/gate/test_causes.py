@@ -95,6 +95,9 @@ def test_the_network_and_services_of_this_machine(explain):
         ("error: attempting to make an HTTP request, but --offline was specified", '["index.crates.io", "'),
         ("go: module lookup disabled by GOPROXY=off", '["proxy.golang.org", "'),
         ("Cannot access central in offline mode and the artifact a:b has not been", '["repo.maven.apache.org"]'),
+        ("ERROR: No matching distribution found for requests", '["pypi.org", "files.python'),
+        ("error: the crate `serde` could not be found in registry index.", '["index.crates.io", "'),
+        ("error: npm:left-pad was not found.", '["registry.npmjs.org"]'),
         ("All attempts to connect to example.org failed.", '["…"]'),
     ],
 )

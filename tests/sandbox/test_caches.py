@@ -97,6 +97,29 @@ def test_a_cache_is_where_the_user_has_it(place):
     assert found["npm_config_cache"] == place.home / ".npm"
 
 
+def test_what_a_variable_moves_is_shown_where_it_is(place):
+    """Narrow as before: cargo's credentials are beside what is shown."""
+    for name in (
+        "dev/cargo/registry/crate",
+        "dev/cargo/credentials.toml",
+        "dev/gradle/caches/lock",
+        "gems/gem",
+        "go/pkg/x",
+    ):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text("here")
+    moved = {"CARGO_HOME": "dev/cargo", "GRADLE_USER_HOME": "dev/gradle", "GEM_HOME": "gems", "GOPATH": "dev/none"}
+    env = {**place.policy.env, **{name: str(place.home / where) for name, where in moved.items()}}
+    with replace(place, policy=replace(place.policy, env=env)).open(Level.WORKSPACE_WRITE) as box:
+        said = box.sh("cd $HOME; cat $CARGO_HOME/registry/crate $GEM_HOME/gem; ls $CARGO_HOME; cat go/pkg/x")
+        written = box.sh("echo new > $GRADLE_USER_HOME/caches/lock && cat $GRADLE_USER_HOME/caches/lock")
+
+    assert said.output.splitlines()[0] == b"herehereregistry"
+    assert b"credentials" not in said.output
+    assert said.exit_code == 1  # GOPATH is elsewhere
+    assert (written.output, (place.home / "dev/gradle/caches/lock").read_text()) == (b"new\n", "here")
+
+
 def test_tools_are_told_that_there_is_no_network_only_where_there_is_none(place):
     """Each of them would wait and try again."""
     for network in (False, True):
@@ -123,7 +146,11 @@ def test_the_table_is_the_same_for_readers():
     lines = {line.split("|")[1].strip(): line for line in page.read_text().splitlines() if line.count("|") > 2}
     for tool in TOOLS:
         words = [f"~/{name}" for name in tool.kept] + [f"~/{s.place}" for s in tool.stores]
-        words += [s.variable for s in tool.stores] + [f"{k}={v}" for k, v in tool.offline.items()] + [*tool.hosts]
+        words += (
+            [s.variable for s in tool.stores if s.variable]
+            + [f"{k}={v}" for k, v in tool.offline.items()]
+            + [*tool.hosts]
+        )
         missing = [word for word in words if f"`{word}`" not in lines.get(tool.name, "")]
         assert not missing, (tool.name, missing)
 
