@@ -13,7 +13,7 @@ from relay.hints import Caller
 from relay.setup.doctor import Report
 from relay.setup.preconditions import Finding, State
 
-_MARKS = {State.OK: "ok", State.MISSING: "MISSING", State.WARNING: "warning", State.INFO: "-"}
+_MARKS = {State.OK: "ok", State.MISSING: "PROBLEM", State.WARNING: "warning", State.INFO: "-"}
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}
 
 

@@ -49,6 +49,7 @@ from relay.tools.discretion import refuse_secrets
 from relay.tools.specs import ASK, SUBMIT_PLAN
 from relay.tools.toolbox import build_reader_tools
 from relay.values import dataclass
+from relay.words import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,10 +295,10 @@ def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
     for violation in warnings:
         ctx.observe(Noticed(text=f"{ctx.plan_path}:{violation.line}: {violation.message}", warning=True))
     items = sum(len(phase.items) for phase in plan.phases)
-    phases = f"{len(plan.phases)} phase{'' if single else 's'}"
+    made = f"{count(len(plan.phases), 'phase')}, {count(items, 'item')}"
     return RunEnd(
         exit_code=ExitCode.DONE,
-        reason=f"{ctx.plan_path} is written, {phases}, {items} items; read it, change what you like",
+        reason=f"{ctx.plan_path} is written, {made}; read it, change what you like",
         next_command=RUN,
         spent=ctx.meter.total,
     )

@@ -17,6 +17,7 @@ from relay.store.completion import finish_pending
 from relay.store.legs import read_leg
 from relay.store.lock import lock_worktree
 from relay.store.texts import find_text
+from relay.words import count
 
 
 def end_without_session(request: RunRequest, situation: Situation, selection: Selection) -> RunEnd | None:
@@ -69,5 +70,5 @@ def finish_run(plan: Plan, point: ResumePoint, spent: Spent) -> RunEnd:
 def end_done(plan: Plan, spent: Spent) -> RunEnd:
     """Return how a run ends whose plan is done."""
     phases = len(plan.phases)
-    words = f"all {phases} phases are done" if phases > 1 else "the only phase is done"
+    words = f"{phases} of {count(phases, 'phase')}"
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)

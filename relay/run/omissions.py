@@ -48,7 +48,7 @@ class Cause(StrEnum):
     USER = "uncommitted changes of the user's from before this phase"
     IGNORED = "ignored by git"
     SUBMODULE = "in a submodule"
-    UNHELD = "in what relay leaves out of commits"
+    UNHELD = "left out of commits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -302,7 +302,7 @@ def _add_untracked(repo: Repo, changes: _Changes, path: str, *, trust_mode: bool
     elif not stat.S_ISREG(found.st_mode):
         changes.dropped.append(Skipped(path=path, reason="not a regular file"))
     elif found.st_size > MAX_UNTRACKED_BYTES:
-        changes.dropped.append(Skipped(path=path, reason=f"{found.st_size / 1e6:.1f} MB"))
+        changes.dropped.append(Skipped(path=path, reason=f"{found.st_size / 1e6:.1f} MB, too large"))
     elif not os.access(repo.root / path, os.R_OK):
         changes.dropped.append(Skipped(path=path, reason="not readable"))
     else:

@@ -66,7 +66,7 @@ def test_another_version_than_the_tested_one_is_named(attempt, programs):
 def test_on_a_bare_machine_every_agent_is_named_with_what_installs_it(stage):
     ran = stage.relay("agents", "--try", path="/usr/bin:/bin")
     assert ran.returncode == ExitCode.USER
-    assert "MISSING  installed   Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.stdout
+    assert "PROBLEM  installed   Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.stdout
     assert "do: npm install -g @agentclientprotocol/claude-agent-acp" in ran.stdout
     assert "relay run --runner opencode cannot work here yet" in ran.stdout
 

@@ -101,7 +101,7 @@ def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, environ, endpoint
         "plan: 2 of 2 phases done, 2 of 2 boxes ticked",
     ):
         assert line in lines, "\n".join(lines)
-    assert lines[-1] == "done: all 2 phases are done (spent $N)"
+    assert lines[-1] == "done: 2 of 2 phases (spent $N)"
     assert git(planned, environ, "log", "--format=%s").splitlines()[:2] == [
         "relay: phase 2 — World",
         "relay: phase 1 — Hello",
@@ -293,7 +293,7 @@ def test_what_is_done_is_said_without_a_key(relay, planned, environ):
     assert relay("run").err.startswith("Error: no API key")
     git(planned, environ, "commit", "-qam", "by hand")
     ran = relay("run")
-    assert (ran.code, ran.out, ran.err) == (0, "done: all 2 phases are done (spent $0.00)\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, "done: 2 of 2 phases (spent $0.00)\n", "")
     event = json.loads(relay("run", "--json").out)
     assert (event["event"], event["exit_code"]) == ("RunEnded", 0)
     assert git(planned, environ, "for-each-ref", "refs/relay") == ""
@@ -402,7 +402,7 @@ def test_doctor_names_what_is_missing(relay):
     lines = ran.out.splitlines()
     assert ran.code == 1
     assert any(re.match(r"ok +git +\d", line) for line in lines)
-    assert any(line.startswith("MISSING  key         no API key") for line in lines)
+    assert any(line.startswith("PROBLEM  key         no API key") for line in lines)
     assert any("max_cost_usd" in line and "20  (default)" in line for line in lines)
     assert "key" in lines[-1]
 
@@ -425,7 +425,7 @@ def test_doctor_shows_origins_and_hostile_settings_harmless(relay, project):
     ran = relay("doctor")
     assert ran.code == 1
     assert "\x1b" not in ran.out
-    assert "MISSING  settings" in ran.out
+    assert "PROBLEM  settings" in ran.out
 
 
 def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, environ, endpoint):
@@ -470,7 +470,7 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     refs = git(planned, environ, "for-each-ref")
 
     ran = relay("run", "--plan", "done.md", cwd=planned / "docs")
-    assert (ran.code, ran.out, ran.err) == (0, "done: all 2 phases are done (spent $0.00)\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, "done: 2 of 2 phases (spent $0.00)\n", "")
     assert relay("status", "--plan", "docs/done.md").out.splitlines()[-1] == "next   nothing is left"
     assert git(planned, environ, "for-each-ref") == refs
     status = relay("status", "--plan", "open.md", cwd=planned / "docs").out.splitlines()

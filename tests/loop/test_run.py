@@ -27,7 +27,7 @@ def test_a_plan_becomes_one_commit_per_phase(stage):
     """Code, ticks and trailers in one commit each; nothing is left open."""
     ended = stage.run(f"sessions: {HELLO} {WORLD}")
 
-    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "all 2 phases are done")
+    assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "2 of 2 phases")
     world, hello = stage.commits()
     assert (hello.subject, hello.phase, hello.status, hello.items) == ("Say hello", "1", "done", ("1.1",))
     assert (world.subject, world.phase, world.status, world.items) == ("Say world twice", "2", "done", ("2.1", "2.2"))

@@ -57,7 +57,7 @@ LEFT_BY_THE_PHASE = {
         "data.csv (ignored by git)",
     ),
     "a directory that git ignores": ("test -e build/x", lambda s: s.write("build/x", "x"), "build (ignored by git)"),
-    "too large": ("test -e big.bin", lambda s: make_large(s, "big.bin"), "big.bin (10.0 MB)"),
+    "too large": ("test -e big.bin", lambda s: make_large(s, "big.bin"), "big.bin (10.0 MB, too large)"),
     "too many": ("test -e web/7.txt", lambda s: fill(s, "web"), "web (5,001 untracked files)"),
     "its own repository": (
         "test -e web/index.html",

@@ -113,7 +113,10 @@ def test_large_and_odd_files_are_left_out_and_named(box):
     box.write("nested/file")
     found = snap(box.open())
     # A FIFO is not even listed by git as untracked.
-    assert {s.path: s.reason for s in found.skipped} == {"huge.bin": "10.0 MB", "nested": "a repository of its own"}
+    assert {s.path: s.reason for s in found.skipped} == {
+        "huge.bin": "10.0 MB, too large",
+        "nested": "a repository of its own",
+    }
     assert set(box.tree(found.tree)) == {"PLAN.md", "src/app.py", "src/old.py", "run.sh", ".gitignore"}
 
 

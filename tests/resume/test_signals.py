@@ -243,7 +243,7 @@ def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
     code, out = ask_once(stage, "grep -q hello hello.txt", (1, 2), phase=phase)
 
     assert code == 0, out
-    assert out.splitlines()[-1].startswith("done: the only phase is done")
+    assert out.splitlines()[-1].startswith("done: 1 of 1 phase")
     assert "Relay-Status: done" in stage.git("log", "-1", "--format=%B")
 
 

@@ -105,4 +105,4 @@ def get_model(connection: ApiConnection, model: str, own: ModelSettings = NOTHIN
             continue
         if outcome.end is SessionEnd.INTERRUPTED:
             raise Interrupted
-        raise RunnerError(f"the endpoint does not say what {model} can do: {outcome.detail}", hint=RUN)
+        raise RunnerError(f"the endpoint gave no answer about {model}: {outcome.detail}", hint=RUN)
