@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
@@ -80,6 +80,11 @@ class Interrupts:
             # read: a stop that was asked for stays asked for.
             select.select([self._read_fd], [], [], left)
         return self.finish_turn
+
+    def wait_for(self, descriptors: Sequence[int], seconds: float) -> None:
+        """Wait until one of these can be read, or a stop is asked for the first time, at most so many seconds."""
+        own = () if self.finish_turn else (self._read_fd,)
+        select.select([*descriptors, *own], [], [], seconds)
 
     @contextmanager
     def interruptible(self, at: Urgency = Urgency.NOW) -> Iterator[None]:

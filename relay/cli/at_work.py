@@ -1,6 +1,6 @@
 """What the relay that is at work here does, from the end of its log: for `relay status`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ _KINDS = frozenset({
     "GateStarted", "GateFinished", "SetupStarted", "SetupFinished", "LegEnded", "RunEnded",
 })  # fmt: skip
 _SHOWN_CHARS = 90
+_LOGS_OF_A_JOB = 4
+"""So many of the last logs are looked at for each job: one that was stopped and taken up has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +33,33 @@ class AtWork:
 
 def find_work(root: Path) -> AtWork | None:
     """Return what the last log says of a run that has not ended; None where it says nothing."""
-    for run_id in list_logs(root)[-1:]:
-        try:
-            with LogTail(root, run_id) as log:
-                records = log.read_end(_KINDS, until="LegStarted")
-        except OSError:
-            return None
-        if not records:
-            return None
-        board = Board(started_at=records[0].at)
-        for record in records:
-            board.apply(record.event, record.at)
-        scope = records[-1].scope
-        phase_id = scope.phase_id or (board.leg.phase_id if board.leg else "")
-        return None if board.ended else AtWork(run_id=scope.run_id or run_id, board=board, phase_id=phase_id)
-    return None
+    return next((_read_work(root, run_id) for run_id in list_logs(root)[-1:]), None)
+
+
+def find_job_works(root: Path, phase_ids: Collection[str]) -> tuple[AtWork, ...]:
+    """Return the same for the runs of phases that have one each and are at work."""
+    found: dict[str, AtWork] = {}
+    for run_id in reversed(list_logs(root)[-_LOGS_OF_A_JOB * (len(phase_ids) + 1) :]):
+        work = _read_work(root, run_id)
+        if work is not None and work.phase_id in phase_ids:
+            found.setdefault(work.phase_id, work)
+    return tuple(found[phase_id] for phase_id in phase_ids if phase_id in found)
+
+
+def _read_work(root: Path, run_id: str) -> AtWork | None:
+    try:
+        with LogTail(root, run_id) as log:
+            records = log.read_end(_KINDS, until="LegStarted")
+    except OSError:
+        return None
+    if not records:
+        return None
+    board = Board(started_at=records[0].at)
+    for record in records:
+        board.apply(record.event, record.at)
+    scope = records[-1].scope
+    phase_id = scope.phase_id or (board.leg.phase_id if board.leg else "")
+    return None if board.ended else AtWork(run_id=scope.run_id or run_id, board=board, phase_id=phase_id)
 
 
 def tell_work(work: AtWork, *, now: float) -> Iterator[str]:

@@ -65,6 +65,10 @@ class Board:
     """Its relay is gone and has not said how it ended; set by the view."""
     stopping: Urgency = Urgency.NONE
     """How soon the run was asked to stop; set by the view."""
+    jobs: dict[str, "Board"] = field(default_factory=dict)
+    """Of each phase that has a run of its own and is at work: its board."""
+    job_states: dict[str, str] = field(default_factory=dict)
+    """Of each phase that had one: what is said of it since."""
 
     @property
     def spent_usd(self) -> tuple[float | None, bool]:
@@ -79,6 +83,26 @@ class Board:
         """Take one event in."""
         self.heard_at = now
         _APPLY[type(event)](self, event, now)
+
+    def apply_job(self, phase_id: str, event: events.Event, now: float) -> None:
+        """Take in what a phase's own run says."""
+        self.heard_at = now
+        job = self.jobs.setdefault(phase_id, Board(started_at=now))
+        job.apply(event, now)
+        if isinstance(event, events.ResponseReceived):  # all of them spend of one cap
+            self.responses += 1
+            self.estimated = self.estimated or event.estimated
+            self.cost_gaps += event.cost_usd is None
+            self.run_usd += event.cost_usd or 0.0
+
+
+def _on_job(board: Board, event: events.JobMoved, now: float) -> None:
+    board.jobs.pop(event.phase_id, None)
+    board.job_states.pop(event.phase_id, None)
+    if event.state in {"started", "merging"}:
+        board.jobs[event.phase_id] = Board(started_at=now)
+    elif event.state != "landed":  # that its box says
+        board.job_states[event.phase_id] = event.state
 
 
 def _on_run(board: Board, event: events.RunStarted, now: float) -> None:
@@ -197,5 +221,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.WordsHeard: _on_nothing,
     events.RunPaused: _on_pause,
     events.RunResumed: _on_idle,
+    events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }

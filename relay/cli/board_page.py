@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from relay.cli.board import Board
-from relay.cli.draw import draw
+from relay.cli.draw_jobs import draw_run
 from relay.cli.narrate import Line
 from relay.cli.view import render_line
 
@@ -62,7 +62,7 @@ def render_live(board: Board, lines: Sequence[Line], *, now: float, cells: int) 
     """
     width = min(MOST_CELLS, max(LEAST_CELLS, cells))
     console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    frame = "\n".join(_render_text(text, console) for text in draw(board, now=now, width=width, height=_LINES))
+    frame = "\n".join(_render_text(text, console) for text in draw_run(board, now=now, width=width, height=_LINES))
     said = "\n".join(
         f'<span class="{line.tone}">{escape(render_line(line, _LONGEST_LINE_CHARS))}</span>' for line in lines
     )

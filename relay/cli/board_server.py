@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -24,10 +24,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from relay.cli.board import Board
 from relay.cli.board_page import SCRIPT, STYLE, render_live, render_page
-from relay.cli.narrate import LOST, Line, Narrator, Tone
+from relay.cli.narrate import LOST, Line, Narrator, Tone, tell_job
 from relay.errors import ConfigError
 from relay.interrupts import Urgency
 from relay.session.events import Event
+from relay.session.records import LoggedEvent
 
 HOST = "127.0.0.1"
 MOST_CONNECTIONS = 32
@@ -59,7 +60,7 @@ class ServedView:
         self._clock = clock
         self._lock = threading.Lock()
         self._board = Board(started_at=clock())
-        self._narrator = Narrator()
+        self._narrators: dict[str, Narrator] = defaultdict(Narrator)
         self._said: deque[Line] = deque(maxlen=_SAID_LINES)
 
     def observe(self, event: Event) -> None:
@@ -70,7 +71,14 @@ class ServedView:
         """Take one of then."""
         with self._lock:
             self._board.apply(event, at)
-            self._said.extend(line for line in self._narrator.tell(event) if not line.detail)
+            self._said.extend(line for line in self._narrators[""].tell(event) if not line.detail)
+
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
+        """Take what a phase's own run says."""
+        with self._lock:
+            self._board.apply_job(phase_id, record.event, record.at)
+            said = tell_job(self._narrators[phase_id], phase_id, record.event)
+            self._said.extend(line for line in said if not line.detail)
 
     def note_stop(self, urgency: Urgency) -> None:
         """Show that the run was asked to stop."""

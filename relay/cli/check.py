@@ -267,7 +267,7 @@ def _show_waves(waves: "Waves") -> None:
         say(f"side by side  {shorten(shown, _SHOWN_CHARS)}")
         share = round(100 * waves.parallel / waves.serial)
         longest = shorten(" → ".join(waves.longest), _SHOWN_CHARS)
-        say(f"              {waves.jobs} at a time take about {share} % of the time; longest way {longest}")
+        say(f"              relay run --jobs {waves.jobs} takes about {share} % of the time; longest way {longest}")
     for shared in waves.shared[:_SHOWN_SHARED]:
         ids = shorten(", ".join(shared.phase_ids), _SHOWN_CHARS)
         say(f"one by one    {ids}: they name {shorten(shared.path, _SHOWN_CHARS)}")

@@ -52,28 +52,28 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay the board out in at most `height` lines of at most `width` cells."""
     if board.run is None:
         first = Text("relay looks around: repository, sandbox, model", "dim")
-        waiting = [_draw_activity(board, now, width)] if board.activity else []
-        return [_fit(line, width) for line in (*_draw_stop(board), first, *waiting)][:height]
-    head = [Text("─" * width, "dim"), *_draw_head(board, board.run, now, width)]
+        waiting = [draw_activity(board, now, width)] if board.activity else []
+        return [fit(line, width) for line in (*_draw_stop(board), first, *waiting)][:height]
+    head = [Text("─" * width, "dim"), *draw_head(board, board.run, now, width)]
     meters = _draw_meters(board, now, width, height)
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
     room = height - len(head) - len(meters) - gaps
     said = _draw_said(board, width, min(4, room // 3) if room > 2 * _ROOM_FOR_OTHERS else 0)
     phases = _draw_phases(board, width, max(1, room - len(said)))
     lines = [*head, *_gap(gaps), *phases, *_gap(gaps), *meters, *said]
-    return [_fit(line, width) for line in lines[:height]]
+    return [fit(line, width) for line in lines[:height]]
 
 
 def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text]:
     """Lay out what is measured and what goes on now; a small screen has the most needed of it."""
-    lines = [_draw_gauge(board, width), _draw_spend(board, width)]
+    lines = [draw_gauge(board, width), draw_spend(board, width)]
     if board.used.prompt_tokens and height >= _ROOMY_LINES:
         lines.insert(1, _draw_cache(board, width))
     if board.ended is not None:
         return [*lines, *_draw_end(board.ended)]
     if board.lost:
         return [*lines, Text(LOST, "bold yellow")]
-    lines.append(_draw_activity(board, now, width))
+    lines.append(draw_activity(board, now, width))
     if board.activity is not None and board.activity.output and height >= _ROOMY_LINES:
         lines.append(_label("", width).append(f"│ {_safe(board.activity.output)}", "dim"))
     return lines
@@ -101,7 +101,8 @@ def _gap(gaps: int) -> list[Text]:
     return [Text("")] if gaps else []
 
 
-def _fit(line: Text, width: int) -> Text:
+def fit(line: Text, width: int) -> Text:
+    """Cut a line to the width."""
     line.truncate(max(1, width), overflow="ellipsis")
     line.no_wrap = True
     return line
@@ -120,7 +121,8 @@ def _spread(left: Text, right: str, width: int) -> Text:
     return left.append(f"  {right}", "dim")
 
 
-def _draw_head(board: Board, run: RunStarted, now: float, width: int) -> list[Text]:
+def draw_head(board: Board, run: RunStarted, now: float, width: int) -> list[Text]:
+    """Draw what runs and for how long, and what was asked of it."""
     where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
@@ -140,9 +142,9 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
     phases = board.phases
     current = _find_current(board)
     if current is None:
-        return [_draw_phase(phase, width, current=False) for phase in phases[:room]]
+        return [draw_phase(phase, width, current=False) for phase in phases[:room]]
     if room < _ROOM_FOR_OTHERS:
-        return [_draw_phase(phases[current], width, current=True)]
+        return [draw_phase(phases[current], width, current=True)]
     items = phases[current]["items"]
     neighbours = min(len(phases) - 1, max(2, room - 1 - len(items)))
     item_lines = _draw_items(items, width, max(0, room - 1 - neighbours))
@@ -151,7 +153,7 @@ def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
     if start:
         lines.append(_more(start, "phase", "above", 0))
     for index in range(start, stop):
-        lines.append(_draw_phase(phases[index], width, current=index == current))
+        lines.append(draw_phase(phases[index], width, current=index == current))
         if index == current:
             lines.extend(item_lines)
     if stop < len(phases):
@@ -174,7 +176,8 @@ def _phase_state(phase: ShownPhase) -> str:
     return "claimed" if "claimed" in states else "done"
 
 
-def _draw_phase(phase: ShownPhase, width: int, *, current: bool) -> Text:
+def draw_phase(phase: ShownPhase, width: int, *, current: bool) -> Text:
+    """Draw a phase's box, title and count."""
     state = _phase_state(phase)
     line = Text("▸ " if current else "  ", "bold")
     line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
@@ -218,7 +221,8 @@ def _window(n: int, at: int, room: int) -> tuple[int, int]:
     return (start - 1, n) if start + inner >= n else (start, start + inner)
 
 
-def _draw_gauge(board: Board, width: int) -> Text:
+def draw_gauge(board: Board, width: int) -> Text:
+    """Draw how full the context is, against its two lines."""
     response = board.response
     if response is None:
         return _label("context", width).append("unknown until the first answer", "dim")
@@ -256,7 +260,7 @@ def _draw_bar(fill: float, soft: float | None, style: str, cells: int) -> Text:
     return bar.append("▌" if soft is not None else "", "bold")
 
 
-def _draw_spend(board: Board, width: int) -> Text:
+def draw_spend(board: Board, width: int) -> Text:
     """Draw what the plan has cost against the cap, which counts earlier runs too."""
     cap = board.run.cap_usd if board.run else None
     spent, complete = board.spent_usd
@@ -272,7 +276,8 @@ def _draw_spend(board: Board, width: int) -> Text:
     return line
 
 
-def _draw_activity(board: Board, now: float, width: int) -> Text:
+def draw_activity(board: Board, now: float, width: int) -> Text:
+    """Draw what goes on right now, and for how long."""
     activity = board.activity
     if activity is None:
         return _label("now", width).append("relay is at work", "dim")

@@ -6,7 +6,7 @@ eight times a second and at least once, so that clocks run.
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
@@ -17,12 +17,13 @@ from rich.live import Live
 from rich.text import Text
 
 from relay.cli.board import Board
-from relay.cli.draw import draw
-from relay.cli.narrate import Line, Narrator, Tone
+from relay.cli.draw_jobs import draw_run
+from relay.cli.narrate import Line, Narrator, Tone, tell_job
 from relay.cli.suspension import showing_cursor
 from relay.cli.text import clean_line, clip
 from relay.interrupts import Urgency
 from relay.session import events
+from relay.session.records import LoggedEvent
 from relay.words import count, shorten
 
 FRAME_S = 0.125
@@ -61,8 +62,8 @@ class LiveView:
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
         )
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
-        self._queue: deque[tuple[float, events.Event]] = deque()
-        self._narrator = Narrator()
+        self._queue: deque[tuple[float, events.Event, str]] = deque()
+        self._narrators: dict[str, Narrator] = defaultdict(Narrator)
         self._clock = clock
         self._keeps_board = keeps_board
         self._board = Board(started_at=clock())
@@ -77,7 +78,11 @@ class LiveView:
 
     def replay(self, at: float, event: events.Event) -> None:
         """Take one event of then."""
-        self._queue.append((at, event))
+        self._queue.append((at, event, ""))
+
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
+        """Take what a phase's own run says."""
+        self._queue.append((record.at, record.event, phase_id))
 
     def note_stop(self, urgency: Urgency) -> None:
         """Have it drawn with the next frame."""
@@ -135,7 +140,7 @@ class LiveView:
     def _draw(self) -> list[Text]:
         width, height = self._console.size
         tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
-        return draw(self._board, now=self._clock(), width=width, height=tall)
+        return draw_run(self._board, now=self._clock(), width=width, height=tall)
 
     def _print_new(self) -> None:
         lines = self._take()
@@ -146,9 +151,12 @@ class LiveView:
         """Fold what has come and return the lines that stay."""
         lines: list[Line] = []
         while self._queue:
-            at, event = self._queue.popleft()
-            self._board.apply(event, at)
-            lines.extend(line for line in self._narrator.tell(event) if not line.detail)
+            at, event, phase_id = self._queue.popleft()
+            if phase_id:
+                self._board.apply_job(phase_id, event, at)
+            else:
+                self._board.apply(event, at)
+            lines.extend(line for line in tell_job(self._narrators[phase_id], phase_id, event) if not line.detail)
         return _cut(lines, self._console.size.height) if self._keeps_board else lines
 
 

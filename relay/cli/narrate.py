@@ -5,6 +5,7 @@ prints one cleans it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -78,6 +79,18 @@ class Narrator:
         for item in items:
             if item["state"] == "claimed" and before.get(item["id"]) in {"open", "optional"}:
                 yield Line(text=f"claimed {name_item(item['id'], item['text'])}", tone=Tone.QUIET)
+
+
+def tell_job(narrator: Narrator, phase_id: str, event: events.Event) -> tuple[Line, ...]:
+    """Return the lines of an event of a phase's own run, with the phase; of the run itself where that is empty."""
+    if not phase_id:
+        return narrator.tell(event)
+    if isinstance(event, events.RunStarted | events.RunEnded):
+        return ()  # the parent says that it was started, and how it ended
+    lines = narrator.tell(event)
+    if isinstance(event, events.PlanShown):
+        lines = tuple(line for line in lines if line.text.startswith("claimed"))
+    return tuple(replace(line, text=f"[{phase_id}] {line.text}") for line in lines)
 
 
 def summarize_plan(phases: tuple[ShownPhase, ...]) -> str:
@@ -278,6 +291,11 @@ def _tell_resumption(event: events.RunResumed) -> Iterable[Line]:
     yield Line(text=f"goes on after {render_duration(event.waited_s)}")
 
 
+def _tell_job(event: events.JobMoved) -> Iterable[Line]:
+    tones = {"landed": Tone.GOOD, "waiting": Tone.WARNING, "stopped": Tone.WARNING}
+    yield Line(text=f"phase {event.phase_id} {event.state}: {event.detail}", tone=tones.get(event.state, Tone.PLAIN))
+
+
 def _tell_run_end(event: events.RunEnded) -> Iterable[Line]:
     tone = Tone.GOOD if event.exit_code == 0 else Tone.WARNING
     word = "done" if event.exit_code == 0 else "stopped"
@@ -319,5 +337,6 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.WordsHeard: _tell_words,
     events.RunPaused: _tell_pause,
     events.RunResumed: _tell_resumption,
+    events.JobMoved: _tell_job,
     events.RunEnded: _tell_run_end,
 }

@@ -64,6 +64,7 @@ _SETTINGS = {
     "max_cost": "max_cost_usd",
     "max_legs": "max_legs",
     "context": "context",
+    "jobs": "jobs",
     "network": "network",
     "sandbox": "sandbox",
 }

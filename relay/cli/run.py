@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 @click.option("--approve-setup", is_flag=True, help="Let this repository's setup commands run, now and later.")
 @click.option("--not-before", metavar="TIME", help="Send nothing before 22:00, or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at 07:00, or 2026-11-23T07:00.")
+@click.option("--jobs", type=int, metavar="N", help="Work on so many phases at once, each in a work tree of its own.")
+@click.option("--job-of", type=int, hidden=True)
 @click.option("--approve", is_flag=True, help="Ask between two phases: yes, skip, edit the plan, stop.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
 def command(phase: str, *, approve: bool, **options: Any) -> int:
@@ -49,6 +52,7 @@ def command(phase: str, *, approve: bool, **options: Any) -> int:
     An interrupted run is resumed by running it again. After Ctrl-C relay finishes the answer and its tools, hands
     over and stops; a second one stops at once. Nothing is lost either way.
     """
+    options["approve"] = approve
     if not approve or phase != "all" or options["dry_run"]:
         return start(phase, options)
     from relay.cli.approval import run_approved
@@ -85,8 +89,11 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
         start_branch(place)
+    if get_job_count(options, phase, request.settings.jobs) > 1:
+        return run_with_jobs(request, place, options, hours)
 
     def act(ctx: "RunContext") -> "RunEnd":
+        obey_parent(ctx.interrupts, options["job_of"])
         return work_within(ctx, hours, lambda: run(ctx, selection))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
@@ -141,11 +148,12 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
     from relay.setup.runners import list_kinds
     from relay.state.standing import gather_standing
     from relay.store.completion import find_pending_move
+    from relay.store.home import find_home
 
     repo, path = request.repo, request.plan_path
     standing = gather_standing(find_source(place), repo)
     require(check_program(repo.root, request.settings, request.environ))
-    require_approval(repo.root, request.settings, request.environ)
+    require_approval(find_home(repo), request.settings, request.environ)
     require(check_repository(repo))
     require(check_plan_file(repo, path))
     require(check_identity(repo))

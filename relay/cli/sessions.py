@@ -20,6 +20,7 @@ from relay.session.events import RunEnded
 from relay.setup.place import Place, find_settings, get_place, load_plan
 
 if TYPE_CHECKING:
+    from relay.cli.view import SharedView
     from relay.setup.context import RunContext, RunEnd
     from relay.setup.request import RunRequest
 
@@ -95,8 +96,9 @@ def ask_for_rules(request: "RunRequest", *, as_json: bool) -> "RunRequest":
 def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
     """Keep that the user approves of a repository's setup commands; ask, at a terminal, where nobody has said so."""
     from relay.setup.approval import find_unapproved, save_approval
+    from relay.store.home import find_home
 
-    root, settings = request.repo.root, request.settings
+    root, settings = find_home(request.repo), request.settings
     left = find_unapproved(root, settings, request.environ)
     if left and not approved and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
         say(f"{settings.origins['setup']}: with network, before a session and when a lock file has changed:")
@@ -123,8 +125,18 @@ def run_sessions(
     *,
     as_json: bool,
     asks: bool = False,
+    view: "SharedView | None" = None,
 ) -> int:
-    """Open everything, act, tell how it ended, close everything; who `asks` may ask the person at the terminal."""
+    """Open everything, act, tell how it ended, close everything.
+
+    Args:
+        request: What the command knows.
+        caller: Writes what is to be typed next.
+        act: What is done.
+        as_json: One event per line.
+        asks: Whether it may ask the person at the terminal.
+        view: Shows it; None for the one that was asked for.
+    """
     from relay.cli.question import find_asker
     from relay.cli.view import make_view
     from relay.interrupts import Interrupts
@@ -135,7 +147,7 @@ def run_sessions(
     request, began = ask_for_rules(request, as_json=as_json), time.time()
     prepare_process()
     interrupts = Interrupts()
-    view = make_view(json=as_json, stream=sys.stdout)
+    view = view or make_view(json=as_json, stream=sys.stdout)
     try:
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again

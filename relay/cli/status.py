@@ -2,8 +2,10 @@
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +23,7 @@ from relay.words import BOXES, count_plan, name_item, render_moment, render_span
 
 if TYPE_CHECKING:
     from relay.cli.at_work import AtWork
+    from relay.cli.job_lines import JobStanding
     from relay.git.repository import Repo
     from relay.store.last_run import LastRun
 
@@ -46,10 +49,34 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         from relay.cli.at_work import find_work
 
         work = find_work(place.root)
+    jobs = _find_jobs(place.repo, standing)
+    if any(job.at_work for job in jobs):
+        work = None  # the last line of any log is one of theirs
     if as_json:
-        say_json(render_json(standing, place.caller, last, work))
-    else:
-        show_standing(standing, place.caller, why=why, last=last, work=work)
+        say_json(render_json(standing, place.caller, last, work, _render_jobs(place.root, jobs)))
+        return
+    show_standing(standing, place.caller, why=why, last=last, work=work)
+    if jobs:
+        from relay.cli.job_lines import tell_jobs
+
+        for line in tell_jobs(place.root, jobs):
+            say(line)
+
+
+def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
+    if not repo.list_refs("refs/heads/relay-jobs/"):  # what knows more needs more imports
+        return ()
+    from relay.cli.job_lines import find_job_standings
+
+    return find_job_standings(repo, standing.plan_name)
+
+
+def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, Any]]:
+    if not jobs:
+        return []
+    from relay.cli.job_lines import render_jobs
+
+    return render_jobs(root, jobs)
 
 
 def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
@@ -194,7 +221,13 @@ def render_spent(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = None, work: "AtWork | None" = None) -> str:
+def render_json(
+    standing: Standing,
+    caller: Caller,
+    last: "LastRun | None" = None,
+    work: "AtWork | None" = None,
+    jobs: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Write where the plan stands as one JSON document."""
     import json
 
@@ -210,6 +243,7 @@ def render_json(standing: Standing, caller: Caller, last: "LastRun | None" = Non
         "rewound": _render_spent(standing.rewound),
         "running": standing.situation.running or None,
         "at_work": render_work(work),
+        "jobs": list(jobs),
         "limit": _render_limit(standing),
         "last_run": render_last_run(last),
         "obstacle": caller.write(standing.obstacle) or None,

@@ -18,6 +18,7 @@ from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
 from relay.store.lock import find_holder
 
 if TYPE_CHECKING:
+    from relay.fleet.landing import Job
     from relay.git.repository import Repo
 
 
@@ -40,9 +41,14 @@ def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
         raise click.UsageError(f"{size}; put the long part into a file and name it, or relay plan --revise")
     if phase:
         _require_open(place, phase)
-    leave_words(repo, text, phase_id=phase)
+    jobs = [job for job in find_working_jobs(repo, place.plan_name) if phase in {"", job.phase_id}]
+    for one in [job.repo for job in jobs] or [repo]:
+        leave_words(one, text, phase_id=phase)
     whom = f"a session of phase {phase}" if phase else "its session"
-    if find_holder(repo) is not None:
+    if jobs:
+        told = " and ".join(f"phase {job.phase_id}" for job in jobs)
+        say(f"left for the session of {told}; it is told behind its next tool result")
+    elif find_holder(repo) is not None:
         say(f"left for the run that is at work here; {whom} is told behind its next tool result")
     else:
         whom = whom if phase else "the next session"
@@ -67,7 +73,8 @@ def pause_command() -> None:
     """
     _, repo = _get_place()
     _require_run(repo)
-    ask_for_pause(repo)
+    for one in _list_runs(repo):
+        ask_for_pause(one)
     say("the run waits before its next request; relay resume goes on, relay stop hands over")
 
 
@@ -76,7 +83,8 @@ def resume_command() -> None:
     """Let a paused run go on. A run that was stopped or killed goes on with relay run."""
     _, repo = _get_place()
     _require_run(repo)
-    say("the run goes on" if end_pause(repo) else "the run was not paused")
+    ended = [end_pause(one) for one in _list_runs(repo)]
+    say("the run goes on" if any(ended) else "the run was not paused")
 
 
 @click.command("stop", short_help="Have the run hand over and stop, as Ctrl-C does.")
@@ -98,6 +106,20 @@ def stop_command(*, now: bool) -> None:
             f"process {process} belongs to another user", hint=f"kill -INT {process}, as that user"
         ) from error
     say("the run stops at once" if now else "the run finishes this step, hands over and stops")
+
+
+def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
+    """Return the jobs of this work tree's plan that are at work."""
+    if not repo.list_refs("refs/heads/relay-jobs/"):
+        return ()
+    from relay.fleet.worktrees import find_jobs
+
+    return tuple(job for job in find_jobs(repo, plan_path) if find_holder(job.repo) is not None)
+
+
+def _list_runs(repo: "Repo") -> "tuple[Repo, ...]":
+    """Return the work trees of the runs that work on the plan of this one: its own, and those of its jobs."""
+    return (repo, *(job.repo for job in find_working_jobs(repo, "")))
 
 
 def _get_place(plan: str | None = None) -> tuple[Place, "Repo"]:

@@ -7,17 +7,18 @@ change the run, and a terminal that goes away ends the view, never the run.
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
-from relay.cli.narrate import LOST, STOPPING, Line, Narrator
+from relay.cli.narrate import LOST, STOPPING, Line, Narrator, tell_job
 from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, escape_json
 from relay.interrupts import Urgency
 from relay.session import events
-from relay.session.records import Recorder, render_record
+from relay.session.records import LoggedEvent, Recorder, render_record
 from relay.words import shorten
 
 LONGEST_LINE_CHARS = 2_000
@@ -38,6 +39,9 @@ class View(Protocol):
 
     def replay(self, at: float, event: events.Event) -> None:
         """Take one that happened then; in seconds on the view's clock."""
+
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
+        """Take what a phase's own run says: the record is as its own log has it."""
 
     def note_stop(self, urgency: Urgency) -> None:
         """Say that a stop was asked for and how soon it comes."""
@@ -136,6 +140,10 @@ class JsonView(_LineView):
         self._at = at
         self._write(escape_json(render_record(self._recorder.record(event))))
 
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:  # noqa: ARG002  # which run it is, the line says
+        """Pass it on as it is."""
+        self._write(escape_json(render_record(record)))
+
     def note_stop(self, urgency: Urgency) -> None:
         """Say nothing: programs read facts, and the last event tells how the run ended."""
 
@@ -151,12 +159,19 @@ class PlainView(_LineView):
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(stream, clock)
-        self._narrator = Narrator()
+        self._narrators: dict[str, Narrator] = defaultdict(Narrator)
 
     def replay(self, at: float, event: events.Event) -> None:
         """Write the lines of one event of then."""
+        self._tell("", at, event)
+
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
+        """Write the lines of one event of a phase's own run."""
+        self._tell(phase_id, record.at, record.event)
+
+    def _tell(self, phase_id: str, at: float, event: events.Event) -> None:
         time_of = "" if isinstance(event, events.RunEnded) else f"{render_time(at)} "
-        for line in self._narrator.tell(event):
+        for line in tell_job(self._narrators[phase_id], phase_id, event):
             self._write(f"{time_of}{render_line(line)}")
 
     def note_stop(self, urgency: Urgency) -> None:

@@ -18,6 +18,7 @@ from relay.session.events import RunEnded
 from relay.setup.place import get_place
 from relay.store.presence import is_locked
 from relay.telemetry.follow import LogTail, list_logs
+from relay.telemetry.job_logs import RunLogs, list_own_logs
 from relay.words import list_some
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
     if place.repo is None:
         raise RepoError("there is no git repository here", hint="git init")
     repo, run_id = place.repo, get_run(place.repo, run)
-    with open_log(repo, run_id) as log:
+    with RunLogs(repo.root, open_log(repo, run_id)) as log:
         if serve is not None:
             return serve_run(log, lambda: is_at_work(repo, run_id), serve)
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
@@ -60,7 +61,7 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
             return ExitCode.DONE
 
 
-def serve_run(log: LogTail, is_alive: Callable[[], bool], port: int) -> int:
+def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
     """Serve a run's board until Ctrl-C, also behind the run's end.
 
     Raises:
@@ -82,6 +83,8 @@ def get_run(repo: "Repo", start: str) -> str:
     Raises:
         ConfigError: There is none.
     """
+    if not start and (newest := next(list_own_logs(repo.root), "")):
+        return newest
     logs = list_logs(repo.root)
     found = [run_id for run_id in logs if run_id.startswith(start)]
     if found:
@@ -105,10 +108,10 @@ def open_log(repo: "Repo", run_id: str) -> LogTail:
 
 def is_at_work(repo: "Repo", run_id: str) -> bool:
     """Return whether the relay that writes this log lives; the kernel lets go of its lock, however it ends."""
-    return is_locked(repo) and list_logs(repo.root)[-1:] in {(run_id,), ()}
+    return is_locked(repo) and next(list_own_logs(repo.root), run_id) == run_id
 
 
-def follow(log: LogTail, view: View, is_alive: Callable[[], bool], pause: Callable[[float], None]) -> int:
+def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callable[[float], None]) -> int:
     """Show what a log holds and will hold, until its run has ended or is gone.
 
     Args:
@@ -122,7 +125,10 @@ def follow(log: LogTail, view: View, is_alive: Callable[[], bool], pause: Callab
     """
     while True:
         alive = is_alive()  # asked first: what was written before it ended is read after
-        for record in log.read():
+        for phase_id, record in log.read():
+            if phase_id:
+                view.tell(record, phase_id=phase_id)
+                continue
             view.replay(record.at, record.event)
             if isinstance(record.event, RunEnded):
                 return record.event.exit_code

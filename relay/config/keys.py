@@ -321,8 +321,7 @@ def _table_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _COMMA = ","
-_BLANK = r"[,:\s]"
-"""Between names."""
+_BLANK = r"[,:\s]"  # between names
 _PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
 """Between paths: as PATH has it, or a comma where the next one begins at the root or at home."""
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
@@ -367,6 +366,8 @@ KEYS: Mapping[str, Key] = {
     "prices": Key(read=Form(read=_read_prices, schema=_table_of(_PRICE)), widens=bool),
     "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "setup": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
+    "jobs": Key(read=_number(1, 64, whole=True), widens=lambda jobs: jobs > 1),
+    "copy": Key(read=_texts("a list of paths relative to the repository, without ..", _INSIDE), split=_PATHS),
     "command_timeout_s": Key(read=_number(1, _DAY_S)),
     "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
     "gate_timeout_s": Key(read=_number(1, _DAY_S)),

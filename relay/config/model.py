@@ -138,6 +138,11 @@ class Settings:
     setup: tuple[str, ...] = ()
     """Commands with network that install what sessions need, before the first and when a lock file changed. What a
     repository asks for runs once you have approved it."""
+    jobs: int = 1
+    """How many phases run side by side, each in a work tree of its own beside the repository; `relay check` shows which
+    can."""
+    copy: tuple[str, ...] = ()
+    """Files and folders that git ignores and a build needs: copied into each of these work trees when it is made."""
     command_timeout_s: float = 120
     """Seconds for one command of the model."""
     command_memory_mib: int | None = None

@@ -24,13 +24,13 @@ from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
 from relay.plan.files import STATE_DIR
 from relay.store.follow import follow
-from relay.store.home import note_home
+from relay.store.home import find_home, note_home
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.presence import is_locked
+from relay.telemetry.job_logs import JOB_BRANCHES
 from relay.values import dataclass
 
-PREFIX = "relay-jobs/"
 _KEPT = ("outputs", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files go home before a work tree goes."""
 _CHUNK_BYTES = 1 << 20
@@ -52,14 +52,14 @@ def name_job_branch(main: Repo, phase_id: str) -> str:
 
 
 def _name_prefix(main: Repo) -> str:
-    return f"{PREFIX}{render_ref_part(get_branch(main))}/"
+    return f"{JOB_BRANCHES}{render_ref_part(get_branch(main))}/"
 
 
 def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
     """Return the jobs of the plan's branch that have a work tree, by its place."""
     if (branch := main.branch) is None:
         return ()
-    prefix = f"{PREFIX}{render_ref_part(branch)}/"
+    prefix = f"{JOB_BRANCHES}{render_ref_part(branch)}/"
     found = []
     for tree in list_worktrees(main):
         if tree.branch is None or tree.unusable or not tree.branch.startswith(prefix):
@@ -79,8 +79,10 @@ def is_free(main: Repo, job: Job) -> bool:
     return not status.entries and not status.nested
 
 
-def ensure_job(main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str]) -> Job:
-    """Return the work tree of a phase, at the plan's tip where nothing has been done in it yet.
+def ensure_job(
+    main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str]
+) -> Job | None:
+    """Return the work tree of a phase, at the plan's tip where nothing has been done in it yet; None: it is taken.
 
     Its own one where there is one, else one that is free, else a new one.
 
@@ -99,11 +101,17 @@ def ensure_job(main: Repo, phase_id: str, plan_path: str, *, copied: Collection[
     if job is None:
         free = (job for job in jobs if job.phase_id not in busy and is_free(main, job))
         job = _hand_on(main, next(free, None), phase_id, plan_path)
-        note_home(job.repo, main.root)
+    if find_home(job.repo) != main.root:  # it is new, or its maker was killed
         for path in copied:
             copy_ignored(main, job.repo, path)
-    with lock_worktree(job.repo):
-        _bring_up(main, job)
+        note_home(job.repo, main.root)
+    try:
+        with lock_worktree(job.repo):
+            _bring_up(main, job)
+    except RepoError as error:
+        if isinstance(error.__cause__, BlockingIOError):
+            return None
+        raise
     return job
 
 

@@ -106,7 +106,8 @@ def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point
     if ctx.workspace.should_stop():
         return None
     if leg is None:
-        return begin_phase(ctx, plan, phase, reason=point.why)
+        asked = f"Phase {phase.id} was asked for."
+        return begin_phase(ctx, plan, phase, reason=point.why if point.phase_id == phase.id else asked)
     if not leg.baton and point.case is ResumeCase.MID_LEG and not dict(leg.wip_trailers).get(ENDED):
         ctx.observe(Noticed(text="a request that was cut off counts with the most that it can have cost"))
     return continue_phase(ctx, plan, leg, reason=point.why)

@@ -348,6 +348,17 @@ class RunResumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobMoved:
+    """A phase that has a work tree and a run of its own has come further."""
+
+    phase_id: str
+    state: str
+    """``started``, ``merging``, ``landed``, ``waiting`` or ``stopped``."""
+    detail: str
+    """Where it runs, what was landed, what it waits for, or why it stopped; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
     """The command is over."""
 
@@ -362,36 +373,11 @@ class RunEnded:
 
 
 Event = (
-    RunStarted
-    | PlanShown
-    | LegStarted
-    | RequestStarted
-    | ResponseReceived
-    | RelaySpoke
-    | TextShown
-    | ToolStarted
-    | ToolFinished
-    | OutputShown
-    | GaugeCrossed
-    | RetryScheduled
-    | CacheBroken
-    | CacheRefreshed
-    | HostAsked
-    | SetupStarted
-    | SetupFinished
-    | GateStarted
-    | GateFinished
-    | PlanRestored
-    | Committed
-    | LegEnded
-    | Noticed
-    | ReviewFinished
-    | QuestionAsked
-    | WordsHeard
-    | RunPaused
-    | RunResumed
-    | RunEnded
-)
+    RunStarted | PlanShown | LegStarted | RequestStarted | ResponseReceived | RelaySpoke | TextShown | ToolStarted
+    | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken | CacheRefreshed | HostAsked
+    | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | LegEnded | Noticed
+    | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed | JobMoved | RunEnded
+)  # fmt: skip
 
 Observe = Callable[[Event], None]
 """Receives every event, in order, on the thread of the run. Must not raise and must return soon."""

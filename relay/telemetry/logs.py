@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from relay.files.walk import open_folder, open_regular
+from relay.git.names import render_ref_part
 from relay.plan.files import STATE_DIR
 from relay.session.events import RunEnded, RunStarted
 from relay.session.records import LoggedEvent, parse_record
+from relay.telemetry.job_logs import JOB_BRANCHES
 from relay.values import dataclass
 
 HEAD_BYTES = 64 * 1024
@@ -52,17 +54,36 @@ def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
         wanted: Empty for the newest.
     """
     if not wanted:
-        return tuple(entries[:1])
+        own = [entry for entry in entries if not _is_job(entry)]
+        return _with_jobs(entries, (own or list(entries))[:1])
     name = Path(wanted).name.removesuffix(_SUFFIX)
     exact = [entry for entry in entries if entry.run_id == name]
     if exact:
-        return tuple(exact)
+        return _with_jobs(entries, exact)
     plan = os.path.normpath(wanted)
     of_plan = [entry for entry in entries if entry.started and os.path.normpath(entry.started.plan_path) == plan]
     if of_plan:
         return tuple(_keep_latest_plan(of_plan))
     begun = [entry for entry in entries if entry.run_id.startswith(wanted)]
-    return tuple(begun) if len(begun) == 1 else ()
+    return _with_jobs(entries, begun) if len(begun) == 1 else ()
+
+
+def _is_job(entry: LogEntry) -> bool:
+    return entry.started is not None and entry.started.branch.startswith(JOB_BRANCHES)
+
+
+def _with_jobs(entries: Sequence[LogEntry], own: Sequence[LogEntry]) -> tuple[LogEntry, ...]:
+    """Return runs with those that each started for single phases: in its time, on branches of jobs of its own."""
+    found = list(own)
+    for run in own:
+        if run.started is None or run.began is None or _is_job(run):
+            continue
+        prefix = f"{JOB_BRANCHES}{render_ref_part(run.started.branch)}/"
+        later = [e.began for e in entries if not _is_job(e) and e.began is not None and e.began > run.began]
+        until = min(later, default=float("inf"))
+        jobs = (e for e in entries if e.started and e.began and e.started.branch.startswith(prefix))
+        found += [entry for entry in jobs if entry.began is not None and run.began <= entry.began < until]
+    return tuple(sorted(found, key=lambda entry: (entry.began or entry.written, entry.run_id), reverse=True))
 
 
 def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:

@@ -23,6 +23,7 @@ from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
 from relay.telemetry.follow import LogTail, list_logs
+from relay.telemetry.job_logs import RunLogs
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 ENDED = LOG.splitlines()[-1]
@@ -45,7 +46,7 @@ def read_all(root, run_id="aaaa1111"):
 def watch(root, *, alive, pause):
     """Follow the log in plain lines; return them with the exit code."""
     stream = io.StringIO()
-    with LogTail(root, "aaaa1111") as log, make_view(json=False, stream=stream, environ={}) as view:
+    with RunLogs(root, LogTail(root, "aaaa1111")) as log, make_view(json=False, stream=stream, environ={}) as view:
         code = follow(log, view, alive, pause)
     return code, stream.getvalue().splitlines()
 

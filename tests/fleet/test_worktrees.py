@@ -33,7 +33,9 @@ def main(box, monkeypatch):
 
 
 def ensure(main, phase_id, *, copied=(), busy=()):
-    return ensure_job(main, phase_id, "PLAN.md", copied=copied, busy=busy)
+    job = ensure_job(main, phase_id, "PLAN.md", copied=copied, busy=busy)
+    assert job is not None
+    return job
 
 
 def finish(box, main, job):
@@ -174,6 +176,12 @@ def test_a_locked_work_tree_is_left_alone(box, main):
     job = ensure(main, "1")
     box.git("worktree", "lock", str(job.repo.root))
     assert find_jobs(main, "PLAN.md") == ()
+
+
+def test_one_that_somebody_is_at_work_in_is_taken(main):
+    job = ensure(main, "1")
+    with lock_worktree(job.repo):
+        assert ensure_job(main, "1", "PLAN.md", copied=(), busy=()) is None
 
 
 def test_branches_of_jobs_say_whose_they_are(box, main):

@@ -1,0 +1,70 @@
+"""Phases that have a work tree of their own, as `relay status` shows them."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from relay.cli.at_work import find_job_works, render_work, tell_work
+from relay.fleet.landing import LandingCase, find_landing
+from relay.fleet.worktrees import find_jobs
+from relay.git.names import render_path
+from relay.git.repository import Repo
+from relay.store.presence import is_locked
+from relay.values import dataclass
+
+_WORDS = {
+    LandingCase.LANDED: "landed; nothing is left in it",
+    LandingCase.WORKING: "not at work; the next run goes on there",
+    LandingCase.MERGING: "done; to be committed on top of what others landed",
+    LandingCase.FORWARD: "done; waits to be landed",
+    LandingCase.APART: "done; others landed before it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStanding:
+    """One phase's own work tree."""
+
+    phase_id: str
+    place: Path
+    case: LandingCase
+    at_work: bool
+
+
+def find_job_standings(repo: Repo, plan_path: str) -> tuple[JobStanding, ...]:
+    """Return the work trees of the plan's jobs, by phase."""
+    found = (
+        JobStanding(
+            phase_id=job.phase_id,
+            place=job.repo.root,
+            case=find_landing(repo, job).case,
+            at_work=is_locked(job.repo),
+        )
+        for job in find_jobs(repo, plan_path)
+    )
+    return tuple(sorted(found, key=lambda job: job.phase_id))
+
+
+def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
+    """Yield a line for each, and what those that are at work do."""
+    works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
+    for job in jobs:
+        state = "at work" if job.at_work else _WORDS[job.case]
+        yield f"job    phase {job.phase_id} in {render_path(str(job.place))}: {state}"
+        if job.phase_id in works:
+            yield from (f"       {line}" for line in tell_work(works[job.phase_id], now=time.time()))
+
+
+def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any]]:
+    """Return them as JSON has them."""
+    works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
+    return [
+        {
+            "phase": job.phase_id,
+            "worktree": str(job.place),
+            "state": job.case.value,
+            "at_work": render_work(works.get(job.phase_id)) if job.at_work else None,
+        }
+        for job in jobs
+    ]

@@ -1,0 +1,85 @@
+"""`relay run --jobs N`: the parent's side, and what a child owes its parent."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.options import find_flags
+from relay.cli.sessions import run_sessions
+from relay.setup.place import Place
+
+if TYPE_CHECKING:
+    from relay.interrupts import Interrupts
+    from relay.run.hours import Hours
+    from relay.setup.context import RunContext, RunEnd
+    from relay.setup.request import RunRequest
+
+_PASSED_ON = {
+    "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_legs": "--max-legs",
+    "context": "--context", "sandbox": "--sandbox",
+}  # fmt: skip
+"""Settings that were typed and that each child is told as well; the cap it is told is a part of the whole."""
+
+
+def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) -> int:
+    """Return how many phases may be at work at once.
+
+    Raises:
+        click.UsageError: It was typed together with what is one phase at a time.
+    """
+    alone = [f"--{name}" for name in ("phase", "approve") if (phase != "all" if name == "phase" else options[name])]
+    if options["jobs"] is not None and settings_jobs > 1 and alone:
+        raise click.UsageError(f"{alone[0]} is for one phase at a time: leave it out, or --jobs")
+    return 1 if alone else settings_jobs
+
+
+def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:
+    """Work through the plan with several phases at once."""
+    from relay.cli.view import make_view
+    from relay.fleet.parent import Order, run_jobs
+    from relay.run.hours import work_within
+
+    view = make_view(json=options["as_json"], stream=sys.stdout)
+    order = Order(
+        jobs=request.settings.jobs,
+        words=_render_words(request, options),
+        environ=dict(os.environ),
+        unchecked=options["unchecked"],
+    )
+
+    def act(ctx: "RunContext") -> "RunEnd":
+        return work_within(ctx, hours, lambda: run_jobs(ctx, order, view.tell))
+
+    return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
+
+
+def _render_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
+    words = ["--plan", request.plan_path]
+    flags = find_flags(options)
+    for key, flag in _PASSED_ON.items():
+        words += [flag, str(flags[key])] if flags[key] is not None else []
+    if flags["network"] is not None:
+        words.append("--network" if flags["network"] else "--no-network")
+    return (*words, *(["--unchecked"] if options["unchecked"] else []))
+
+
+def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
+    """Have a child hand over when its parent dies, and at once where it is dead already; None: it is nobody's child."""
+    if parent is None:
+        return
+    import signal
+
+    from relay.interrupts import Urgency
+
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
+    if os.getppid() != parent:
+        interrupts.request(Urgency.FINISH_TURN)
+
+
+_PR_SET_PDEATHSIG = 1

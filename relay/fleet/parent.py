@@ -1,0 +1,355 @@
+"""Several phases side by side: starts a run for each that is ready, and lands what they commit, one after the other.
+
+What stands where is asked from git before each step, as in `relay.run.loop`; what is remembered here is who is at work,
+what is set aside for them, and who has stopped.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Protocol
+
+from relay.errors import ExitCode, RelayError
+from relay.fleet.landing import Job, Landing, LandingCase, find_in_the_way, find_landing, find_phase_id, land
+from relay.fleet.merge import prepare
+from relay.fleet.purse import Purse
+from relay.fleet.runs import JobEnd, JobRun
+from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
+from relay.git.names import list_paths
+from relay.hints import RUN, Command
+from relay.plan.model import Plan
+from relay.plan.waves import find_ready
+from relay.run.ends import end_done
+from relay.run.loop import run
+from relay.run.plan_view import render_plan
+from relay.run.selection import Selection
+from relay.run.settlement import settle
+from relay.session.events import JobMoved, Noticed
+from relay.session.records import LoggedEvent
+from relay.setup.account import make_meter, read_spent
+from relay.setup.context import RunContext, RunEnd
+from relay.store.inbox import drop_words, end_pause, leave_words, read_words
+from relay.store.presence import is_locked
+from relay.values import dataclass
+from relay.words import count
+
+
+class Tell(Protocol):
+    """Takes what the run of a phase says."""
+
+    def __call__(self, record: LoggedEvent, *, phase_id: str) -> None:
+        """Take the next one."""
+
+
+_LOOK_S = 1.0
+"""How long the parent waits at most before it looks again at what nobody tells it: locks, a second Ctrl-C."""
+_STOPPING_LOOK_S = 0.2
+_TOKENS = "RELAY_MAX_TOKENS_TOTAL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What was asked for."""
+
+    jobs: int
+    """How many phases may be at work at once."""
+    words: tuple[str, ...]
+    """What each child is told on its command line, the caps aside."""
+    environ: Mapping[str, str]
+    unchecked: bool = False
+
+
+def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
+    """Work through the plan with several phases at once; the caller holds the lock.
+
+    Raises:
+        RelayError: Something that the user has to change first.
+    """
+    end_pause(ctx.repo)
+    situation, point = settle(ctx)
+    if situation.kept.leg is not None:  # begun here by a run without jobs: it ends here
+        selection = Selection(phase_id=point.phase_id, all=False, unchecked=order.unchecked)
+        end = run(ctx, selection)
+        if end.exit_code is not ExitCode.DONE:
+            return end
+    ctx.observe(render_plan(situation.plan, committed=situation.plan))
+    parent = _Parent(ctx, order, tell)
+    try:
+        return parent.run()
+    finally:
+        parent.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Working:
+    """A child and what it is for. Mutable: it is heard."""
+
+    child: JobRun
+    merging: bool
+    has_all: bool
+    """Whether all that was left of the cap was set aside for it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """Who is at work and who is not. Mutable: the parent's memory of one run."""
+
+    working: dict[str, _Working] = field(default_factory=dict)
+    stopped: dict[str, JobEnd] = field(default_factory=dict)
+    """Phases that no child goes on with in this run, and how the last one ended."""
+    hungry: set[str] = field(default_factory=set)
+    """Phases that came to the end of their share: they go on alone, with all that is left."""
+    pending: frozenset[str] = frozenset()
+    """Phases that are done on their own branch and have not landed."""
+    foreign: frozenset[str] = frozenset()
+    """Phases that a run of somebody else's is at work on, in a job's work tree."""
+    said: set[str] = field(default_factory=set)
+    is_warm: bool = False
+    """Whether a session has been answered: its prefix is in the cache."""
+    is_stale: bool = True
+    """Whether something has happened since git was asked."""
+    told: int = 0
+    """How urgently the children were asked to stop."""
+
+
+class _Parent:
+    def __init__(self, ctx: RunContext, order: Order, tell: Tell) -> None:
+        self._ctx = ctx
+        self._order = order
+        self._tell = tell
+        self._state = _State()
+        total, settings = ctx.meter.total, ctx.settings
+        self._money = Purse(settings.max_cost_usd, total.cost_usd or 0.0)
+        self._tokens = Purse(settings.max_tokens_total, total.tokens)
+
+    def run(self) -> RunEnd:
+        state, interrupts = self._state, self._ctx.interrupts
+        while True:
+            if state.is_stale and not interrupts.finish_turn:
+                self._advance()
+            if not state.working and (interrupts.finish_turn or not (state.foreign or state.is_stale)):
+                return self._end()
+            self._hand_over()
+            self._listen()
+
+    def close(self) -> None:
+        """Leave no child behind: one that is still there, because relay itself failed, is to stop at once."""
+        for working in self._state.working.values():
+            working.child.interrupt(now=True)
+        for working in self._state.working.values():
+            working.child.close()
+
+    def _hand_over(self) -> None:
+        """Hand on what was asked of the parent, each urgency once."""
+        urgency = int(self._ctx.interrupts.finish_turn) + int(self._ctx.interrupts.stop_now)
+        if urgency > self._state.told:
+            self._state.told = urgency
+            for working in self._state.working.values():
+                working.child.interrupt(now=urgency > 1)
+
+    def _listen(self) -> None:
+        state = self._state
+        descriptors = [fd for working in state.working.values() for fd in working.child.descriptors]
+        self._ctx.interrupts.wait_for(descriptors, _STOPPING_LOOK_S if self._ctx.interrupts.finish_turn else _LOOK_S)
+        state.is_stale = state.is_stale or bool(state.foreign)
+        for phase_id, working in list(state.working.items()):
+            has_ended = working.child.has_ended  # asked first: what it said before is heard
+            for record in working.child.hear():
+                self._tell(record, phase_id=phase_id)
+            if working.child.has_spoken and not state.is_warm:
+                state.is_warm = state.is_stale = True
+            if has_ended:
+                del state.working[phase_id]
+                self._take_end(phase_id, working, working.child.close())
+
+    def _take_end(self, phase_id: str, working: _Working, end: JobEnd) -> None:
+        state = self._state
+        state.is_warm = state.is_stale = True
+        spent = end.spent
+        self._money.give_back(phase_id, spent.cost_usd if spent else None)
+        self._tokens.give_back(phase_id, spent.tokens if spent else None)
+        if self._ctx.interrupts.finish_turn:
+            return
+        if end.exit_code == ExitCode.DONE:
+            if find_landing(self._ctx.repo, working.child.job).case is LandingCase.WORKING:
+                self._stop(phase_id, end)  # asked again, it would say the same
+        elif is_locked(working.child.job.repo):
+            pass  # a run of a killed parent's began there in the same moment: it is waited for
+        elif end.at_cap and not working.has_all:
+            state.hungry.add(phase_id)
+            self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")
+        else:
+            self._stop(phase_id, end)
+
+    def _stop(self, phase_id: str, end: JobEnd) -> None:
+        self._state.stopped[phase_id] = end
+        self._say(phase_id, "stopped", end.reason)
+
+    def _say(self, phase_id: str, state: str, detail: str) -> None:
+        self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
+
+    def _advance(self) -> None:
+        """Land what can land, and start what can start."""
+        self._state.is_stale = False
+        try:
+            while True:
+                plan = settle(self._ctx)[0].plan
+                if not self._land_next(plan):
+                    break
+            self._start_ready(plan)
+        except RelayError:
+            # An edit of the user's that cannot be taken up: others go on, and it is asked again when one of them ends.
+            if not self._state.working:
+                raise
+
+    def _land_next(self, plan: Plan) -> bool:
+        """Land one phase, or start the run that merges one; False when there is none."""
+        found = tuple(self._find_landings(plan))
+        if any(working.merging for working in self._state.working.values()):
+            return False  # what it merges with must not move
+        for job, landing in found:  # needs no checks: first
+            if landing.case is LandingCase.FORWARD and self._is_way_clear(job, landing):
+                self._land(job, landing)
+                return True
+        if len(self._state.working) < self._order.jobs:
+            self._start_merging(found)
+        return False
+
+    def _start_merging(self, found: Iterable[tuple[Job, Landing]]) -> None:
+        """Have the first phase that others landed before committed on top of them."""
+        for job, landing in found:
+            if landing.case is LandingCase.APART and self._is_way_clear(job, landing):
+                for words in prepare(job, landing):
+                    self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
+            elif landing.case is not LandingCase.MERGING:
+                continue
+            if self._start(job, merging=True, places=1):
+                return
+
+    def _find_landings(self, plan: Plan) -> Iterator[tuple[Job, Landing]]:
+        """Yield the jobs that are done and have not landed, in plan order; note who else is at work."""
+        main, state = self._ctx.repo, self._state
+        jobs = {job.phase_id: job for job in find_jobs(main, self._ctx.plan_path)}
+        foreign, pending = set(), set()
+        for phase in plan.phases:
+            job = jobs.get(phase.id)
+            if job is None or phase.done or phase.id in state.working:
+                continue
+            if is_locked(job.repo):
+                foreign.add(phase.id)
+                self._say_once(f"phase {phase.id}: another relay is at work in {job.repo.root}; waiting for it")
+                continue
+            landing = find_landing(main, job)
+            if landing.case not in {LandingCase.WORKING, LandingCase.LANDED}:
+                pending.add(phase.id)
+                if phase.id not in state.stopped:
+                    yield job, landing
+        state.foreign, state.pending = frozenset(foreign), frozenset(pending)
+
+    def _is_way_clear(self, job: Job, landing: Landing) -> bool:
+        files = find_in_the_way(self._ctx.repo, landing)
+        if files:
+            words = f"{list_paths(files)} is changed or in the way here; commit it or put it away"
+            if self._say_once(f"phase {job.phase_id}: {words}"):
+                self._say(job.phase_id, "waiting", words)
+        return not files
+
+    def _say_once(self, words: str) -> bool:
+        if words in self._state.said:
+            return False
+        self._state.said.add(words)
+        if "another relay" in words:
+            self._ctx.observe(Noticed(text=words, warning=True))
+        return True
+
+    def _land(self, job: Job, landing: Landing) -> None:
+        for words in land(self._ctx.repo, job, landing):
+            self._ctx.observe(Noticed(text=words, warning=True))
+        self._say(job.phase_id, "landed", landing.own)
+        plan = settle(self._ctx)[0].plan
+        self._ctx.observe(render_plan(plan, committed=plan))
+
+    def _start_ready(self, plan: Plan) -> None:
+        state = self._state
+        while len(state.working) < self._order.jobs and (state.is_warm or not state.working):
+            held = {*state.working, *state.pending, *state.stopped, *state.foreign}
+            ready = [phase.id for phase in find_ready(plan, held) if phase.id not in state.hungry]
+            if not ready and not state.working:
+                ready = [phase.id for phase in find_ready(plan, held)][:1]
+            if not ready:
+                return
+            places = min(self._order.jobs - len(state.working), len(ready))
+            job = ensure_job(self._ctx.repo, ready[0], self._ctx.plan_path, copied=self._ctx.settings.copy, busy=held)
+            if job is None:  # a run of a killed parent's begins there in this moment
+                state.foreign |= {ready[0]}
+                continue
+            if not self._start(job, merging=False, places=places):
+                return
+
+    def _start(self, job: Job, *, merging: bool, places: int) -> bool:
+        """Start a run in a job's work tree; False when the cap leaves nothing for it."""
+        ctx, phase_id = self._ctx, job.phase_id
+        if 0.0 in {self._money.left, self._tokens.left} and self._state.working:
+            return False  # with nobody at work it says itself what the cap is
+        money, tokens = self._money.take(phase_id, places), self._tokens.take(phase_id, places)
+        words, environ = list(self._order.words), dict(self._order.environ)
+        seen = make_meter(job.repo, ctx.plan_path, ctx.settings, None).total
+        if money is not None:
+            words += ["--max-cost", f"{(seen.cost_usd or 0.0) + money.amount:.6f}"]
+        if tokens is not None:
+            environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
+        self._pass_words_on(job)
+        child = JobRun(job, find_phase_id(job), words, environ)
+        has_all = all(share is None or share.is_all for share in (money, tokens))
+        self._state.working[phase_id] = _Working(child=child, merging=merging, has_all=has_all)
+        self._state.hungry.discard(phase_id)
+        self._say(phase_id, "merging" if merging else "started", str(job.repo.root))
+        return True
+
+    def _pass_words_on(self, job: Job) -> None:
+        """Leave what the user said here for the session that begins there."""
+        said = read_words(self._ctx.repo, job.phase_id)
+        for words in said:
+            leave_words(job.repo, words.text, phase_id=words.phase_id)
+        drop_words(self._ctx.repo, tuple(words.name for words in said))
+
+    def _end(self) -> RunEnd:
+        ctx, state = self._ctx, self._state
+        plan, spent = settle(ctx)[0].plan, read_spent(ctx.repo, ctx.plan_path)
+        if ctx.interrupts.finish_turn and not plan.done:
+            words = "interrupted; everything is kept"
+            return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)
+        for kept in remove_free(ctx.repo, ctx.plan_path):
+            held = f"git ignores {list_paths(kept.ignored)} in it" if kept.ignored else "git does not let it go"
+            words = f"{kept.place} stays: {held}; git worktree remove --force takes it away with that"
+            ctx.observe(Noticed(text=words))
+        if plan.done:
+            return end_done(plan, spent)
+        code = ExitCode.USER if _all_users(state.stopped) else ExitCode.STOPPED
+        return RunEnd(exit_code=code, reason=self._tell_rest(plan), next_command=self._again, spent=spent)
+
+    @property
+    def _again(self) -> Command:
+        return Command(words=(*RUN.words, "--jobs", str(self._order.jobs)))
+
+    def _tell_rest(self, plan: Plan) -> str:
+        """Say of each open phase why it is."""
+        state, parts = self._state, []
+        waiting = []
+        for phase in plan.phases:
+            if phase.done:
+                continue
+            if phase.id in state.stopped:
+                again = state.stopped[phase.id].next_command
+                parts.append(
+                    f"phase {phase.id} stopped: {state.stopped[phase.id].reason}{f' ({again})' if again else ''}"
+                )
+            elif phase.id in state.pending:
+                parts.append(f"phase {phase.id} is done and waits to be landed")
+            else:
+                waiting.append(phase.id)
+        rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
+        return "; ".join((*parts, *rest))
+
+
+def _all_users(stopped: Mapping[str, JobEnd]) -> bool:
+    return bool(stopped) and all(end.exit_code == ExitCode.USER for end in stopped.values())

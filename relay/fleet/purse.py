@@ -1,0 +1,50 @@
+"""One cap for all jobs: what a phase may spend is set aside before it starts. Pure."""
+
+from relay.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What is set aside for one job."""
+
+    amount: float
+    is_all: bool
+    """Whether that is all that was left, nothing being set aside for another."""
+
+
+class Purse:
+    """Money, or tokens, of one plan. Mutable: shares are taken from it and what is left of them comes back.
+
+    Args:
+        cap: The most that the plan may cost; None: no cap.
+        spent: What it has cost before.
+    """
+
+    def __init__(self, cap: float | None, spent: float) -> None:
+        self._cap = cap
+        self._spent = spent
+        self._shares: dict[str, float] = {}
+
+    @property
+    def left(self) -> float | None:
+        """What is neither spent nor set aside; None without a cap."""
+        return None if self._cap is None else max(0.0, self._cap - self._spent - sum(self._shares.values()))
+
+    def take(self, name: str, places: int) -> Share | None:
+        """Set a share aside for a job; None without a cap.
+
+        Args:
+            name: Whose it is.
+            places: How many jobs, this one included, could start now: what is left is for all of them.
+        """
+        if (left := self.left) is None:
+            return None
+        alone = not self._shares
+        share = left / max(1, places)
+        self._shares[name] = share
+        return Share(amount=share, is_all=alone and places <= 1)
+
+    def give_back(self, name: str, spent: float | None) -> None:
+        """Take back what a job that has ended did not spend; None: it did not say, and may have spent all of it."""
+        share = self._shares.pop(name, 0.0)
+        self._spent += share if spent is None else spent

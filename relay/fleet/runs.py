@@ -1,0 +1,149 @@
+"""Runs of phases side by side: each is a `relay run --phase N --json` of its own, and is heard as it speaks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO
+
+from relay.errors import ExitCode
+from relay.fleet.landing import Job
+from relay.session.events import LegEnded, ResponseReceived, RunEnded, RunStarted, TextShown
+from relay.session.records import LoggedEvent, Scope
+from relay.session.usage import Spent, Usage
+from relay.session.values import SessionEnd
+from relay.telemetry.log import parse_line
+from relay.values import dataclass
+
+_CHUNK_BYTES = 1 << 16
+_LAST_CHARS = 2_000
+LOST = "it was killed, or the system ended it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnd:
+    """How a phase's run ended."""
+
+    exit_code: int
+    """Negative: the signal that killed it."""
+    reason: str
+    next_command: str
+    spent: Spent | None
+    """What it has cost; None when it did not say."""
+    at_cap: bool
+    """Its last session ended because the next request could have passed a cap."""
+
+
+class JobRun:
+    """A relay at work on one phase. Mutable: it is heard, and it ends.
+
+    Args:
+        job: Its work tree.
+        phase_id: Its phase as the plan there has it now.
+        words: What is typed behind ``relay run --phase N --json``.
+        environ: Of the process.
+    """
+
+    def __init__(self, job: Job, phase_id: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.job = job
+        self.has_spoken = False
+        """Whether its first session has been answered: the cache has its prefix from then on."""
+        self._rest = b""
+        self._errors = b""
+        self._spent = Spent()
+        self._ended: RunEnded | None = None
+        self._last_leg: LegEnded | None = None
+        argv = (sys.executable, "-P", "-m", "relay", "run", "--phase", phase_id, "--json")
+        # A session of its own: Ctrl-C in the terminal reaches the parent only, which hands it on.
+        self._process = subprocess.Popen(
+            [*argv, "--job-of", str(os.getpid()), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=job.repo.root,
+            env=environ,
+            start_new_session=True,
+        )
+        for stream in self._streams:
+            os.set_blocking(stream.fileno(), False)
+
+    @property
+    def _streams(self) -> tuple[IO[bytes], IO[bytes]]:
+        out, err = self._process.stdout, self._process.stderr
+        assert out is not None  # noqa: S101  # asked for
+        assert err is not None  # noqa: S101  # as well
+        return out, err
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What can be read when it has something to say."""
+        return tuple(stream.fileno() for stream in self._streams if not stream.closed)
+
+    def hear(self) -> Iterator[LoggedEvent]:
+        """Yield what it has said since."""
+        out, err = self._streams
+        self._errors = (self._errors + _read(err))[-_LAST_CHARS:]
+        *lines, self._rest = (self._rest + _read(out)).split(b"\n")
+        for line in lines:
+            if record := parse_line(line, Scope()):
+                self._note(record)
+                yield record
+
+    def _note(self, record: LoggedEvent) -> None:
+        match record.event:
+            case ResponseReceived() as event:
+                self.has_spoken = True
+                self._spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
+            case TextShown():
+                self.has_spoken = True
+            case LegEnded() as event:
+                self._last_leg = event
+            case RunStarted():
+                self._last_leg = None
+            case RunEnded() as event:
+                self._ended = event
+            case _:
+                pass
+
+    def interrupt(self, *, now: bool) -> None:
+        """Have it hand over, or stop at once."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM if now else signal.SIGINT)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone; what it said last may still be to be heard."""
+        return self._process.poll() is not None
+
+    def close(self) -> JobEnd:
+        """Return how it ended; it has, and was heard to its end."""
+        code = self._process.wait()
+        for stream in self._streams:
+            stream.close()
+        ended, leg = self._ended, self._last_leg
+        said = self._errors.decode(errors="replace").strip()
+        return JobEnd(
+            exit_code=ended.exit_code if ended else code,
+            reason=ended.reason if ended else _find_reason(said),
+            next_command=ended.next_command if ended else "",
+            spent=self._spent if ended or code == ExitCode.USER else None,
+            at_cap=leg is not None and leg.end is SessionEnd.BUDGET,
+        )
+
+
+def _read(stream: IO[bytes]) -> bytes:
+    found = b""
+    while chunk := stream.read(_CHUNK_BYTES):
+        found += chunk
+    return found
+
+
+def _find_reason(said: str) -> str:
+    """Return why it could not begin, of what it wrote to its standard error."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    try:
+        return str(json.loads(lines[-1])["error"]["message"])
+    except (IndexError, ValueError, KeyError, TypeError, RecursionError):
+        return "; ".join(lines[-3:]) or LOST

@@ -1,0 +1,84 @@
+"""Logs of runs that work on one phase each, side by side, beside that of the run that started them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote
+
+from relay.git.names import render_ref_part
+from relay.session.events import Event, RunStarted
+from relay.session.records import LoggedEvent
+from relay.telemetry.follow import LogTail, list_logs
+
+JOB_BRANCHES = "relay-jobs/"
+"""What the branches of such runs begin with; then come the plan's branch, as one word, and the phase."""
+
+
+def find_start(root: Path, run_id: str) -> LoggedEvent | None:
+    """Return the first event of a log where it says what began; None where it does not yet, or cannot be read."""
+    try:
+        with LogTail(root, run_id) as log:
+            first = next(log.read(), None)
+    except OSError:
+        return None
+    return first if first is not None and isinstance(first.event, RunStarted) else None
+
+
+def list_own_logs(root: Path) -> Iterator[str]:
+    """Yield the runs that a person started, the one that was written to last first."""
+    for run_id in reversed(list_logs(root)):
+        start = find_start(root, run_id)
+        if start is None or not (isinstance(start.event, RunStarted) and start.event.branch.startswith(JOB_BRANCHES)):
+            yield run_id
+
+
+class RunLogs:
+    """A run's log, with those of the runs that it started for single phases. Mutable: knows how far each was read.
+
+    Args:
+        root: The work tree whose logs they are.
+        log: The run's own, not read yet.
+    """
+
+    def __init__(self, root: Path, log: LogTail) -> None:
+        self._root = root
+        self._log = log
+        self._prefix = ""
+        self._since = 0.0
+        self._passed: set[str] = set()
+        self._jobs: list[tuple[str, LogTail]] = []
+
+    def read(self) -> list[tuple[str, LoggedEvent]]:
+        """Return what is new in any of them, in order, each with the phase whose own run says it, or with none."""
+        found = [("", record) for record in self._log.read()]
+        for record in (record for _, record in found if isinstance(record.event, RunStarted)):
+            self._begin(record, record.event)
+        if self._prefix:
+            self._look_for_jobs()
+        found += ((phase_id, record) for phase_id, log in self._jobs for record in log.read())
+        return sorted(found, key=lambda entry: entry[1].at)
+
+    def _begin(self, record: LoggedEvent, event: Event) -> None:
+        if isinstance(event, RunStarted) and not event.branch.startswith(JOB_BRANCHES):
+            self._prefix, self._since = f"{JOB_BRANCHES}{render_ref_part(event.branch)}/", record.at
+
+    def _look_for_jobs(self) -> None:
+        for run_id in list_logs(self._root):
+            start = None if run_id in self._passed else find_start(self._root, run_id)
+            if start is None or not isinstance(start.event, RunStarted):
+                continue
+            self._passed.add(run_id)
+            if start.at >= self._since and start.event.branch.startswith(self._prefix):
+                phase_id = unquote(start.event.branch.removeprefix(self._prefix))
+                self._jobs.append((phase_id, LogTail(self._root, run_id)))
+
+    def close(self) -> None:
+        """Close all of them."""
+        for log in (self._log, *(log for _, log in self._jobs)):
+            log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

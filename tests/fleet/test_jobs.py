@@ -1,0 +1,186 @@
+"""`relay run --jobs N` as a whole: parent, children, landings, and what a kill leaves."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+PLAN = """\
+---
+relay: {{verify: ["sh check.sh"]}}
+---
+# Three
+
+## Phase 1 — One
+After: none
+Verify: `test -s 1.txt`
+- [ ] Write one — 1.txt
+
+## Phase 2 — Two
+After: none
+Verify: `test -s 2.txt`
+- [ ] Write two — 2.txt
+
+## Phase 3 — Three
+After: 1, 2
+Verify: `test -s 3.txt`
+- [ ] Write three — 3.txt
+"""
+WORDS = {1: "one", 2: "two", 3: "three"}
+
+
+def tool(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def write_phase(n, *more, delay_s=0):
+    """The session of a phase: it writes its file, and what else it is given."""
+    turns = [
+        tool("write", path=f"{n}.txt", content=f"{WORDS[n]}\n"),
+        *more,
+        tool("tick", item=f"{n}.1", evidence="done"),
+    ]
+    turns[0]["delay_s"] = delay_s
+    return {
+        "name": f"phase {n}",
+        "when": {"first_message_contains": f"Write {WORDS[n]} — "},
+        "turns": [*turns, {"text": f"Commit: Write {WORDS[n]}"}],
+    }
+
+
+def repair(*turns, contains):
+    return {
+        "name": "repair",
+        "when": {"first_message_contains": contains},
+        "turns": [*turns, {"text": "Commit: Put both together"}],
+    }
+
+
+@pytest.fixture
+def plan(stage):
+    """A plan of three phases in two waves."""
+    stage.write("PLAN.md", PLAN.format())
+    stage.write("check.sh", "test -e AGENTS.md\n")
+    stage.commit("plan")
+    return stage
+
+
+def start(stage, server, *args):
+    environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+    return subprocess.Popen(
+        [*stage.find_program(), "run", "--jobs", "2", *args],
+        cwd=stage.root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def run(stage, sessions, *args):
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        child = start(stage, server, *args)
+        out = child.communicate()[0]
+        return child.returncode, out, server
+
+
+def is_whole(stage):
+    """Everything is landed, the files are there, and nothing is left beside the repository."""
+    assert stage.git("status", "--porcelain") == ""
+    assert (stage.root / "PLAN.md").read_text().count("[x]") == 3
+    assert [(stage.root / f"{n}.txt").read_text() for n in WORDS] == [f"{word}\n" for word in WORDS.values()]
+    assert stage.git("worktree", "list").count("\n") == 1
+    assert stage.git("branch", "--list", "relay-jobs/*") == ""
+    assert stage.git("for-each-ref", "refs/relay/leg") == ""
+    stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
+    return True
+
+
+def test_three_phases_in_two_waves(plan):
+    """Two side by side, then the third; one lands as it is, one is merged with it and checked again."""
+    code, out, server = run(plan, [write_phase(n) for n in WORDS])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
+    merged = plan.git("log", "--merges", "--format=%(trailers:key=Relay-Merge,valueonly)", "HEAD").strip()
+    assert len(merged.splitlines()) == 1
+    assert "[1] " in out
+    assert "[2] " in out
+    assert "phase 3 landed: " in out
+    report = json.loads(plan.relay("status", "--json").stdout)
+    assert (report["done"], report["jobs"], report["spent"]["estimated"]) == (True, [], False)
+    watched = [json.loads(line) for line in plan.relay("watch", "--json").stdout.splitlines()]
+    assert {line["phase_id"] for line in watched if line["event"] == "LegEnded"} == {"1", "2", "3"}
+    assert watched[-1]["event"] == "RunEnded"
+    asked = [dict(request.usage or {}) for request in server.requests]
+    assert report["spent"]["output_tokens"] == sum(usage.get("output_tokens", 0) for usage in asked)
+    assert report["spent"]["cache_read_tokens"] == sum(usage.get("cache_read_input_tokens", 0) for usage in asked)
+
+
+def test_a_merge_that_is_red_is_repaired(plan):
+    """Each is green alone; together a third file is missing."""
+    plan.write("check.sh", "test ! -e 1.txt || test ! -e 2.txt || test -e both.txt\n")
+    plan.commit("check")
+    mend = repair(tool("write", path="both.txt", content="both\n"), contains="are merged in the work tree")
+    code, out, server = run(plan, [*(write_phase(n) for n in WORDS), mend])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
+    assert (plan.root / "both.txt").exists()
+
+
+def test_a_textual_conflict_is_repaired(plan):
+    """Both wrote one file that neither had named."""
+    sessions = [write_phase(n, tool("write", path="shared.txt", content=f"from {n}\n")) for n in (1, 2)]
+    mend = repair(
+        tool("read", path="shared.txt"),
+        tool("bash", command="printf 'from 1\\nfrom 2\\n' > shared.txt"),
+        contains="could not merge shared.txt",
+    )
+    code, out, server = run(plan, [*sessions, write_phase(3), mend])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
+    assert (plan.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
+
+
+def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(plan):
+    """Its children hand over when it dies; what they had goes on in the same work trees."""
+    sessions = [write_phase(1), write_phase(2, delay_s=1), write_phase(3)]
+    again = [{**session, "name": f"{session['name']} again"} for session in sessions]
+    with serve(parse_script(json.dumps({"sessions": [*sessions, *again]}))) as server:
+        first = start(plan, server, "--json")
+        assert first.stdout
+        for line in first.stdout:
+            if '"event":"ToolFinished"' in line:
+                break
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+        second = start(plan, server)
+        out = second.communicate()[0]
+        assert (second.returncode, server.errors) == (0, []), out
+    assert is_whole(plan)
+
+
+def test_an_interrupt_has_all_of_them_hand_over(plan):
+    """One Ctrl-C, and none of the processes is left."""
+    sessions = [write_phase(1, delay_s=1), write_phase(2, delay_s=1), write_phase(3)]
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        first = start(plan, server, "--json")
+        assert first.stdout
+        seen = 0
+        for line in first.stdout:
+            seen += '"event":"LegStarted"' in line
+            if seen == 2:
+                break
+        first.send_signal(signal.SIGINT)
+        rest = first.communicate()[0]
+        assert first.returncode == 130, rest
+    assert plan.git("worktree", "list").count("\n") == 3
+    standing = json.loads(plan.relay("status", "--json").stdout)
+    assert [(job["phase"], job["at_work"]) for job in standing["jobs"]] == [("1", None), ("2", None)]
+
+
+@pytest.mark.parametrize("words", [("--phase", "1"), ("--approve",)])
+def test_what_is_one_phase_at_a_time_is_refused(plan, words):
+    done = plan.relay("run", "--jobs", "2", *words)
+    assert done.returncode == 2
+    assert "one phase at a time" in done.stderr

@@ -1,0 +1,49 @@
+"""One cap for all that are at work."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.fleet.purse import Purse
+
+
+def test_what_is_left_is_for_all_who_can_start_now():
+    purse = Purse(20.0, 2.0)
+    first = purse.take("1", 3)
+    assert first is not None
+    assert (first.amount, first.is_all) == (6.0, False)
+    second = purse.take("2", 2)
+    assert second is not None
+    assert second.amount == 6.0
+    purse.give_back("1", 1.0)
+    assert purse.left == 11.0
+
+
+def test_who_is_alone_has_all_of_it():
+    purse = Purse(20.0, 2.0)
+    share = purse.take("1", 1)
+    assert share is not None
+    assert (share.amount, share.is_all) == (18.0, True)
+    purse.give_back("1", None)  # it was killed: it may have spent all
+    assert purse.left == 0.0
+
+
+def test_without_a_cap_nothing_is_set_aside():
+    purse = Purse(None, 2.0)
+    assert purse.take("1", 3) is None
+    assert purse.left is None
+    purse.give_back("1", 5.0)
+
+
+@given(st.floats(0, 100), st.floats(0, 50), st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 1))))
+def test_the_cap_is_never_passed(cap, spent, acts):
+    """Whoever takes, spends at most what it took: the sum stays below the cap."""
+    purse, shares, total = Purse(cap, spent), {}, spent
+    for name, takes, part in acts:
+        if takes and name not in shares:
+            share = purse.take(name, 2)
+            assert share is not None
+            shares[name] = share.amount
+        elif name in shares:
+            total += (own := shares.pop(name) * part)
+            purse.give_back(name, own)
+        assert total + sum(shares.values()) <= max(cap, spent) + 1e-6
