@@ -1,8 +1,11 @@
 """A session's question at the terminal, while the view is out of the way."""
 
 import contextlib
+import os
+import select
 import sys
 import termios
+from collections.abc import Callable
 from functools import partial
 
 from relay.cli.screen import say, say_fitting
@@ -13,16 +16,30 @@ from relay.session.events import QuestionAsked
 from relay.setup.context import Ask
 
 MAX_ANSWER_CHARS = 1_000
+_MAX_LINE_BYTES = 4_096
+"""Longer ones a terminal cuts by itself."""
+_LOOK_S = 0.5
 
 
-def find_asker(view: SharedView, interrupts: Interrupts, *, asks: bool) -> Ask | None:
-    """Return who asks the person at the terminal; None where none is there or `asks` is False."""
+def find_asker(
+    view: SharedView, interrupts: Interrupts, *, asks: bool, look: Callable[[], None] = lambda: None
+) -> Ask | None:
+    """Return who asks the person at the terminal; None where none is there or `asks` is False.
+
+    Args:
+        view: Makes room for the question.
+        interrupts: Whether a stop is asked for.
+        asks: Whether anybody is to be asked.
+        look: Called now and then while the answer is waited for.
+    """
     if not asks or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
-    return partial(_ask, view, interrupts)
+    return partial(_ask, view, interrupts, look)
 
 
-def _ask(view: SharedView, interrupts: Interrupts, question: QuestionAsked, left: int) -> str | None:
+def _ask(
+    view: SharedView, interrupts: Interrupts, look: Callable[[], None], question: QuestionAsked, left: int
+) -> str | None:
     """Show a question and read the answer; None when a stop is asked for, or the terminal says no more."""
     if interrupts.finish_turn:
         return None
@@ -36,15 +53,17 @@ def _ask(view: SharedView, interrupts: Interrupts, question: QuestionAsked, left
         more = f", {left} more to come" if left else ""
         say(f"A number, your own words, or Enter for the default{more}.", style="dim")
         with interrupts.interruptible(Urgency.FINISH_TURN):
-            return _read(question)
+            return _read(question, look)
     return None
 
 
-def _read(question: QuestionAsked) -> str | None:
+def _read(question: QuestionAsked, look: Callable[[], None]) -> str | None:
     while True:
         sys.stdout.write("> ")
         sys.stdout.flush()
-        line = sys.stdin.readline()
+        while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            look()
+        line = os.read(sys.stdin.fileno(), _MAX_LINE_BYTES).decode("utf-8", "replace")  # a terminal gives one line
         if not line:
             say()
             return None

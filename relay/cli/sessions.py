@@ -152,7 +152,7 @@ def run_sessions(
         with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
             gc.freeze()  # what is loaded by now stays: nothing of it has to be looked through again
             gc.enable()
-            ask = find_asker(view, interrupts, asks=asks and not as_json)
+            ask = find_asker(view, interrupts, asks=asks and not as_json, look=ctx.sessions.waits.look)
             ended = render_end(act(replace(ctx, ask=ask)), caller)
             ctx.observe(ended)
     except RelayError as error:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from relay.config.model import Compat, ModelSettings
-from relay.interrupts import Urgency
+from relay.git.repository import open_repo
+from relay.interrupts import Interrupts, Urgency
 from relay.meters.warmth import Waits
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
@@ -19,9 +20,10 @@ from relay.runners.messages.answers import Answer
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.runner import MESSAGES
-from relay.session.events import CacheBroken, CacheRefreshed, ResponseReceived
+from relay.session.events import CacheBroken, CacheRefreshed, ResponseReceived, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import ToolResult
+from relay.store.inbox import ask_for_pause, end_pause
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 LONG = 60_000
@@ -272,10 +274,8 @@ sessions:
 """.replace("BODY", "no " * 30_000)
 
 
-@pytest.mark.parametrize("switch", [True, False])
-def test_a_run_keeps_its_prompt_through_a_slow_gate(stage, switch):
-    """A red gate of five minutes, then a green one: the bill of the server is what the commit says."""
-    clock = Clock()
+def play(stage, script, clock, **flags):
+    """Run the plan on a rehearsed model whose time, like relay's own for its cache, is this clock's."""
 
     @contextmanager
     def open_at(given):
@@ -283,18 +283,53 @@ def test_a_run_keeps_its_prompt_through_a_slow_gate(stage, switch):
             assert isinstance(runner, ApiRunner)
             yield replace(runner, connection=replace(runner.connection, now=clock, clock=clock))
 
+    with serve(parse_script(script), clock=clock) as server:
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        kind = RunnerKind(get_key=MESSAGES.get_key, open=open_at)
+        with stage.enter("run", flags=flags, environ=environ, more={"api": kind}) as ctx:
+            run(ctx, Selection(all=True))
+        return [request for request in server.requests if request.path == "/v1/messages"]
+
+
+def test_a_pause_is_a_wait(stage):
+    """Of ten minutes: two refreshes, and the next request reads what was there before."""
+    clock, begun = Clock(), list[float]()
+
+    def look(_):
+        for thread in threading.enumerate():
+            if thread.name == "relay-refresh":
+                thread.join(20)
+        clock.at += 40
+        if clock.at >= begun[0] + 600:
+            end_pause(open_repo(stage.root))
+
+    def pause():
+        if len(stage.seen(ToolFinished)) == 2 and not begun:
+            begun.append(clock.at)
+            ask_for_pause(open_repo(stage.root))
+
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+    stage.interrupts.close()
+    stage.interrupts, stage.on_tool = Interrupts(sleep=look), pause
+    sent = play(stage, SCRIPT, clock)
+    at = next(n for n, request in enumerate(sent) if not request.body["max_tokens"])
+    assert [request.body["max_tokens"] for request in sent].count(0) == 2
+    assert sent[at + 2].usage[READ] >= sent[at].usage[READ] > 0
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_a_run_keeps_its_prompt_through_a_slow_gate(stage, switch):
+    """A red gate of five minutes, then a green one: the bill of the server is what the commit says."""
+    clock = Clock()
+
     def pass_time():
         clock.at += 280
 
     stage.write("PLAN.md", PLAN)
     stage.commit("plan")
     stage.on_gate = pass_time
-    with serve(parse_script(SCRIPT), clock=clock) as server:
-        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        kind = RunnerKind(get_key=MESSAGES.get_key, open=open_at)
-        with stage.enter("run", flags={"cache_refresh": switch}, environ=environ, more={"api": kind}) as ctx:
-            run(ctx, Selection(all=True))
-        sent = [r for r in server.requests if r.path == "/v1/messages"]
+    sent = play(stage, SCRIPT, clock, cache_refresh=switch)
 
     refreshes = [r for r in sent if not r.body["max_tokens"]]
     assert len(refreshes) == len(stage.seen(CacheRefreshed)) == (2 if switch else 0)

@@ -108,7 +108,8 @@ class Warmer:
     def attend(self) -> None:
         """Begin a refresh where one is due and pays, or take in one that has ended."""
         if self._going is not None:
-            self.look()
+            if not self._going.thread.is_alive():
+                self.settle(0.0)
             return
         held, now = self._held, self._connection.now()
         if held is None or now < held.at + DUE_SHARE * held.lifetime_s or self._connection.interrupts.finish_turn:
