@@ -48,6 +48,7 @@ agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal 
 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
 	$(BIN)/python -m tests.crash --share $(SHARE)
+	$(BIN)/python -m tests.crash.landing --share $(SHARE)
 	$(BIN)/python -m tests.crash.powercut
 
 toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: half an hour, and the network

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from relay.errors import RepoError
 from relay.git.identity import get_identity
-from relay.git.merging import is_ancestor
+from relay.git.merging import find_base, is_ancestor
 from relay.git.repository import Repo
 from relay.state.plan_edit import parse_at
 from relay.store import follow
@@ -105,7 +105,8 @@ def _is_done(job: Job, commit: str) -> bool:
 
 def find_in_the_way(main: Repo, landing: Landing) -> tuple[str, ...]:
     """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
-    return follow.find_in_the_way(main, landing.tip, landing.own)
+    # Where it is to be merged, what others have landed is here already.
+    return follow.find_in_the_way(main, find_base(main, landing.tip, landing.own) or landing.tip, landing.own)
 
 
 def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:

@@ -24,15 +24,14 @@ from relay.run.landing_leg import list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import new_id
+from relay.setup.repository import hold_worktree
 from relay.state.plan_edit import parse_at
 from relay.state.session_ends import render_end, render_proposal
 from relay.store import trailers
-from relay.store.completion import finish_pending
 from relay.store.elsewhere import give_up_leg
 from relay.store.environment import read_environment, save_environment
 from relay.store.follow import find_in_the_way, follow
 from relay.store.legs import LegStart, OpenLeg, WipRecord, get_branch, open_leg, read_leg, save_snapshots
-from relay.store.lock import lock_worktree
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
 from relay.values import dataclass
@@ -79,8 +78,7 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
         RepoError: Files in the job's work tree are in the way, its branch moved, or the plan has lost the phase.
     """
     repo, branch = job.repo, get_branch(job.repo)
-    with lock_worktree(repo):
-        told = finish_pending(repo)
+    with hold_worktree(repo) as told:
         merged = _merge(job, landing)
         leg = _ensure_leg(job, landing, merged)
         if leg.last_wip is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.git.collection import hold_collections
 from relay.git.lock_journal import clear_stale_locks
+from relay.git.repository import Repo
 from relay.sandbox.private import remove_left_overs
 from relay.setup import preconditions
 from relay.setup.preconditions import require
@@ -17,6 +18,24 @@ from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
 from relay.store.repair import repair_refs
 from relay.store.steering import begin_watch, end_watch
+
+
+@contextmanager
+def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
+    """Keep others out of a work tree, and make good what a killed relay left there.
+
+    Yields:
+        A sentence for each thing that an earlier commit still lacks in the index or the work tree.
+
+    Raises:
+        RepoError: Somebody is at work there, or left a lock, or a process of an earlier run does not end.
+    """
+    with lock_worktree(repo):
+        # Before anything is looked at: what a killed relay had started may still write.
+        remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
+        if locks := clear_stale_locks(repo):
+            raise RepoError("; ".join(locks))
+        yield (*repair_refs(repo), *finish_pending(repo))
 
 
 @contextmanager
@@ -33,14 +52,9 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
     require(preconditions.check_git(repo))
     require(preconditions.check_repository(repo))
     require(preconditions.check_plan_file(repo, path))
-    with lock_worktree(repo), hold_collections(repo):
-        # Before anything is looked at: what a killed relay had started may still write.
-        remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
-        if locks := clear_stale_locks(repo):
-            raise RepoError("; ".join(locks))
+    with hold_worktree(repo) as left, hold_collections(repo):
         require(preconditions.check_identity(repo))
         require(preconditions.check_signature(repo))
-        left = (*repair_refs(repo), *finish_pending(repo))
         if request.command == "run" and not request.allow_dirty:
             require(preconditions.check_clean(repo, path))
         begin_watch(repo)

@@ -68,16 +68,22 @@ def find_disk_obstacle() -> str:
 
 
 @contextlib.contextmanager
-def open_disk_rig() -> Iterator[Rig]:
-    """Open a rig whose repository is on a disk that loses its power after every kill."""
+def open_disk() -> Iterator[Disk]:
+    """Give a disk that can lose its power."""
     leave_mounts()  # a sandbox that anybody starts meanwhile would keep the disk mounted
     with tempfile.TemporaryDirectory(prefix="relay-power-") as folder:
         disk = Disk(Path(folder).resolve())
         try:
-            with open_rig(watched=disk.mount_point, cut=disk.cut) as rig:
-                yield rig
+            yield disk
         finally:
             disk.close()
+
+
+@contextlib.contextmanager
+def open_disk_rig() -> Iterator[Rig]:
+    """Open a rig whose repository is on a disk that loses its power after every kill."""
+    with open_disk() as disk, open_rig(watched=disk.mount_point, cut=disk.cut) as rig:
+        yield rig
 
 
 def try_cut(rig: Rig, seed: int, *, no_sync: bool) -> Trial:

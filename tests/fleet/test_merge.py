@@ -1,14 +1,19 @@
 """A phase that others landed beside: merged, gated with theirs, repaired where need be, and committed on top."""
 
-from relay.errors import ExitCode
-from relay.fleet.landing import Job, LandingCase, find_landing, land
+import pytest
+
+from relay.errors import ExitCode, RepoError
+from relay.fleet.landing import Job, LandingCase, find_in_the_way, find_landing, find_phase_id, land
 from relay.fleet.merge import prepare
 from relay.git.repository import open_repo
 from relay.ledger import parse_ledger
 from relay.plan.parse import parse_plan
+from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
 from relay.setup.account import read_spent
+from relay.store.follow import follow
 from relay.store.history import read_plan_commits
+from relay.store.legs import read_leg
 from tests.conftest import Stage
 from tests.scripted import ScriptedRunner
 
@@ -142,3 +147,126 @@ def test_what_is_red_together_goes_to_a_session_that_is_told(stage):
     assert ended.exit_code == ExitCode.DONE, ended
     assert "Both are merged in the work tree" in runner.told[0]
     land(main, job, find_landing(main, job))
+
+
+TRAILERS = """\
+Relay-Plan: PLAN.md
+Relay-Phase: {phase}
+Relay-Status: done
+Relay-Items: {phase}.1
+Relay-Session: 0000000{phase}
+Relay-Gate: pass 0123456789abcdef
+Relay-Review: rounds=1 found=0 confirmed=0 open=0 abcdef
+Relay-Usage: input=1 output=1
+Relay-Cost: 0.01 USD"""
+
+
+def finish(place, phase_id, **files):
+    """Commit a phase as a run would, without one."""
+    for name, content in files.items():
+        place.write(f"{name}.txt", content)
+    plan = parse_plan((place.root / "PLAN.md").read_text())
+    place.write("PLAN.md", plan.tick([f"{phase_id}.1"]).text)
+    return place.commit(f"Phase {phase_id}\n\n- [x] {phase_id}.1\n\n{TRAILERS.format(phase=phase_id)}")
+
+
+@pytest.fixture
+def apart(stage):
+    """The repository, its work tree, and a job whose phase is done, beside another that has landed."""
+    stage.write("PLAN.md", PLAN)
+    stage.write("all.txt", START)
+    stage.commit()
+    (one, first), (two, second) = add_job(stage, "1"), add_job(stage, "2")
+    finish(one, "1", all=HELLO)
+    finish(two, "2", all=WORLD)
+    main = open_repo(stage.root)
+    land(main, first, find_landing(main, first))
+    return main, two, second
+
+
+def test_a_leg_whose_branch_did_not_move_is_taken_up_again(stage, apart):
+    """And one that was made for an earlier tip is given up: its snapshots stay."""
+    main, _, job = apart
+    landing = find_landing(main, job)
+    prepare(job, landing)
+    legs = stage.git("for-each-ref", "refs/relay/leg")
+    assert follow(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step") == ()
+    assert find_landing(main, job) == landing
+    prepare(job, landing)
+    assert stage.git("for-each-ref", "refs/relay/leg") == legs
+    follow(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step")
+    stage.write("more.txt", "more")
+    tip = stage.commit("the user's")
+    prepare(job, find_landing(main, job))
+    leg = read_leg(job.repo)
+    assert leg is not None
+    assert (leg.base_head, leg.merges) == (tip, landing.own)
+    assert len(stage.git("for-each-ref", "refs/relay/wip/relay-jobs%2Fmain%2F2").splitlines()) == 2
+
+
+def test_what_landed_meanwhile_is_merged_in_turn(stage, apart):
+    """The user commits while the merge is committed: the next one takes that in, and its review is the phase's own."""
+    main, place, job = apart
+    prepare(job, find_landing(main, job))
+    assert play(place, "2")[0].exit_code == ExitCode.DONE
+    stage.write("more.txt", "more")
+    stage.commit("the user's")
+    landing = find_landing(main, job)
+    assert landing.case is LandingCase.APART
+    prepare(job, landing)
+    assert play(place, "2")[0].exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
+    assert (stage.root / "more.txt").read_text() == "more"
+    assert find_trailers(stage)["Relay-Review"] == "rounds=1 found=0 confirmed=0 open=0 abcdef"
+    assert read_spent(main, "PLAN.md").cost_usd == pytest.approx(0.02)
+    assert list_undone(main, "2") == ["Phase 2", "Phase 2", "Phase 2"]
+    assert "the user's" in list_undone(main, "1")
+
+
+def list_undone(main, phase_id):
+    """Return what going back to before a phase would undo, by subject."""
+    return [text.message.subject for text in get_rewind(main, "PLAN.md", phase_id).undone]
+
+
+def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart):
+    main, place, job = apart
+    stage.write("new.txt", "the user's")
+    stage.commit()
+    place.write("new.txt", "left by a tool")
+    landing = find_landing(main, job)
+    with pytest.raises(RepoError, match=r"in the way in .*job-2: new\.txt"):
+        prepare(job, landing)
+    assert find_landing(main, job) == landing
+    assert (place.root / "new.txt").read_text() == "left by a tool"
+
+
+def test_only_what_the_phase_changes_can_be_in_its_way(stage, apart):
+    main, place, job = apart
+    finish(place, "2", own="of the phase's own")
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text() + "\n")
+    assert find_in_the_way(main, find_landing(main, job)) == ("PLAN.md",)
+    stage.git("checkout", "-q", "PLAN.md")
+    stage.write("own.txt", "the user's")
+    assert find_in_the_way(main, find_landing(main, job)) == ("own.txt",)
+
+
+def test_a_phase_that_the_plan_has_lost_is_told(stage, apart):
+    main, _, job = apart
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().partition("\n## Phase 2")[0])
+    stage.commit("the user's")
+    with pytest.raises(RepoError, match="phase 2 is done on relay-jobs/main/2, and is not in the plan any more"):
+        prepare(job, find_landing(main, job))
+
+
+def test_a_phase_with_another_number_lands_under_that(stage, apart):
+    """The user put a phase above it; the job's run is given the number that the plan has now."""
+    main, place, job = apart
+    plan = (stage.root / "PLAN.md").read_text()
+    above = "## Phase 2 — Between\nAfter: none\nVerify: `true`\n- [ ] b\n\n## Phase 3 — World"
+    stage.write("PLAN.md", plan.replace("## Phase 2 — World", above))
+    stage.commit("the user's")
+    prepare(job, find_landing(main, job))
+    assert find_phase_id(job) == "3"
+    assert play(place, "3")[0].exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
+    assert parse_plan((stage.root / "PLAN.md").read_text()).done_ids == {"1.1", "3.1"}

@@ -1,0 +1,315 @@
+"""Two phases that were done side by side, and a parent that lands them: by fast-forward, and merged by a run.
+
+The parent is the least there can be: it asks where each phase stands and does that, as `relay run --jobs` does.
+"""
+
+import argparse
+import contextlib
+import errno
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.errors import ExitCode
+from relay.fleet.landing import Job, LandingCase, find_landing, land
+from relay.fleet.merge import prepare
+from relay.git.repository import open_repo
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import Rehearsal, serve
+from relay.setup.repository import hold_worktree
+from tests.crash.invariants import find_lost, find_ticked, find_versions
+from tests.crash.scenario import git, make_environ
+from tests.crash.tracer import Ended, Fault, Start, Starter, build, call_relay
+
+PLAN = """\
+# Side by side
+
+## Phase 1 — One
+Verify: `grep -q one both.txt`
+- [ ] Say one — both.txt, one/new.txt
+
+## Phase 2 — Two
+After: none
+Verify: `grep -q two both.txt && test ! -e gone.txt`
+- [ ] Say two — both.txt, two.txt
+"""
+PHASES = ("1", "2")
+LINES = "first\n\n1\n2\n3\n\nlast\n"
+_COMMANDS = {
+    "1": "sed -i s/first/one/ both.txt; mkdir one; echo 1 > one/new.txt",
+    "2": "sed -i s/last/two/ both.txt; rm gone.txt; echo 2 > two.txt; chmod +x two.txt",
+}
+_COST = re.compile(r"~?([0-9.]+) USD")
+
+
+def make_script() -> str:
+    """Return a model that does a phase in one session."""
+    sessions = []
+    for phase, command in _COMMANDS.items():
+        tools = [
+            {"name": "bash", "input": {"command": command}},
+            {"name": "record", "input": {"claim": f"it is {phase}", "because": "read it", "sources": ["both.txt:1"]}},
+            {"name": "tick", "input": {"item": f"{phase}.1", "evidence": "seen"}},
+        ]
+        when = {"first_message_contains": [f"Carry out phase {phase} now"]}
+        turns = [{"tools": tools}, {"text": f"Commit: Say {phase}"}]
+        sessions.append({"name": phase, "when": when, "turns": turns})
+    return json.dumps({"sessions": sessions})
+
+
+def land_all() -> int:
+    """Land both phases from the work tree that the process is in; return the exit status."""
+    main = open_repo(Path.cwd())
+    with hold_worktree(main):
+        for phase_id in PHASES:
+            job = Job(phase_id=phase_id, plan_path="PLAN.md", repo=open_repo(Path.cwd().parent / f"job-{phase_id}"))
+            while (landing := find_landing(main, job)).case is not LandingCase.LANDED:
+                match landing.case:
+                    case LandingCase.FORWARD:
+                        land(main, job, landing)
+                    case LandingCase.APART:
+                        prepare(job, landing)
+                    case _:
+                        if code := _run_child(job):
+                            return code
+    return 0
+
+
+def _run_child(job: Job) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            os.chdir(job.repo.root)
+            code = call_relay(("run", "--allow-dirty", "--phase", job.phase_id))
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@dataclass(slots=True)
+class LandingRig:
+    """A starter, a server for the first runs, and what is copied for each trial: a repository with two work trees."""
+
+    place: Path
+    home: Path
+    starter: Starter
+    server: Rehearsal
+    cut: Callable[[], Path | None]
+    on_disk: bool
+    boot_id: Path | None = None
+    reference: tuple[str, ...] = ()
+    """Entries of the tree in the end."""
+    count: int = 0
+    """How many calls change files."""
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self._make(self.place / "origin")
+        for _ in range(2):  # the first imports what the second has then
+            with self.copy() as top:
+                ended = self.run(top, Fault())
+                assert ended.code == 0, (ended, self.read_output(top), self.server.errors)
+                self.reference = tuple(self.git(top, "ls-tree", "-r", "main").splitlines())
+                self.count = ended.count
+                assert not (wrong := self.check(top, seen={})), wrong
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment of every run."""
+        return make_environ(self.home, self.server.base_url, sandbox="off")
+
+    def git(self, top: Path, *args: str, check: bool = True) -> str:
+        """Run git as the user would."""
+        return git(top / "main", *args, environ=self.environ, check=check)
+
+    def read_output(self, top: Path) -> str:
+        """Return what the runs have printed."""
+        return (self.home / f"{top.name}.out").read_text(encoding="utf-8")
+
+    def _make(self, top: Path) -> None:
+        main = top / "main"
+        (main / "notes").mkdir(parents=True)
+        self.git(top, "init", "-q")
+        for name, text in (("both.txt", LINES), ("gone.txt", "gone\n"), ("mine.txt", "mine\n"), ("PLAN.md", PLAN)):
+            (main / name).write_text(text)
+        self.git(top, "add", ".")
+        self.git(top, "commit", "-qm", "start")
+        (main / "mine.txt").write_text("mine, edited\n")
+        (main / "notes/untracked.txt").write_text("mine\n")
+        for phase_id in PHASES:
+            self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", f"../job-{phase_id}")
+            output = self.home / f"{top.name}.out"
+            args = ("run", "--allow-dirty", "--phase", phase_id)
+            start = Start(root=top / f"job-{phase_id}", output=output, environ=self.environ, args=args)
+            ended = self.starter.run(start)
+            assert ended.code == ExitCode.DONE, (ended, output.read_text(), self.server.errors)
+
+    @contextlib.contextmanager
+    def copy(self) -> Iterator[Path]:
+        """Give a fresh copy, gone afterwards."""
+        top = self.place / f"trial-{next(self._numbers):05d}"
+        shutil.copytree(self.place / "origin", top, symlinks=True)
+        for name in (f"job-{phase_id}" for phase_id in PHASES):  # git would find the original, and take it for right
+            own = top / f"main/.git/worktrees/{name}"
+            (own / "gitdir").write_text(f"{top / name}/.git\n")
+            (top / name / ".git").write_text(f"gitdir: {own}\n")
+        if self.on_disk:
+            subprocess.run(["sync", "-f", str(top)], check=True)
+        try:
+            yield top
+        finally:
+            shutil.rmtree(top)
+
+    def run(self, top: Path, fault: Fault | None = None) -> Ended:
+        """Land both phases."""
+        output = self.home / f"{top.name}.out"
+        with output.open("a", encoding="utf-8") as file:
+            file.write(f"--- {fault}\n")
+        function = "tests.crash.landing:land_all"
+        start = Start(
+            root=top / "main",
+            output=output,
+            environ=self.environ,
+            function=function,
+            fault=fault,
+            boot_id=self.boot_id,
+        )
+        return self.starter.run(start)
+
+    def try_faults(self, *faults: Fault) -> tuple[list[str], list[str]]:
+        """Interrupt a fresh landing at each of `faults` in turn, then finish it; return the calls and what is wrong."""
+        hits, wrong = [], []
+        with self.copy() as top:
+            seen = self._find_versions(top)
+            for fault in faults:
+                ended = self.run(top, fault)
+                hits += [ended.where] if ended.reached else []
+                self.boot_id = self.cut() or self.boot_id
+                seen |= self._find_versions(top)
+            ended = self.run(top)
+            wrong += [] if ended.code == 0 else [f"not finished: {ended}"]
+            wrong += self.check(top, seen)
+            if wrong:
+                wrong.append(self.read_output(top))
+        return hits, wrong
+
+    def _find_versions(self, top: Path) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for place in ("main", *(f"job-{phase_id}" for phase_id in PHASES)):
+            found |= {blob: f"{place}/{path}" for blob, path in find_versions(top / place, self.environ).items()}
+        return {blob: path for blob, path in found.items() if not path.endswith("/.git") and "/.relay/" not in path}
+
+    def check(self, top: Path, seen: dict[str, str]) -> list[str]:
+        """Return in words what does not hold when all is landed."""
+        wrong = []
+        tree = tuple(self.git(top, "ls-tree", "-r", "main").splitlines())
+        if self.reference and tree != self.reference:
+            wrong.append(f"the tree differs: {sorted(set(tree) ^ set(self.reference))}")
+        status = self.git(top, "status", "--porcelain")
+        if status != " M mine.txt\n?? notes/\n":
+            wrong.append(f"the status differs: {status!r}")
+        places = [top / f"job-{phase_id}" for phase_id in PHASES]
+        left = [(place.name, git(place, "status", "--porcelain", environ=self.environ)) for place in places]
+        wrong += [f"left in {name}: {words}" for name, words in left if words]
+        if find_ticked(self.git(top, "show", "main:PLAN.md")) != find_ticked(PLAN.replace("[ ]", "[x]")):
+            wrong.append("not all boxes are ticked")
+        lines = self.git(top, "log", "--format=%(trailers:key=Relay-Phase,valueonly,separator=%x2C) %P", "main")
+        merges = [line for line in lines.splitlines() if len(line.split()) == 3]  # a phase, two parents
+        if [line.split()[0] for line in merges] != ["2"]:
+            wrong.append(f"merged: {lines}")
+        wrong += [f"lost: {blob} {seen[blob]}" for blob in find_lost(top / "main", self.environ, seen)]
+        wrong += self._check_spent(top)
+        return wrong + self._check_leftovers(top)
+
+    def _check_spent(self, top: Path) -> list[str]:
+        """Landing costs nothing, and nothing is counted twice."""
+        costs = self.git(top, "log", "--format=%(trailers:key=Relay-Cost,valueonly)", "main").split("\n")
+        found = sorted(match[1] for cost in costs if (match := _COST.fullmatch(cost)) and float(match[1]))
+        return [] if len(found) == len(PHASES) else [f"spent: {found}"]
+
+    def _check_leftovers(self, top: Path) -> list[str]:
+        folder = top / "main/.git"
+        fsck = self.git(top, "fsck", "--strict", "--no-dangling", "--no-progress", check=False).strip()
+        wrong = [f"fsck: {fsck}"] if fsck else []
+        wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("*.lock")]
+        wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("relay/pending")]
+        wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("relay/intent")]
+        legs = self.git(top, "for-each-ref", "refs/relay/leg")
+        return [*wrong, *([f"open: {legs}"] if legs else [])]
+
+    def make_chain(self, seed: int) -> tuple[Fault, ...]:
+        """Return two or three kills in a row: the later ones fall into recoveries."""
+        dice = random.Random(seed)
+        count = dice.randint(2, 3)
+        return tuple(Fault(at=dice.randint(1, self.count), mode=dice.choice("bat")) for _ in range(count))
+
+
+@contextlib.contextmanager
+def open_landing_rig(
+    *, watched: Path | None = None, cut: Callable[[], Path | None] = lambda: None
+) -> Iterator[LandingRig]:
+    """Open a rig in directories of its own; the watched one is in memory where there is such a place."""
+    memory = Path("/dev/shm")
+    parent = watched or (memory if memory.is_dir() else None)
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-landing-", dir=parent))).resolve()
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-landing-home-"))).resolve()
+        starter = Starter(build(home))
+        stack.callback(starter.close)
+        server = stack.enter_context(serve(parse_script(make_script()), keeps_bodies=False))
+        yield LandingRig(place, home, starter, server, cut, on_disk=watched is not None)
+
+
+def main() -> int:
+    """Kill at every call, cut the power at some, and print a table; exit status 1 when anything did not hold."""
+    from tests.crash.powercut import open_disk
+
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.landing", description=__doc__)
+    parser.add_argument("--share", type=int, default=1, help="make every n-th trial only")
+    parser.add_argument("--cuts", type=int, default=100, help="how many power cuts")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no trial of a row after this time")
+    asked = parser.parse_args()
+    failed = 0
+    with open_landing_rig() as rig:
+        every = range(1, rig.count + 1)
+        kills = [(Fault(at=at, mode=mode),) for at in every for mode in "bat"]
+        failures = [
+            (Fault(at=at, mode=mode, error=error),)
+            for at, mode, error in itertools.product(every, "eE", (errno.ENOSPC, errno.EIO))
+        ]
+        failed += _try_row(rig, "killed while phases land", kills[:: asked.share], asked.seconds)
+        failed += _try_row(rig, "2-3 kills in a row", [rig.make_chain(n) for n in range(100)], asked.seconds)
+        failed += _try_row(rig, "ENOSPC or EIO", failures[:: asked.share], asked.seconds)
+    if asked.cuts:
+        with open_disk() as disk, open_landing_rig(watched=disk.mount_point, cut=disk.cut) as rig:
+            dice = random.Random(0)
+            cuts = [(Fault(at=dice.randint(1, rig.count)),) for _ in range(asked.cuts)]
+            failed += _try_row(rig, "power cut while phases land", cuts, asked.seconds)
+    return int(failed > 0)
+
+
+def _try_row(rig: LandingRig, name: str, trials: Sequence[tuple[Fault, ...]], seconds: float) -> int:
+    begun, made, failed = time.monotonic(), 0, 0
+    order = random.Random(0).sample(trials, len(trials))
+    for faults in itertools.takewhile(lambda _: time.monotonic() - begun < seconds, order):
+        hits, wrong = rig.try_faults(*faults)
+        made, failed = made + 1, failed + bool(wrong)
+        if wrong:
+            print(f"FAILED {faults} at {hits}:", *wrong, sep="\n", flush=True)  # noqa: T201  # a command
+    print(f"| {name} | {made} | {len(trials)} | {failed} |", flush=True)  # noqa: T201  # a command
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Killed while phases land: the next parent finds everything where git says it is, and pays for nothing twice.
+
+Every call of it: ``python -m tests.crash.landing``.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.landing import LandingRig, open_landing_rig
+from tests.crash.tracer import Fault, find_obstacle
+from tests.effort import THOROUGH
+
+OBSTACLE = find_obstacle()
+pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
+PARTS = 23
+STRIDE = 1 if THOROUGH else 4
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[LandingRig]:
+    """One rig for each worker."""
+    with open_landing_rig() as made:
+        yield made
+
+
+@pytest.mark.parametrize("mode", "ba")
+@pytest.mark.parametrize("part", range(1, PARTS, STRIDE))
+def test_killed_while_phases_land(rig, part, mode):
+    """Parent and child at once, before or after a call that changes files."""
+    hits, wrong = rig.try_faults(Fault(at=1 + rig.count * part // PARTS, mode=mode))
+    assert not wrong, (hits, wrong)
+    assert hits
+
+
+@pytest.mark.parametrize("seed", range(8 // STRIDE))
+def test_killed_again_while_it_recovers(rig, seed):
+    hits, wrong = rig.try_faults(*rig.make_chain(seed))
+    assert not wrong, (hits, wrong)
