@@ -76,7 +76,9 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
     if head is None or not own:
         raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=STATUS)
     _require_clean(repo)
-    first = own[-1]
+    # Where it was merged, before that: what landed while it was worked on stays.
+    landed = {text.commit for text in read_texts(repo.git, "--first-parent", head, f"^{own[-1].commit}^@", "--")}
+    first = next((commit for commit in reversed(own) if commit.commit in landed), own[-1])
     if not first.parents:
         raise RepoError(f"nothing comes before phase {phase_id}: {first.commit[:10]} is the first commit")
     target = first.parents[0]
