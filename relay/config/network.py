@@ -10,7 +10,7 @@ EVERY = "*"
 """In the place of a name: every host of the public internet."""
 GRAMMAR = (
     "true, false, or { hosts = [...] } with names of hosts: registry.npmjs.org, *.example.org for those below it, "
-    "* for all that are public"
+    "* for all that are public; RELAY_NETWORK takes the names alone, with commas"
 )
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

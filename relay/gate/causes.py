@@ -27,7 +27,7 @@ _PATH = re.compile(r"(?:(?<=[\s'\"`‘“(=\[:])|^)(?:/|~/|\.\./)[^\s'\"`’”<
 _FILE = re.compile(r"[\w./-]{0,200}\.(?:env|netrc|pypirc)[\w.-]{0,40}|\.git-credentials")
 _NAME = re.compile(r"\b[A-Z][A-Z0-9_]{2,80}\b")
 _MODULE = re.compile(r"(?:No module named|Cannot find (?:module|package)) ['\"]?(@?[\w-]+(?:/[\w-]+)?)")
-_REFUSED = re.compile(r"refused|ECONNREFUSED|Can't connect|could not connect", re.IGNORECASE)
+_REFUSED = re.compile(r"refused|ECONNREFUSED|(?:Can't|could not|couldn't|failed to) connect", re.IGNORECASE)
 _PORT = re.compile(r"(?:127\.0\.0\.1|localhost|::1\]?)\W{0,3}[^\n]{0,40}?(?::|port[ =:]{1,3})\s?(\d{2,5})\b")
 NO_NETWORK = re.compile(
     r"name resolution|name or service not known|could not resolve|resolve host|\bENOTFOUND|EAI_AGAIN|no such host"

@@ -335,7 +335,10 @@ def _describe(error: StatusError, family: Family) -> str:
         text = f"it sends us to {target[:_SHOWN_CHARS]}; if that is right, set {family.base}"
     words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
     if error.status_code == NOT_FOUND:
-        form = f" is without {family.dropped}" if family.dropped else f" ends with {family.root}" if family.root else ""
+        speaks = (
+            f" is without {family.dropped}, and of a server that speaks the Messages API ({family.dropped}/messages)"
+        )
+        form = speaks if family.dropped else f" ends with {family.root}" if family.root else ""
         words += f"; nothing is served at this address, or not this model: {family.base}{form}"
     return f"{words} (request {error.request_id})" if error.request_id else words
 
