@@ -16,18 +16,26 @@ _SHOWN_LINES = 8
 _MAIN = frozenset({"main", "master", "trunk", "develop"})
 FILES = ("AGENTS.md", "PLAN.md", "relay.toml", ".gitattributes")
 
+WORKFLOWS = {"github": ".github/workflows/relay.yml", "gitlab": ".gitlab-ci.yml"}
+"""Where each forge looks for one."""
+_OWN_MARK = b"relay init --ci"
+"""Stands in those that relay wrote."""
+
 
 @click.command("init", short_help="Put AGENTS.md, PLAN.md and relay.toml here.")
 @click.option(
     "--provider", metavar="NAME", help="Say how this provider's models are reached instead: ollama, openrouter …"
 )
 @click.option("--model", metavar="ID", help="With --provider: the model.")
+@click.option(
+    "--ci", type=click.Choice(list(WORKFLOWS)), help="Write a workflow that checks and runs the plan instead."
+)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of relay.toml instead, for editors.")
-def command(*, provider: str | None, model: str | None, schema: bool) -> None:
+def command(*, provider: str | None, model: str | None, ci: str | None, schema: bool) -> None:
     """Put AGENTS.md, PLAN.md, relay.toml and .gitattributes into the repository; what exists is kept as it is.
 
-    With --provider or --schema nothing of that. The first prints the variables that lead to that provider, and the
-    settings of the model, which it writes to your own config.toml where there is none yet.
+    With --provider, --ci or --schema nothing of that. The first prints the variables that lead to that provider, and
+    the settings of the model, which it writes to your own config.toml where there is none yet.
     """
     if schema:
         from relay.config.schema import render_schema
@@ -42,6 +50,13 @@ def command(*, provider: str | None, model: str | None, schema: bool) -> None:
     if model is not None:
         raise click.UsageError("--model goes with --provider")
     root, missing, on_main = _find_root(Path.cwd())
+    if ci is not None:
+        write_workflow(root, ci)
+    else:
+        _start_project(root, missing, on_main=on_main)
+
+
+def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     for name in FILES:
         written = write_template(root, name)
         say(f"wrote {name}" if written else f"kept {name}: it exists", style="green" if written else "")
@@ -92,17 +107,45 @@ def _find_root(cwd: Path) -> tuple[Path, str, bool]:
     return repo.root, "", repo.branch in _MAIN
 
 
-def write_template(root: Path, name: str) -> bool:
-    """Create one file from `templates/`; False when anything of that name is there, a dangling link included.
+def write_workflow(root: Path, forge: str) -> None:
+    """Put a forge's workflow into the repository, and say what it needs; what exists is kept as it is.
 
     Raises:
         RelayError: The directory cannot be written.
     """
+    from relay.files.tree import read_file
+
+    place, include = WORKFLOWS[forge], ""
+    there = read_file(root, place)
+    if forge == "gitlab" and there is not None and _OWN_MARK not in there:
+        place, include = ".gitlab/relay.yml", f"add to {place}:  include: [{{local: .gitlab/relay.yml}}]"
+    written = write_template(root, place, f"ci/{forge}.yml")
+    say(f"wrote {place}" if written else f"kept {place}: it exists", style="green" if written else "")
+    say("it looks at PLAN.md; its first lines say which variables it needs")
+    if include:
+        say(include)
+
+
+def write_template(root: Path, name: str, source: str = "") -> bool:
+    """Create one file from `templates/`; False when anything of that name is there, a dangling link included.
+
+    Args:
+        root: The repository.
+        name: Of the file in there; folders are made, links are not followed.
+        source: The template, where it has another name.
+
+    Raises:
+        RelayError: The directory cannot be written.
+    """
+    from relay.files.walk import open_folder
     from relay.prompts.shipped import get_shipped
 
-    content = (get_shipped("templates") / name).read_bytes()
+    content = (get_shipped("templates") / (source or name)).read_bytes()
+    *folders, last = name.split("/")
     try:
-        descriptor = os.open(root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with open_folder(root, tuple(folders), create=True) as folder:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(last, flags, 0o666, dir_fd=folder)
     except FileExistsError:
         return False
     except OSError as error:
