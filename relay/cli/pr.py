@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -48,11 +49,12 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 @click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
 @click.option("--text", "only_text", is_flag=True, help="Print title and text; nothing is made.")
 @click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="The program; the first that is installed.")
-def command(plan: str | None, *, only_text: bool, program: str | None) -> None:
+@click.option("--push", is_flag=True, help="Push the branch first: this one only, and only forward.")
+def command(plan: str | None, *, only_text: bool, program: str | None, push: bool) -> None:
     """Make a draft pull request with gh or glab: the plan, its ticks, what was checked and reviewed, what it cost.
 
-    Both use their own login; no token passes through relay. relay pushes nothing: push the branch first. Where neither
-    is installed the text is printed.
+    Both use their own login; no token passes through relay. --push brings the branch to its remote before,
+    forward only; nothing is pushed else. Where neither is installed the text is printed.
     """
     place = get_place(plan=plan, environ=os.environ)
     note_caller(place.caller)
@@ -66,23 +68,52 @@ def command(plan: str | None, *, only_text: bool, program: str | None) -> None:
         raise RelayError("no phase of the plan is committed yet: there is nothing to ask for", hint=RUN)
     title, body = render_title(standing), render_body(standing, commits)
     found = program or next((name for name in _PROGRAMS if shutil.which(name)), None)
+    if push and not only_text:
+        _push(place.repo, os.environ)
     if only_text or found is None:
         say(title, style="bold")
         say()
         say_fitting(body)
         return
-    _make(place.repo, found, title, body)
+    _make(place.repo, found, title, body, pushed=push)
 
 
-def _make(repo: "Repo", program: str, title: str, body: str) -> None:
-    if shutil.which(program) is None:
-        raise RelayError(f"{program} is not installed", hint="relay pr --text prints what it would say")
-    branch = repo.branch
+def _push(repo: "Repo", environ: Mapping[str, str]) -> None:
+    """Bring the branch to its remote, forward only; nobody is asked for a password.
+
+    Raises:
+        RelayError: The remote cannot be reached, has something else there, or does not want it.
+    """
+    from relay.git.remote import PushEnd, RefUpdate, Remote
+
+    branch = _get_branch(repo)
+    remote = Remote(repo=repo, name=_find_remote(repo, branch) or "origin", environ=environ)
+    ref = f"refs/heads/{branch}"
+    old, new = remote.list_refs(ref).get(ref), repo.head()
+    pushed = remote.push(RefUpdate(ref=ref, old=old, new=new)) if old != new else None
+    if pushed is not None and pushed.end is not PushEnd.DONE:
+        words = f": {pushed.words}" if pushed.words else ""
+        raise RepoError(f"{remote.name} did not take {branch} ({pushed.end}){words}", hint=f"git fetch {remote.name}")
+    say(f"{branch} is at {remote.name}")
+
+
+def _get_branch(repo: "Repo") -> str:
+    branch: str | None = repo.branch
     if branch is None:
         raise RepoError("HEAD is detached; a pull request is made from a branch", hint="git switch -c <name>")
-    remote = repo.git.ask("config", "--get", f"branch.{branch}.remote")
-    if remote is None:
-        raise RepoError(f"{branch} has not been pushed, and relay pushes nothing", hint=f"git push -u origin {branch}")
+    return branch
+
+
+def _find_remote(repo: "Repo", branch: str) -> str:
+    return os.fsdecode(repo.git.ask("config", "--get", f"branch.{branch}.remote") or b"")
+
+
+def _make(repo: "Repo", program: str, title: str, body: str, *, pushed: bool) -> None:
+    if shutil.which(program) is None:
+        raise RelayError(f"{program} is not installed", hint="relay pr --text prints what it would say")
+    branch = _get_branch(repo)
+    if not pushed and not _find_remote(repo, branch):
+        raise RepoError(f"{branch} has not been pushed", hint="relay pr --push pushes it")
     given = {"title": title, "branch": branch, "body": body}
     words = [word.format_map(given) if word.startswith("{") else word for word in _PROGRAMS[program]]
     # The user's own program, with the user's own login.

@@ -86,8 +86,65 @@ def test_a_branch_that_was_not_pushed_is_not_pushed(done):
     made = done.relay("pr", "--with", "gh", path=put(done, "gh"))
 
     assert made.returncode == ExitCode.USER
-    assert "git push -u origin relay/greetings" in made.stderr
+    assert "relay pr --push pushes it" in made.stderr
     assert not (done.root.parent / "gh.words").exists()
+
+
+@pytest.fixture
+def origin(done):
+    """A remote that has main."""
+    place = done.root.parent / "origin.git"
+    done.git("init", "-q", "--bare", str(place))
+    done.git("remote", "add", "origin", str(place))
+    done.git("push", "-q", "origin", "main")
+    return place
+
+
+def test_push_brings_this_branch_and_nothing_else_to_its_remote(done, origin):
+    done.git("branch", "other")
+    done.git("tag", "v1")
+    made = done.relay("pr", "--push", "--with", "gh", path=put(done, "gh"))
+
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "relay/greetings is at origin" in made.stdout
+    assert (done.root.parent / "gh.words").exists()
+    refs = done.git("--git-dir", str(origin), "for-each-ref", "--format=%(refname)").split()
+    assert refs == ["refs/heads/main", "refs/heads/relay/greetings"]
+    assert done.relay("pr", "--push", "--text").stdout.startswith("Greetings")  # what prints a text does nothing else
+    assert done.relay("pr", "--push", "--with", "gh", path=put(done, "gh")).returncode == 0
+
+
+def test_push_takes_nothing_away(done, origin):
+    """Somebody else's commit on the branch is neither overwritten nor merged."""
+    head = done.git("rev-parse", "HEAD").strip()
+    done.git("push", "-q", "origin", "HEAD")
+    done.git("switch", "-q", "--detach")
+    done.commit("theirs")
+    theirs = done.git("rev-parse", "HEAD").strip()
+    done.git("push", "-q", "origin", "HEAD:refs/heads/relay/greetings")
+    done.git("switch", "-q", "relay/greetings")
+    done.commit("mine")
+
+    made = done.relay("pr", "--push", "--with", "gh", path=put(done, "gh"))
+
+    assert made.returncode == ExitCode.USER
+    assert "would not go forward" in made.stderr
+    assert done.git("--git-dir", str(origin), "rev-parse", "relay/greetings").strip() == theirs != head
+    assert not (done.root.parent / "gh.words").exists()
+
+
+def test_push_hands_a_repositorys_configuration_no_command(done, origin):
+    """Hooks, ssh and credential helpers that stand in a clone are not run, and a remote that is not there is said."""
+    trace = done.root.parent / "ran"
+    done.write(".git/hooks/pre-push", f"#!/bin/sh\ntouch {trace}\n")
+    (done.root / ".git/hooks/pre-push").chmod(0o755)
+    for name in ("core.sshCommand", "credential.helper", "core.gitProxy"):
+        done.git("config", name, f"touch {trace};")
+    for address in (str(origin), "ssh://localhost.invalid/x", "git://localhost.invalid/x", f"ext::touch {trace}"):
+        done.git("remote", "set-url", "origin", address)
+        made = done.relay("pr", "--push", "--with", "gh", path=put(done, "gh"))
+        assert (made.returncode == 0) == (address == str(origin)), made.stderr
+    assert not trace.exists()
 
 
 def test_what_the_program_refuses_is_an_error(done):
