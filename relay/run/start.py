@@ -137,8 +137,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(baseline)))
-    marks += tuple((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS])
-    marks += render_said(parse_said(earlier))
+    marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
     marks += ((TRIAL, line),) if (line := find_line(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = LegStart(
         session_id=ctx.new_id(),
