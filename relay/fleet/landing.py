@@ -106,7 +106,8 @@ def _is_done(job: Job, commit: str) -> bool:
 def find_in_the_way(main: Repo, landing: Landing) -> tuple[str, ...]:
     """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
     # Where it is to be merged, what others have landed is here already.
-    return follow.find_in_the_way(main, find_base(main, landing.tip, landing.own) or landing.tip, landing.own)
+    base = find_base(main, landing.tip, landing.own) or landing.tip
+    return follow.find_in_the_way(main, base, landing.own, at=landing.tip)
 
 
 def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:

@@ -42,14 +42,22 @@ def follow(
     return finish_pending(repo)
 
 
-def find_in_the_way(repo: Repo, old: str, new: str) -> tuple[str, ...]:
-    """Return what of the user's a move from `old` to `new` would have to leave as it is.
+def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[str, ...]:
+    """Return what of the user's would have to be left as it is, when what `new` has otherwise than `old` comes.
 
     Files that are not committed as they are, and what stands untracked where files, or their directories, would come.
+
+    Args:
+        repo: The repository.
+        old: Where the changes begin.
+        new: Where they end.
+        at: The commit that the work tree is at; empty for `old`.
     """
     changes = objects.diff_trees(repo, old, new)
     changed = set(read_status(repo).changed) if changes else set[str]()
-    return tuple(sorted({*(c.path for c in changes if c.path in changed), *find_untracked_in_the_way(repo, changes)}))
+    tracked = objects.find_names(repo, at, [change.path for change in changes]) if at and changes else frozenset()
+    coming = tuple(change for change in changes if change.path not in tracked)
+    return tuple(sorted({*(c.path for c in changes if c.path in changed), *find_untracked_in_the_way(repo, coming)}))
 
 
 def find_untracked_in_the_way(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:

@@ -1,14 +1,10 @@
-"""Two phases that were done side by side, and a parent that lands them: by fast-forward, and merged by a run.
-
-The parent is the least there can be: it asks where each phase stands and does that, as `relay run --jobs` does.
-"""
+"""Two phases that were done side by side, and `relay run --jobs` that lands them: forward, and merged by a run."""
 
 import argparse
 import contextlib
 import errno
 import itertools
 import json
-import os
 import random
 import re
 import shutil
@@ -21,15 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.errors import ExitCode
-from relay.fleet.landing import Job, LandingCase, find_landing, land
-from relay.fleet.merge import prepare
-from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from relay.setup.repository import hold_worktree
 from tests.crash.invariants import find_lost, find_ticked, find_versions
 from tests.crash.scenario import git, make_environ
-from tests.crash.tracer import Ended, Fault, Start, Starter, build, call_relay
+from tests.crash.tracer import Ended, Fault, Start, Starter, build
 
 PLAN = """\
 # Side by side
@@ -67,34 +59,9 @@ def make_script() -> str:
     return json.dumps({"sessions": sessions})
 
 
-def land_all() -> int:
-    """Land both phases from the work tree that the process is in; return the exit status."""
-    main = open_repo(Path.cwd())
-    with hold_worktree(main):
-        for phase_id in PHASES:
-            job = Job(phase_id=phase_id, plan_path="PLAN.md", repo=open_repo(Path.cwd().parent / f"job-{phase_id}"))
-            while (landing := find_landing(main, job)).case is not LandingCase.LANDED:
-                match landing.case:
-                    case LandingCase.FORWARD:
-                        land(main, job, landing)
-                    case LandingCase.APART:
-                        prepare(job, landing)
-                    case _:
-                        if code := _run_child(job):
-                            return code
-    return 0
-
-
-def _run_child(job: Job) -> int:
-    pid = os.fork()
-    if pid == 0:
-        code = 70
-        try:
-            os.chdir(job.repo.root)
-            code = call_relay(("run", "--allow-dirty", "--phase", job.phase_id))
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def find_place(top: Path, phase_id: str) -> Path:
+    """Return the work tree of a phase's job."""
+    return top / "main.relay" / phase_id
 
 
 @dataclass(slots=True)
@@ -148,10 +115,10 @@ class LandingRig:
         (main / "mine.txt").write_text("mine, edited\n")
         (main / "notes/untracked.txt").write_text("mine\n")
         for phase_id in PHASES:
-            self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", f"../job-{phase_id}")
+            self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(find_place(top, phase_id)))
             output = self.home / f"{top.name}.out"
             args = ("run", "--allow-dirty", "--phase", phase_id)
-            start = Start(root=top / f"job-{phase_id}", output=output, environ=self.environ, args=args)
+            start = Start(root=find_place(top, phase_id), output=output, environ=self.environ, args=args)
             ended = self.starter.run(start)
             assert ended.code == ExitCode.DONE, (ended, output.read_text(), self.server.errors)
 
@@ -160,10 +127,10 @@ class LandingRig:
         """Give a fresh copy, gone afterwards."""
         top = self.place / f"trial-{next(self._numbers):05d}"
         shutil.copytree(self.place / "origin", top, symlinks=True)
-        for name in (f"job-{phase_id}" for phase_id in PHASES):  # git would find the original, and take it for right
-            own = top / f"main/.git/worktrees/{name}"
-            (own / "gitdir").write_text(f"{top / name}/.git\n")
-            (top / name / ".git").write_text(f"gitdir: {own}\n")
+        for phase_id in PHASES:  # git would find the original, and take it for right
+            own, place = top / f"main/.git/worktrees/{phase_id}", find_place(top, phase_id)
+            (own / "gitdir").write_text(f"{place}/.git\n")
+            (place / ".git").write_text(f"gitdir: {own}\n")
         if self.on_disk:
             subprocess.run(["sync", "-f", str(top)], check=True)
         try:
@@ -176,12 +143,11 @@ class LandingRig:
         output = self.home / f"{top.name}.out"
         with output.open("a", encoding="utf-8") as file:
             file.write(f"--- {fault}\n")
-        function = "tests.crash.landing:land_all"
         start = Start(
             root=top / "main",
             output=output,
             environ=self.environ,
-            function=function,
+            args=("run", "--jobs", "2", "--allow-dirty"),
             fault=fault,
             boot_id=self.boot_id,
         )
@@ -206,8 +172,8 @@ class LandingRig:
 
     def _find_versions(self, top: Path) -> dict[str, str]:
         found: dict[str, str] = {}
-        for place in ("main", *(f"job-{phase_id}" for phase_id in PHASES)):
-            found |= {blob: f"{place}/{path}" for blob, path in find_versions(top / place, self.environ).items()}
+        for place in filter(Path.exists, (top / "main", *(find_place(top, phase_id) for phase_id in PHASES))):
+            found |= {blob: f"{place.name}/{path}" for blob, path in find_versions(place, self.environ).items()}
         return {blob: path for blob, path in found.items() if not path.endswith("/.git") and "/.relay/" not in path}
 
     def check(self, top: Path, seen: dict[str, str]) -> list[str]:
@@ -219,9 +185,7 @@ class LandingRig:
         status = self.git(top, "status", "--porcelain")
         if status != " M mine.txt\n?? notes/\n":
             wrong.append(f"the status differs: {status!r}")
-        places = [top / f"job-{phase_id}" for phase_id in PHASES]
-        left = [(place.name, git(place, "status", "--porcelain", environ=self.environ)) for place in places]
-        wrong += [f"left in {name}: {words}" for name, words in left if words]
+        wrong += [f"left: {place}" for phase_id in PHASES if (place := find_place(top, phase_id)).exists()]
         if find_ticked(self.git(top, "show", "main:PLAN.md")) != find_ticked(PLAN.replace("[ ]", "[x]")):
             wrong.append("not all boxes are ticked")
         lines = self.git(top, "log", "--format=%(trailers:key=Relay-Phase,valueonly,separator=%x2C) %P", "main")

@@ -59,8 +59,6 @@ class Start:
     """Where standard output and error are appended; not on the watched file system."""
     environ: dict[str, str]
     args: tuple[str, ...] = ("run", "--allow-dirty")
-    function: str = ""
-    """Called in the place of the command line: ``module:name``, without arguments; returns the exit status."""
     fault: Fault | None = None
     """None runs it untraced."""
     log: Path | None = None
@@ -225,7 +223,7 @@ def _become_relay(start: Start, native: ctypes.CDLL, ready: int, names: Path) ->
             raise OSError("seccomp")
         if start.python:
             os.execv(sys.executable, [sys.executable, "-P", "-m", "relay", *start.args])
-        code = _call(start.function) if start.function else call_relay(start.args)
+        code = _call_relay(start.args)
         if not start.fault and not (names.parent / f"{names.name}.done").exists():
             names.write_text("\n".join(sys.modules), encoding="utf-8")
             (names.parent / f"{names.name}.done").touch()
@@ -248,20 +246,7 @@ def _restart_machine(boot_id: Path) -> None:
         raise OSError(ctypes.get_errno(), "the boot id cannot be covered")
 
 
-def _call(function: str) -> int:
-    module, _, name = function.partition(":")
-    try:
-        code: int = getattr(importlib.import_module(module), name)()
-    except Exception:  # noqa: BLE001  # shown with what the run has said
-        traceback.print_exc()
-        code = 70
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
-
-
-def call_relay(args: tuple[str, ...]) -> int:
-    """Do what the command line does, in this process; return the exit status."""
+def _call_relay(args: tuple[str, ...]) -> int:
     from relay.__main__ import main
 
     sys.argv = ["relay", *args]

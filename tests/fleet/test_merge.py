@@ -242,7 +242,9 @@ def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart)
 
 def test_only_what_the_phase_changes_can_be_in_its_way(stage, apart):
     main, place, job = apart
-    finish(place, "2", own="of the phase's own")
+    finish(place, "2", own="of the phase's own", common="both have made it")
+    stage.write("common.txt", "both have made it")
+    stage.commit()
     stage.write("PLAN.md", (stage.root / "PLAN.md").read_text() + "\n")
     assert find_in_the_way(main, find_landing(main, job)) == ("PLAN.md",)
     stage.git("checkout", "-q", "PLAN.md")
