@@ -44,13 +44,17 @@ def _open_null() -> TextIO:
 
 def say(text: str = "", *, style: str = "") -> None:
     """Print lines to standard output, made safe, in a style where the terminal has any."""
-    _write(sys.stdout, text, style)
+    safe = clean(text)
+    if style and safe and has_style(sys.stdout, os.environ):
+        codes = ";".join(_STYLES[word] for word in style.split())
+        safe = f"\x1b[{codes}m{safe}\x1b[0m"
+    sys.stdout.write(f"{safe}\n")
 
 
-def complain(text: str, *, style: str = "") -> None:
+def complain(text: str) -> None:
     """Print lines to standard error, made safe; where that cannot be written there is nobody to tell."""
     with contextlib.suppress(OSError):
-        _write(sys.stderr, text, style)
+        sys.stderr.write(f"{clean(text)}\n")
 
 
 def say_fitting(text: str) -> None:
@@ -97,11 +101,3 @@ def has_style(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def is_utf8(stream: TextIO) -> bool:
     """Tell whether a stream can show every character."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "") == "utf8"
-
-
-def _write(stream: TextIO, text: str, style: str) -> None:
-    safe = clean(text)
-    if style and safe and has_style(stream, os.environ):
-        codes = ";".join(_STYLES[word] for word in style.split())
-        safe = f"\x1b[{codes}m{safe}\x1b[0m"
-    stream.write(f"{safe}\n")

@@ -125,16 +125,8 @@ def _parse_change(head: str, path: str) -> PathChange:
     )
 
 
-def hash_files(git: Git, paths: Sequence[str], *, write: bool, clean: bool = False) -> tuple[str, ...]:
-    """Return the blob ids of the raw bytes of regular files, in order; no filter runs.
-
-    Git follows a link that took a file's place meanwhile: only while no command runs, or when nothing is stored.
-
-    Args:
-        git: Bound to the work tree.
-        paths: Repository-relative paths of regular files.
-        write: Store the blobs too.
-        clean: Of what `git add` would make of the bytes; `git` is a guarded one then, since filters do run.
+def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the blob ids of the raw bytes of regular files of the work tree, in order; nothing is stored.
 
     Raises:
         GitError: A file is gone or cannot be read.
@@ -143,8 +135,7 @@ def hash_files(git: Git, paths: Sequence[str], *, write: bool, clean: bool = Fal
         return ()
     # Quoted, since an unquoted newline ends a name and a carriage return at its end is dropped.
     stdin = b"".join(os.fsencode(_render_stdin_path(path)) + b"\n" for path in paths)
-    args = (*(("-w",) if write else ()), *(() if clean else ("--no-filters",)))
-    return tuple(git.run("hash-object", *args, "--stdin-paths", stdin=stdin).decode().split())
+    return tuple(git.run("hash-object", "--no-filters", "--stdin-paths", stdin=stdin).decode().split())
 
 
 def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
@@ -217,21 +208,14 @@ def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
     return tuple(hash_bytes(repo.git, data) for data in contents)
 
 
-def write_commit(
-    repo: Repo,
-    tree: str,
-    parents: Iterable[str],
-    message: Message | bytes,
-    *,
-    identity: Mapping[str, str] = RELAY_IDENTITY,
-) -> str:
-    """Store an unsigned commit object; nothing points to it yet."""
+def write_commit(repo: Repo, tree: str, parents: Iterable[str], message: Message | bytes) -> str:
+    """Store an unsigned commit object of relay's own; nothing points to it yet."""
     text = render_message(message) if isinstance(message, Message) else message
-    if identity is RELAY_IDENTITY and b"\0" not in text and _is_utf8(text) and guard(repo).is_plain:
+    if b"\0" not in text and _is_utf8(text) and guard(repo).is_plain:
         data = _render_commit(tree, parents, text)
         return write_loose(repo.objects_dir, repo.object_format, "commit", data)
     args = [part for parent in parents for part in ("-p", parent)]
-    return repo.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
+    return repo.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=RELAY_IDENTITY).decode().strip()
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -170,11 +170,11 @@ def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool
     return Ending(result=result, started=stopped.killed or tree.command_started)
 
 
-def refuse(words: str, *, exit_code: int = NOT_STARTED, duration_s: float = 0.0) -> CommandResult:
+def refuse(words: str, *, duration_s: float = 0.0) -> CommandResult:
     """Return the result of a command that was not started."""
     output = f"relay: {words}\n".encode(errors="backslashreplace")
     return CommandResult(
-        exit_code=exit_code,
+        exit_code=NOT_STARTED,
         output=output,
         total_bytes=len(output),
         timed_out=False,

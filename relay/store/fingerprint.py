@@ -118,7 +118,7 @@ def _hash_paths(repo: Repo, paths: list[str]) -> dict[str, str]:
     stats = {path: find_stat(repo.root, path) for path in paths}
     described = {path: _describe(found) for path, found in stats.items()}
     files = [path for path, found in stats.items() if found and _is_hashable(repo, path, found)]
-    hashes = dict(zip(files, objects.hash_files(repo.git, files, write=False), strict=True))
+    hashes = dict(zip(files, objects.hash_files(repo.git, files), strict=True))
     links = {p: repr(read_file(repo.root, p)) for p, text in described.items() if text.startswith("12")}
     # A change of the time alone is no change of what the user wrote.
     return described | links | {path: f"{described[path].split()[0]} {blob}" for path, blob in hashes.items()}

@@ -88,7 +88,7 @@ def find_moved(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], t
     moved = [path for path in paths if (path in wanted) != (path in staged)]
     unequal = [path for path in paths if path in wanted and path in staged and wanted[path] != staged[path]]
     files = [path for path in unequal if wanted[path][0] == staged[path][0] != SYMLINK]
-    raw = dict(zip(files, objects.hash_files(repo.git, files, write=False), strict=True))
+    raw = dict(zip(files, objects.hash_files(repo.git, files), strict=True))
     moved += [path for path in unequal if raw.get(path) != wanted[path][1]]
     return tuple(sorted(moved))
 
