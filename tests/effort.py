@@ -1,5 +1,15 @@
 """How much is tried: `make test` takes a part of what repeats itself, `make test-thorough` all of it."""
 
 import os
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+
+
+def take_turns(*columns: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return all combinations; where a part is tried, each value of the longest column with the others in turn."""
+    lists = [list(column) for column in columns]
+    rows = range(max(map(len, lists)))
+    return list(product(*lists)) if THOROUGH else [tuple(one[at % len(one)] for one in lists) for at in rows]

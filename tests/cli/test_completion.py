@@ -5,8 +5,10 @@ import shutil
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
 from relay.cli.main import COMMANDS
+from relay.cli.main import relay as commands
 
 PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
 
@@ -57,7 +59,12 @@ def test_what_is_printed_is_of_that_shell(relay, shell):
 
 def test_help_and_version_are_where_one_looks_for_them(relay):
     assert relay("help").out == relay("--help").out
+    assert relay("help", "run").out == relay("run", "--help").out
     for name in COMMANDS:
-        assert relay("help", name).out == relay(name, "--help").out
+        asked = [
+            CliRunner().invoke(commands, words, prog_name="relay").output
+            for words in (("help", name), (name, "--help"))
+        ]
+        assert asked[0] == asked[1] != ""
     assert relay("-V").out == relay("--version").out
     assert relay("help", "rnu").code == 2

@@ -7,6 +7,7 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.session.events import Committed, GaugeCrossed, LegEnded, LegStarted, Noticed, RunStarted
+from tests.effort import take_turns
 from tests.message_rules import check_messages
 
 PLAN = """\
@@ -86,8 +87,10 @@ def texts(stage, kind=Noticed):
     return [event.text for event in stage.seen(kind)]
 
 
-@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-4-6"])
-@pytest.mark.parametrize("context", ["reset", "none", "compact", "prune"])
+@pytest.mark.parametrize(
+    ("context", "model"),
+    take_turns(("reset", "none", "compact", "prune"), ("claude-opus-5-5", "claude-sonnet-4-6")),
+)
 def test_plan_gates_ticks_and_commits_are_the_same(letters, context, model):
     """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""
     ended = letters.run(SCRIPT, context=context, reset_at="12k", model=model)

@@ -331,13 +331,13 @@ CASES: Mapping[str, Case] = {
 
 
 def choose_positions(name: str) -> list[Position]:
-    """Choose where a fault is tried: the first of each outcome everywhere, others in mid-session and in one more."""
+    """Choose where a fault is tried: the first of each outcome everywhere, the others at one position each in turn."""
     if not CASES[name].everywhere:
         return [Position.MID]
     alike = [other for other, case in CASES.items() if case.everywhere and case.then is CASES[name].then]
     turn = alike.index(name)
-    others = [position for position in Position if position is not Position.MID]
-    return list(Position) if THOROUGH or turn == 0 else [Position.MID, others[turn % len(others)]]
+    positions = list(Position)
+    return positions if THOROUGH or turn == 0 else [positions[turn % len(positions)]]
 
 
 PLACES = [

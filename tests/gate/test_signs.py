@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.gate.signs import find_failures, ran_no_tests
+from tests.effort import take_turns
 
 RAN_NOTHING = {
     "jest": "No tests found, exiting with code 0\n",
@@ -169,8 +170,7 @@ def run_real(folder: Path, runner: str, *args: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("flags", [[], ["-q"], ["-v"], ["-rA"]], ids=["plain", "quiet", "verbose", "summary"])
-@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize(("kind", "flags"), take_turns(BODIES, ([], ["-q"], ["-v"], ["-rA"])))
 def test_real_pytest(tmp_path, kind, flags):
     (tmp_path / "test_x.py").write_text(BODIES[kind])
     output = run_real(tmp_path, "pytest", "-p", "no:cacheprovider", "--rootdir=.", *flags)
@@ -182,8 +182,7 @@ def test_real_pytest_that_deselects_everything(tmp_path):
     assert ran_no_tests(run_real(tmp_path, "pytest", "--rootdir=.", "-q", "-k", "none_such"))
 
 
-@pytest.mark.parametrize("flags", [[], ["-v"], ["-q"]], ids=["plain", "verbose", "quiet"])
-@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize(("kind", "flags"), take_turns(BODIES, ([], ["-v"], ["-q"])))
 def test_real_unittest(tmp_path, kind, flags):
     body = BODIES[kind].replace("import pytest\n", "")
     (tmp_path / "test_x.py").write_text(body)

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from relay.session.events import Noticed, PlanRestored
+from tests.effort import take_turns
 from tests.scripted import ScriptedRunner
 
 MINE = "a line that somebody saved in an editor\n"
@@ -44,22 +45,22 @@ def play(stage):
     return run
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
-@pytest.mark.parametrize(
-    ("path", "before", "tool"),
-    [
-        ("c.txt", [("read", {"path": "c.txt"})], write("c.txt")),
-        ("c.txt", [write("c.txt", "the model's first\n")], write("c.txt")),
-        ("c.txt", [], bash("echo gone > c.txt")),
-        ("new.md", [bash("true")], bash("rm -f *.md")),
-        ("new.md", [bash("echo y > y")], bash("mv y new.md")),
-        ("new.md", [], write("new.md")),
-        ("sub/new.md", [bash("mkdir sub")], bash("rm -r sub")),
-        ("c.txt", [], ("edit", {"path": "c.txt", "old": MINE, "new": "the model's\n"})),
-    ],
-    ids=["write", "write twice", "redirect", "rm", "mv", "write over new", "rm -r", "edit"],
-)
-def test_what_somebody_saves_meanwhile_is_kept(stage, play, path, before, tool, sandbox):
+CASES = {
+    "write": ("c.txt", [("read", {"path": "c.txt"})], write("c.txt")),
+    "write twice": ("c.txt", [write("c.txt", "the model's first\n")], write("c.txt")),
+    "redirect": ("c.txt", [], bash("echo gone > c.txt")),
+    "rm": ("new.md", [bash("true")], bash("rm -f *.md")),
+    "mv": ("new.md", [bash("echo y > y")], bash("mv y new.md")),
+    "write over new": ("new.md", [], write("new.md")),
+    "rm -r": ("sub/new.md", [bash("mkdir sub")], bash("rm -r sub")),
+    "edit": ("c.txt", [], ("edit", {"path": "c.txt", "old": MINE, "new": "the model's\n"})),
+}
+
+
+@pytest.mark.parametrize(("name", "sandbox"), take_turns(CASES, ("auto", "off")))
+def test_what_somebody_saves_meanwhile_is_kept(stage, play, name, sandbox):
+    path, before, tool = CASES[name]
+
     play(*before, lambda: stage.write(path, MINE), tool, sandbox=sandbox)
 
     assert is_kept(stage, MINE)

@@ -7,6 +7,7 @@ import pytest
 
 from relay.errors import ExitCode, RepoError
 from relay.state.resume import ResumeCase
+from tests.effort import take_turns
 from tests.resume.conftest import HELLO
 
 
@@ -49,8 +50,7 @@ def read_everything(stage):
     return files, stage.git("ls-files", "--stage"), stage.git("for-each-ref"), stage.git("rev-parse", "HEAD")
 
 
-@pytest.mark.parametrize("name", BEGIN)
-@pytest.mark.parametrize("abort", [False, True], ids=["finished", "aborted"])
+@pytest.mark.parametrize(("name", "abort"), take_turns(BEGIN, (False, True)))
 def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, name, abort):
     """It is named with the command that ends it; files, index, refs and the open leg stay; then the phase goes on."""
     stage = forked
