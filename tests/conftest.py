@@ -120,21 +120,21 @@ def start_warm() -> Iterator[Callable[..., tuple[str, ...]]]:
 
     It takes the words that start its interpreter, and the environment of the imports.
     """
+    here = Path(__file__).parent
     with contextlib.ExitStack() as stack:
 
         def start(interpreter: Sequence[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-start-"))
             Path(folder).chmod(0o777)
-            script = str(Path(__file__).with_name("starter.py"))
             server = stack.enter_context(
                 subprocess.Popen(
-                    [*interpreter, script, "serve", f"{folder}/socket"],
+                    [*interpreter, str(here / "starter.py"), f"{folder}/socket"],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ,
                 )
             )  # fmt: skip
             assert server.stdout
             assert server.stdout.readline() == b"ready\n"
-            return (sys.executable, "-I", "-S", script, "call", f"{folder}/socket")
+            return (sys.executable, "-I", "-S", str(here / "caller.py"), f"{folder}/socket")
 
         yield start
 

@@ -5,13 +5,12 @@ command was started with, and calls relay's own entry point: nothing in it is re
 Only Python's start and the imports are saved. What looks at the start itself, at its exit, or at the environment that
 the kernel shows of a process, starts `python -m relay`.
 
-    python starter.py serve SOCKET          imports, then forks a relay for every one that connects
-    python starter.py call SOCKET ARGS…     is that relay, for whoever started it
+    python starter.py SOCKET    imports, then forks a relay for every `caller.py` that connects
 """
 
 import array
 import contextlib
-import json
+import marshal
 import os
 import select
 import signal
@@ -83,12 +82,11 @@ def attend(connection):
 def receive(connection):
     """Read what is to be run, and its three streams."""
     streams = array.array("i")
-    data, ancillary, _, _ = connection.recvmsg(65536, socket.CMSG_LEN(3 * streams.itemsize))
+    header, ancillary, _, _ = connection.recvmsg(8, socket.CMSG_LEN(3 * streams.itemsize))
     for _, _, payload in ancillary:
         streams.frombytes(payload)
-    while not data.endswith(b"\n"):
-        data += connection.recv(65536)
-    return json.loads(data), list(streams)
+    with connection.makefile("rb") as stream:
+        return marshal.loads(stream.read(int.from_bytes(header, "big"))), list(streams)
 
 
 def become_relay(request, streams, living):
@@ -129,34 +127,5 @@ def call_relay():
         return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
-def call(path, args):
-    """Have a relay forked with what this process has, and end as it does."""
-    request = {
-        "args": args,
-        "cwd": os.path.realpath("."),
-        "environ": dict(os.environ),
-        "errors": sys.stdout.errors,
-        "umask": os.umask(0),
-        "ignored": [number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN],
-    }
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(path)
-        streams = array.array("i", [0, 1, 2])
-        connection.sendmsg([b"{"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-        connection.sendall(json.dumps(request)[1:].encode() + b"\n")
-        answers = connection.makefile()
-        child = int(answers.readline())
-        for number in FORWARDED:
-            signal.signal(number, lambda number, _: os.kill(child, number))
-        code = int(answers.readline())
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
-        os.kill(os.getpid(), -code)
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        serve(sys.argv[2])
-    else:
-        call(sys.argv[2], sys.argv[3:])
+    serve(sys.argv[1])
