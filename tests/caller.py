@@ -4,7 +4,7 @@ A file of its own, without the modules that can be done without: it is started f
 what a short one took.
 """
 
-import _signal as signal
+import _signal as signal  # type: ignore[import-not-found]
 import _socket as socket
 import array
 import marshal
