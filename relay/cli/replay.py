@@ -25,7 +25,8 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
 
     SESSION is a session's id or how it begins; the newest without it. Tools answer from the history too: nothing is
     paid, no command runs, no file is touched. Exit status 1 when a request, or what relay makes of an answer, is not
-    what it was then: that is where relay has changed, or where a bug is.
+    what it was then: that is where relay has changed, or where a bug is. Of an agent's session, what passed relay's
+    gateway is read again; the agent itself does not run.
     """
     from relay.telemetry.tape import list_tapes, read_tape
 
@@ -41,16 +42,17 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     taped = read_tape(place.root, chosen)
     if taped is None:
         raise ConfigError(f"nothing can be read of the history of {chosen}", hint="relay replay --list")
-    from relay.setup.replay import replay_session
+    from relay.setup.replay import read_again, replay_session
 
+    agent = str(taped.header.get("runner", ""))
     try:
-        played = replay_session(taped, lambda _: None)
+        played = read_again(taped) if agent else replay_session(taped, lambda _: None)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"the history of {chosen} is not one that relay wrote: {error}") from error
     if as_json:
         say_json(json.dumps(_render(chosen, played)))
     else:
-        _say(chosen, played)
+        _say(chosen, played, agent)
         if not taped.is_whole:
             complain("the history was cut because it had grown too long")
     return ExitCode.DONE if played.is_same else ExitCode.USER
@@ -70,8 +72,9 @@ def _choose(entries: "tuple[TapeEntry, ...]", wanted: str) -> str:
     return exact[0] if exact else found[0]
 
 
-def _say(session: str, played: "Replay") -> None:
-    say(f"session {session}: {count(len(played.requests), 'request')}", style="bold")
+def _say(session: str, played: "Replay", agent: str) -> None:
+    by = f" of {agent}, read again" if agent else ""
+    say(f"session {session}: {count(len(played.requests), 'request')}{by}", style="bold")
     for request in played.requests:
         if request.is_same and not request.made_differs_at:
             say(f"  {request.number:>3}  the same bytes, the same answer", style="dim")
@@ -85,7 +88,7 @@ def _say(session: str, played: "Replay") -> None:
         say("       the session was stopped here", style="dim")
     ended = f"{played.end.value}{f' — {played.detail}' if played.detail else ''}"
     same = "byte for byte what it was" if played.is_same else "not what it was"
-    say(f"{same}; ended: {ended}")
+    say(same if agent else f"{same}; ended: {ended}")
 
 
 def _render(session: str, played: "Replay") -> dict[str, object]:

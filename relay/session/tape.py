@@ -2,12 +2,12 @@
 
 A note is a JSON object with a ``kind``:
 
-- ``session``: what the session was made of; the first note.
+- ``session``: what the session was made of; the first note. ``runner`` is there where an agent asks, not relay.
 - ``say``: what relay said to begin an advance: ``text``.
-- ``request``: ``body`` as it was sent; of its messages the first ``same`` are those of the request before.
+- ``request``: ``body`` as it was sent; of its conversation the first ``same`` parts are those of the request before.
 - ``answer``: ``status``, ``headers`` and ``body`` as they came; ``cut`` when the connection ended first.
 - ``made``: what relay made of it: ``stop_reason``, ``usage`` and ``content_sha256`` (of its content without secrets,
-  which is in the next request), or ``fault`` and its words.
+  which is in the next request), or ``fault`` and its words; where an agent asked, ``path`` and what was read.
 - ``tool``: the result of a call, by its ``id``.
 - ``notice``, ``heard``, ``budget``: what relay's own parts said when they were asked for the ``n``-th time.
 - ``full``: the tape ends here, because it had grown too long.
@@ -65,6 +65,14 @@ class TapedSession:
 
 _NOTHING = TapedAnswer(status=0, headers={}, body=b"", cut=True)
 _ASKED = frozenset({"notice", "heard", "budget"})
+_CONVERSATIONS = ("messages", "input", "contents")
+"""Where the dialects have what grows from request to request."""
+
+
+def find_conversation(body: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return where a request has its conversation, and that."""
+    name = next((name for name in _CONVERSATIONS if isinstance(body.get(name), list)), _CONVERSATIONS[0])
+    return name, list(body.get(name, ()))
 
 
 def shorten_request(body: Mapping[str, Any], before: Sequence[Any]) -> Note:
@@ -72,15 +80,15 @@ def shorten_request(body: Mapping[str, Any], before: Sequence[Any]) -> Note:
 
     Args:
         body: As it is sent.
-        before: The messages of the request before.
+        before: The conversation of the request before.
     """
-    messages = body.get("messages", [])
+    name, messages = find_conversation(body)
     same = 0
     for one, other in zip(messages, before, strict=False):
         if one != other:
             break
         same += 1
-    return {"kind": "request", "same": same, "body": {**body, "messages": list(messages[same:])}}
+    return {"kind": "request", "same": same, "body": {**body, name: messages[same:]}}
 
 
 def seal_content(note: Note, redact: Callable[[str], str] = str) -> Note:
@@ -116,8 +124,9 @@ def join_notes(notes: Sequence[Note]) -> TapedSession | None:
             case "say":
                 said.append(str(note.get("text", "")))
             case "request" if isinstance(note.get("body"), Mapping):
-                messages = [*messages[: int(note.get("same", 0))], *note["body"].get("messages", ())]
-                body = {**note["body"], "messages": messages}
+                name, new = find_conversation(note["body"])
+                messages = [*messages[: int(note.get("same", 0))], *new]
+                body = {**note["body"], name: messages}
                 exchanges.append(TapedExchange(body=body, answer=_NOTHING, made={}))
             case "answer" | "made" if exchanges:
                 exchanges[-1] = _complete(exchanges[-1], note)

@@ -85,6 +85,34 @@ def replay_session(taped: TapedSession, observe: Observe) -> Replay:
     )
 
 
+def read_again(taped: TapedSession) -> Replay:
+    """Read again what an agent asked and what came back, as the gateway did; the agent itself does not run."""
+    from relay.runners.agents.dialects import find_dialect, read_request
+    from relay.runners.agents.tally import Tally, describe_answer
+
+    requests: list[ReplayedRequest] = []
+    for number, exchange in enumerate(taped.exchanges, 1):
+        path, answer = str(exchange.made.get("path", "")), exchange.answer
+        differs_at = made_differs_at = ""
+        try:
+            read_request(path, render_wire(exchange.body), b"")
+        except ValueError as error:
+            differs_at = str(error)
+        dialect = find_dialect(path)
+        if dialect is not None and "usage" in exchange.made:
+            tally = Tally(dialect=dialect, streamed="event-stream" in answer.headers.get("content-type", ""))
+            tally.feed(answer.body)
+            tally.close()
+            now = describe_answer(tally)
+            made_differs_at = find_difference({name: exchange.made.get(name) for name in now}, now)
+        requests.append(
+            ReplayedRequest(
+                number=number, is_same=not differs_at, differs_at=differs_at, made_differs_at=made_differs_at
+            )
+        )
+    return Replay(requests=tuple(requests), beyond=0, end=SessionEnd.FINISHED, detail="")
+
+
 def _compare(n: int, taped: TapedSession, asked: Sequence[bytes], outcomes: list[dict[str, Any]]) -> ReplayedRequest:
     exchange = taped.exchanges[n]
     if n >= len(asked):

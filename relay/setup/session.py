@@ -140,8 +140,9 @@ class Sessions:
         self.meter.open_session(self.price)
         with ExitStack() as stack:
             spec = self._make_spec(task)
-            if self.open_tape is not None and self.settings.runner_for(task.runner) == OWN_RUNNER:
-                spec = begin_tape(stack, self.open_tape, spec, self.model)
+            if self.open_tape is not None:
+                name = self.settings.runner_for(task.runner)
+                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == OWN_RUNNER else name)
             session = stack.enter_context(runner.open_session(spec))
             result = drive(TapedConversation(session, spec.keep))
         spent = self.meter.session

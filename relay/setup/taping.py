@@ -25,11 +25,11 @@ OpenTape = Callable[[str], Tape]
 """Given a session's id: its tape."""
 
 
-def begin_tape(stack: ExitStack, open_tape: OpenTape, spec: SessionSpec, model: ModelInfo) -> SessionSpec:
-    """Open the tape of a session and return what makes a session that fills it."""
+def begin_tape(stack: ExitStack, open_tape: OpenTape, spec: SessionSpec, model: ModelInfo, agent: str) -> SessionSpec:
+    """Open the tape of a session and return what makes a session that fills it; `agent` is empty for relay's own."""
     tape = open_tape(spec.session_id)
     stack.callback(tape.close)
-    tape.keep(_describe(spec, model))
+    tape.keep({**_describe(spec, model), **({"runner": agent} if agent else {})})
     return tape_spec(spec, tape.keep)
 
 

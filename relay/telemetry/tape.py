@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO
 
 from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
-from relay.session.tape import Note, TapedSession, join_notes, seal_content, shorten_request
+from relay.session.tape import Note, TapedSession, find_conversation, join_notes, seal_content, shorten_request
 from relay.telemetry.stream_text import redact_stream
 from relay.values import dataclass
 
@@ -44,14 +45,19 @@ class FileTape:
         self._secret_values = secret_values
         self._messages: list[Any] = []
         self._written = 0
+        self._lock = RLock()
         self._most_bytes = most_bytes
 
     def keep(self, note: Note) -> None:
         """Write a note at once; where that fails, and when the tape is too long, nothing more is written."""
+        with self._lock:
+            self._keep(note)
+
+    def _keep(self, note: Note) -> None:
         if self._descriptor is None:
             return
         if note.get("kind") == "request":
-            messages = list(note["body"].get("messages", ()))
+            _, messages = find_conversation(note["body"])
             note = shorten_request(note["body"], self._messages)
             self._messages = messages
         line = self._render(note)
@@ -81,9 +87,10 @@ class FileTape:
 
     def close(self) -> None:
         """Write nothing more."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
 
 
 def open_tape(

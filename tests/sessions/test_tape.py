@@ -111,3 +111,20 @@ def test_a_digest_stands_for_content() -> None:
     assert sealed == seal_content({"kind": "made", "content": ["*"]})
     assert list(sealed) == ["kind", "content_sha256"]
     assert seal_content({"kind": "say"}) == {"kind": "say"}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        '{"type":"response.output_text.delta","item_id":"m1","delta":PIECE}',
+        '{"choices":[{"index":0,"delta":{"content":PIECE}}]}',
+        '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":PIECE}}]}}]}',
+        '{"candidates":[{"content":{"role":"model","parts":[{"text":PIECE}]}}]}',
+        '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":PIECE}}',
+    ],
+)
+def test_a_secret_in_pieces_is_left_out_in_every_dialect(shape: str) -> None:
+    lines = [f"data: {shape.replace('PIECE', json.dumps(piece))}\n\n" for piece in ("a se", "cr", "et! b")]
+    left = redact_stream("".join(lines) + "data: [DONE]\n\n", lambda text: text.replace("secret!", "*"))
+    assert [json.dumps(piece) in left for piece in ("a * b", "a se", "cr", "et! b")] == [True, False, False, False]
+    assert left.endswith("data: [DONE]\n\n")

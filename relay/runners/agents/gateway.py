@@ -16,15 +16,17 @@ from contextlib import AbstractContextManager
 from dataclasses import field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request
-from relay.runners.agents.tally import Tally
+from relay.runners.agents.tally import Tally, describe_answer
 from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.sandbox.openings.sockets import listen
 from relay.secrets.patterns import redact
+from relay.session.tape import Keep
 from relay.values import dataclass
 
 if TYPE_CHECKING:
@@ -88,6 +90,10 @@ class Route:
     """Told of every request that a model answers, twice, on a thread of the request's own."""
     family: Family = ANTHROPIC
     """What kind of endpoint it is."""
+    keep: Keep = lambda _: None
+    """Takes what passes, request by request; what an endpoint sends besides its answer is left out."""
+    lock: Lock = field(default_factory=Lock)
+    """So that the notes of two requests at a time do not mix."""
     passes_login: bool = False
     """The agent's own login goes with its requests, in the place of a key of relay's."""
 
@@ -147,11 +153,22 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             tally, fault = self._forward(body, request)
         finally:
+            self._keep(body, tally, fault)
             self.way.tell(Passed(request=request, tally=tally, fault=fault))
+
+    def _keep(self, body: bytes, tally: Tally | None, fault: Fault | None) -> None:
+        made = describe_answer(tally) if tally else {}
+        failed = {"fault": fault.kind.value, "message": fault.message} if fault else {}
+        with self.way.lock:
+            self.way.keep({"kind": "request", "body": json.loads(body)})
+            self.way.keep({**self.came, "body": self.came_body.decode("utf-8", "surrogateescape")})
+            self.way.keep({"kind": "made", "path": self.path, **made, **failed})
 
     def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
         import httpx2
 
+        self.came: dict[str, Any] = {"kind": "answer", "status": 0, "headers": {}, "cut": True}
+        self.came_body = bytearray()
         held_back = _HELD_BACK - _LOGIN if self.way.passes_login else _HELD_BACK
         headers = {name: value for name, value in self.headers.items() if name.lower() not in held_back}
         headers |= {"accept-encoding": "identity"}
@@ -163,7 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
                     return None, self._pass_error(response)
                 streamed = "event-stream" in response.headers.get("content-type", "")
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
+                self._note(response)
                 heard = self._pass(response, tally)
+                self.came["cut"] = not heard
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
             self._break(tally, fault)
@@ -176,9 +195,16 @@ class _Handler(BaseHTTPRequestHandler):
         heard = self._begin(response.status_code, response.headers)
         for chunk in response.iter_raw():
             tally.feed(chunk)
+            self.came_body += chunk
             if not (heard and self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))):
                 return False
         return self._send(b"0\r\n\r\n")
+
+    def _note(self, response: "httpx2.Response") -> None:
+        self.came |= {
+            "status": response.status_code,
+            "headers": {"content-type": response.headers.get("content-type", "")},
+        }
 
     def _begin(self, status: int, headers: Mapping[str, str]) -> bool:
         self.send_response_only(status)
@@ -207,6 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
             if len(body) >= _MAX_ERROR_BYTES:
                 break
         said = self._clean(bytes(body[:_MAX_ERROR_BYTES]).decode(errors="replace")).encode()
+        self._note(response)
+        self.came["cut"], self.came_body = False, bytearray(said)
         fault = judge_status(StatusError(response, said), self.way.family)
         if self._begin(response.status_code, response.headers):
             self._send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(said), said) if said else b"0\r\n\r\n")

@@ -32,6 +32,7 @@ from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Door, Mechanism
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked
+from relay.session.tape import Keep
 from relay.values import dataclass
 
 PORT = 47_113
@@ -110,7 +111,7 @@ class AgentRunner:
                 hint="relay doctor shows what is missing; --runner api needs no such sandbox",
             )
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
-        ways_out = self._open_way_out(stack, place, inbox, mark)
+        ways_out = self._open_way_out(stack, place, inbox, mark, spec.keep)
         tools = tuple(tool for tool in spec.tools if tool.name in OWN_TOOLS)
         stack.enter_context(open_toolserver(Offer(tools=tools, tell=inbox.put), place / _TOOLS))
         policy = spec.sandbox.policy
@@ -125,7 +126,7 @@ class AgentRunner:
         )
         return stack.enter_context(open_sandbox(policy, spec.sandbox.level)), installed
 
-    def _open_way_out(self, stack: ExitStack, place: Path, inbox: Inbox, mark: str) -> tuple[Door, ...]:
+    def _open_way_out(self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, keep: Keep) -> tuple[Door, ...]:
         """Open the gateway, or for an agent that asks its vendor itself a proxy that knows the vendor's hosts."""
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"
@@ -145,6 +146,7 @@ class AgentRunner:
             tell=inbox.put,
             family=self.family,
             passes_login=lent,
+            keep=keep,
         )
         stack.enter_context(open_gateway(route, place / _MODEL))
         return (Door(name=_MODEL, socket=place / _MODEL, port=PORT),)

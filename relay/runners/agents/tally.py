@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import asdict, field
 from typing import Any
 
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, name_usage
@@ -158,6 +158,16 @@ class Tally:
         if heard.error:
             self.error = heard.error if isinstance(heard.error, dict) else {"message": str(heard.error)}
         self.is_complete = self.is_complete or heard.ends
+
+
+def describe_answer(tally: Tally) -> dict[str, Any]:
+    """Return what was read of an answer, as a session's history keeps it."""
+    return {
+        "model": tally.model,
+        "stop_reason": tally.stop_reason,
+        "usage": asdict(tally.usage) if tally.usage else None,
+        "is_complete": tally.is_complete,
+    }
 
 
 def _parse(data: bytes) -> Iterator[Mapping[str, Any]]:
