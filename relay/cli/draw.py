@@ -58,7 +58,7 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     meters = _draw_meters(board, now, width, height)
     if height <= len(head) + len(meters):  # a tiny screen has what is needed most: the end of this
         lines = [head[1], *_draw_phases(board, width, 1), *meters, *_draw_stop(board)]
-        return [_fit(line, width) for line in lines[-height:]]
+        return [fit(line, width) for line in lines[-height:]]
     gaps = 2 if height > len(head) + len(meters) + 8 else 0
     room = height - len(head) - len(meters) - gaps
     said = _draw_said(board, width, min(4, room // 3) if room > 2 * _ROOM_FOR_OTHERS else 0)
