@@ -1,8 +1,8 @@
 """Sends what `relay.telemetry.otel` makes of a log to an OpenTelemetry collector: a finished log, or one that grows.
 
-OTLP over HTTP, as JSON, which the Collector and most others take; as protobuf where one answers 415 and the extra
-``relay[otel]`` is there. While a run goes on a thread reads its log from the file: the run waits for nothing, ids are
-those that `relay otel` gives the finished log, and what is not taken now can be sent later.
+OTLP over HTTP, as JSON, which the Collector and most others take; with the extra ``relay[otel]`` as protobuf, where one
+answers 415 or OTEL_EXPORTER_OTLP_PROTOCOL wants it. While a run goes on a thread reads its log from the file: the run
+waits for nothing, ids are those that `relay otel` gives the finished log, and what is not taken now can be sent later.
 """
 
 import base64
@@ -47,6 +47,7 @@ _REQUESTS = {
 _CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
 _ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
 _HINTS = {
+    400: "where it takes protobuf only: pip install 'relay[otel]', and OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
     401: _CREDENTIALS,
     403: _CREDENTIALS,
     404: _ADDRESS,
@@ -75,7 +76,8 @@ class Collector:
 
     Args:
         endpoint: Without the path.
-        environ: ``OTEL_EXPORTER_OTLP_HEADERS`` of it is read: ``name=value,name=value``, values as in an address.
+        environ: ``OTEL_EXPORTER_OTLP_HEADERS`` (``name=value,name=value``, values as in an address) and
+            ``OTEL_EXPORTER_OTLP_PROTOCOL`` of it are read.
         timeout_s: For each step of a request.
     """
 
@@ -85,7 +87,8 @@ class Collector:
             pair.partition("=") for pair in environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",") if "=" in pair
         )
         self._headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
-        self._form = _JSON
+        wish = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") == "http/protobuf"
+        self._form = _PROTOBUF if wish and _can_protobuf() else _JSON
         self._timeout_s = timeout_s
 
     def send(self, kind: str, body: Mapping[str, Any]) -> None:

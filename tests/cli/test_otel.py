@@ -184,6 +184,7 @@ def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpo
     ("answer", "words", "hint"),
     [
         (404, "answered 404", "without /v1/traces"),
+        (400, "answered 400", "protobuf only"),
         (401, "answered 401", "OTEL_EXPORTER_OTLP_HEADERS"),
         (503, "answered 503", ""),
         (302, "answered 302", ""),
@@ -296,6 +297,12 @@ def test_protobuf_is_what_the_collectors_own_library_reads(log, collector):
     points = [point for metric in read for point in metric.histogram.data_points]
     assert all(sum(point.bucket_counts) == point.count for point in points)
     assert all(len(point.bucket_counts) == len(point.explicit_bounds) + 1 for point in points)
+
+
+def test_protobuf_is_spoken_where_that_is_wished(log, collector):
+    environ = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    Export(log(RUN, LEG, answer(1)), Collector(collector.url, environ), "r").push(last=True)
+    assert {headers["Content-Type"] for _, headers, _ in collector.seen} == {"application/x-protobuf"}
 
 
 PLAN = "# Hello\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"

@@ -246,6 +246,17 @@ def test_a_gate_that_ends_meanwhile_waits_for_nothing(slow):
     assert session.session._context.warmer._held is newest  # what was sent since is younger
 
 
+def test_a_stop_at_once_waits_for_no_refresh(slow):
+    session, api, waits, _ = slow(answer(cache_read_tokens=30_000))
+    session.runner.connection.interrupts.request(Urgency.NOW)
+    late = threading.Timer(0.2, api.go.set)
+    late.start()
+    waits.settle()
+    late.cancel()
+    (event,) = session.seen(CacheRefreshed)
+    assert event.estimated
+
+
 def test_one_without_an_answer_counts_as_the_most_it_can_cost(slow):
     session, *_ = slow(answer())
     held = session.session._context.warmer.pending_tokens

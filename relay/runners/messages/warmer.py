@@ -85,12 +85,16 @@ class Warmer:
             yield
             return
         before = self._waits.attend, self._waits.settle
-        self._waits.attend, self._waits.settle = self.attend, lambda: self.settle(LAST_S)
+        self._waits.attend, self._waits.settle = self.attend, self._finish
         try:
             yield
         finally:
             self._waits.attend, self._waits.settle = before
-            self.settle(LAST_S)
+            self._finish()
+
+    def _finish(self) -> None:
+        """Wait a moment for a refresh that is under way, unless a stop at once is asked for."""
+        self.settle(0.0 if self._connection.interrupts.stop_now else LAST_S)
 
     @property
     def pending_tokens(self) -> int:
