@@ -99,8 +99,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what needs an SDK: a worker gets neighbours, so one imports it and not all of them."""
-    items.sort(key=lambda item: not needs_sdk(item))
+    """Begin with what needs a rig or an SDK: a worker gets neighbours, so one opens it and not all of them."""
+    items.sort(key=lambda item: ("rig" not in getattr(item, "fixturenames", ()), not needs_sdk(item)))
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.landing import LandingRig, open_landing_rig
 from tests.crash.tracer import Fault, find_obstacle
-from tests.effort import THOROUGH
+from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
@@ -24,8 +24,7 @@ def rig() -> Iterator[LandingRig]:
         yield made
 
 
-@pytest.mark.parametrize("mode", "ba")
-@pytest.mark.parametrize("part", range(1, PARTS, STRIDE))
+@pytest.mark.parametrize(("part", "mode"), take_turns(range(1, PARTS, STRIDE), "ba"))
 def test_killed_while_phases_land(rig, part, mode):
     """Parent and child at once, before or after a call that changes files."""
     hits, wrong = rig.try_faults(Fault(at=1 + rig.count * part // PARTS, mode=mode))
