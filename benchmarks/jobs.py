@@ -129,8 +129,8 @@ def render_report(serial: Run, beside: Run, jobs: int, delay_s: float) -> str:
     drawn = " | ".join(" ".join(wave) for wave in waves.waves)
     return f"""# Eight phases in three waves
 
-`python benchmarks/jobs.py --delay {delay_s:g} --jobs {jobs}`: a rehearsal server that takes {delay_s:g} s for each answer
-plays the model, everything else is real. Written by the benchmark.
+`python benchmarks/jobs.py --delay {delay_s:g} --jobs {jobs}`: a rehearsal server that takes {delay_s:g} s for each
+answer plays the model, everything else is real. Written by the benchmark.
 
 | | s | ticks | claims | merges | answers | tokens written | by `status` | USD |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -19,7 +19,17 @@ from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 from relay.store.presence import is_locked
-from relay.words import BOXES, count_plan, name_item, render_moment, render_span, render_tokens, render_usd, shorten
+from relay.words import (
+    BOXES,
+    count,
+    count_plan,
+    name_item,
+    render_moment,
+    render_span,
+    render_tokens,
+    render_usd,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from relay.cli.at_work import AtWork
@@ -50,12 +60,12 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 
         work = find_work(place.root)
     jobs = _find_jobs(place.repo, standing)
-    if any(job.at_work for job in jobs):
-        work = None  # the last line of any log is one of theirs
+    at_work = sum(job.at_work for job in jobs)
+    work = None if at_work else work  # the last line of any log is one of theirs
     if as_json:
         say_json(render_json(standing, place.caller, last, work, _render_jobs(place.root, jobs)))
         return
-    show_standing(standing, place.caller, why=why, last=last, work=work)
+    show_standing(standing, place.caller, why=why, last=last, work=work, jobs_at_work=at_work)
     if jobs:
         from relay.cli.job_lines import tell_jobs
 
@@ -90,7 +100,13 @@ def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
 
 
 def show_standing(
-    standing: Standing, caller: Caller, *, why: bool, last: "LastRun | None" = None, work: "AtWork | None" = None
+    standing: Standing,
+    caller: Caller,
+    *,
+    why: bool,
+    last: "LastRun | None" = None,
+    work: "AtWork | None" = None,
+    jobs_at_work: int = 0,
 ) -> None:
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
@@ -108,7 +124,9 @@ def show_standing(
         say(f"stray  {words}", style="yellow")
     if last is not None:
         _show_last(last, why=why)
-    if work is not None:
+    if jobs_at_work:
+        say(f"now    {count(jobs_at_work, 'phase')} at work; relay watch shows it live", style="bold")
+    elif work is not None:
         _show_work(work)
     else:
         _show_next(standing, caller, why=why)

@@ -124,7 +124,7 @@ class _Parent:
     def run(self) -> RunEnd:
         state, interrupts = self._state, self._ctx.interrupts
         while True:
-            if state.is_stale and not interrupts.finish_turn:
+            if state.is_stale and not interrupts.stop_now:
                 self._advance()
             if not state.working and (interrupts.finish_turn or not (state.foreign or state.is_stale)):
                 return self._end()
@@ -188,14 +188,15 @@ class _Parent:
         self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
 
     def _advance(self) -> None:
-        """Land what can land, and start what can start."""
+        """Land what can land, and start what can start; once a stop is asked for, only what lands as it is."""
         self._state.is_stale = False
         try:
             while True:
                 plan = settle(self._ctx)[0].plan
                 if not self._land_next(plan):
                     break
-            self._start_ready(plan)
+            if not self._ctx.interrupts.finish_turn:
+                self._start_ready(plan)
         except RelayError:
             # An edit of the user's that cannot be taken up: others go on, and it is asked again when one of them ends.
             if not self._state.working:
@@ -210,7 +211,7 @@ class _Parent:
             if landing.case is LandingCase.FORWARD and self._is_way_clear(job, landing):
                 self._land(job, landing)
                 return True
-        if len(self._state.working) < self._order.jobs:
+        if len(self._state.working) < self._order.jobs and not self._ctx.interrupts.finish_turn:
             self._start_merging(found)
         return False
 

@@ -24,7 +24,7 @@ from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
 from relay.plan.files import STATE_DIR
 from relay.store.follow import follow
-from relay.store.home import find_home, note_home
+from relay.store.home import find_home, get_jobs_place, note_home
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.store.presence import is_locked
@@ -35,11 +35,6 @@ _KEPT = ("outputs", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files go home before a work tree goes."""
 _CHUNK_BYTES = 1 << 20
 _MOST_PLACES = 1_000
-
-
-def get_place(main: Repo) -> Path:
-    """Return the directory that the work trees of a repository's jobs are in."""
-    return main.root.parent / f"{main.root.name}.relay"
 
 
 def name_job_branch(main: Repo, phase_id: str) -> str:
@@ -132,7 +127,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str) -> Job
 
 
 def _add(main: Repo, branch: str) -> Path:
-    folder = get_place(main)
+    folder = get_jobs_place(main.root)
     folder.mkdir(exist_ok=True)
     place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
     if place is None:
@@ -205,7 +200,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
                 continue
         refs.drop_ref(main, f"refs/heads/{branch}", own)
     with contextlib.suppress(OSError):  # something is left in it, or it never was
-        get_place(main).rmdir()
+        get_jobs_place(main.root).rmdir()
 
 
 def _bring_home(root: Path, home: Path) -> None:

@@ -42,12 +42,14 @@ def _parse(lines: list[str]) -> Worktree:
 
 
 def add_worktree(repo: Repo, place: Path, branch: str) -> None:
-    """Make a work tree that is on an existing branch; no hook and no filter of the repository's own is run.
+    """Make a work tree that is on an existing branch, or on none where that is empty.
+
+    No hook and no filter of the repository's own is run.
 
     Raises:
         GitError: There is something at that place, the branch is in another work tree, or git cannot write.
     """
-    guard(repo).git.run("worktree", "add", "--quiet", str(place), branch)
+    guard(repo).git.run("worktree", "add", "--quiet", *(() if branch else ("--detach",)), str(place), branch or "HEAD")
 
 
 def remove_worktree(repo: Repo, place: Path) -> bool:

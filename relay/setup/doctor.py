@@ -1,5 +1,6 @@
 """What `relay doctor` looks at; each finding stands for itself, so that one failure does not hide the next."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -9,7 +10,9 @@ from typing import Any
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RepoError, SandboxError
 from relay.git.config_guard import read_config
+from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
+from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
 from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
@@ -36,6 +39,7 @@ from relay.setup.preconditions import (
     make_missing,
 )
 from relay.setup.rules import load_repository_rules
+from relay.store.home import get_jobs_place
 from relay.values import dataclass
 
 ENDPOINT_TIMEOUT_S = 10.0
@@ -76,6 +80,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     findings.extend(_examine_model(settings, environ))
     if repo is not None:
         findings.extend(_examine_sandbox(repo, settings, environ))
+        findings.extend(_examine_worktrees(repo, settings or Settings()))
     findings.append(_examine_rules(root, settings, environ))
     return Report(
         findings=tuple(findings),
@@ -185,6 +190,31 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
     program = find_bwrap()
     if program is not None and (advice := find_advice(program)) is not None:
         yield Finding(name="sandbox", state=State.INFO, words=advice)
+
+
+def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:
+    """Make a work tree and take it away, where phases are to run side by side; say what `copy` names in vain."""
+    ignored = {path: bool(list_ignored(repo, path)) for path in settings.copy}
+    if idle := [path for path, is_there in ignored.items() if not is_there]:
+        words = f"copy names {list_paths(idle)}, and there is no file of that name that git ignores"
+        yield Finding(name="work trees", state=State.WARNING, words=words)
+    if settings.jobs <= 1:
+        return
+    folder = get_jobs_place(repo.root)
+    place = folder / f"doctor-{os.getpid()}"
+    try:
+        folder.mkdir(exist_ok=True)
+        add_worktree(repo, place, "")
+        gone = remove_worktree(repo, place)
+    except (OSError, RepoError) as error:
+        words = f"none can be made in {folder}: {getattr(error, 'strerror', None) or error}"
+        yield Finding(name="work trees", state=State.MISSING, words=words, hint="relay run works without --jobs")
+        return
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    words = f"one was made in {folder} and taken away" if gone else f"{place} was made, and git does not take it away"
+    yield Finding(name="work trees", state=State.OK if gone else State.WARNING, words=words)
 
 
 def _render_act(act: ProbeAct) -> str:

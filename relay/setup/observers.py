@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values, redact
-from relay.session.events import Event, HostAsked, Observe
+from relay.session.events import Event, HostAsked, Observe, RunEnded
 from relay.setup.request import RunRequest
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
@@ -28,6 +28,8 @@ class Observers:
     counters: list[Observe] = field(default_factory=list)
     news: "Newsroom | None" = None
     """None where nobody wants to be called."""
+    is_job: bool = False
+    """Whether this is the run of one of several phases that are at work side by side."""
     inquiries: list[Inquiries] = field(default_factory=list)
     """Written by threads; what stands in them is told before the next that happens."""
 
@@ -37,7 +39,8 @@ class Observers:
             self._tell(HostAsked(host=asked.host, refused=asked.refused))
         self._tell(event)
         if self.news:
-            self.news.observe(event)
+            if not (self.is_job and isinstance(event, RunEnded)):  # how all of them ended, their parent tells
+                self.news.observe(event)
             for lost in self.news.take_failures():
                 self._tell(lost)
 
@@ -51,6 +54,7 @@ class Observers:
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
         """Open the run's log, which makes relay's own directory, and close it again; keep and call how it ends."""
         values = find_secret_values(request.environ)
+        self.is_job = find_home(request.repo) != request.repo.root
         with open_log(find_home(request.repo), run_id, clock=time.time, secret_values=values) as log:
             self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)

@@ -12,6 +12,11 @@ from relay.git.repository import Repo
 _NOTE = "home"
 
 
+def get_jobs_place(root: Path) -> Path:
+    """Return the directory that the work trees of a work tree's jobs are in: beside it."""
+    return root.parent / f"{root.name}.relay"
+
+
 def note_home(repo: Repo, home: Path) -> None:
     """Note whose job a work tree is."""
     write_note(repo, _NOTE, str(home))

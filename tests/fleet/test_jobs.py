@@ -160,9 +160,10 @@ def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(plan):
     assert is_whole(plan)
 
 
-def test_an_interrupt_has_all_of_them_hand_over(plan):
-    """One Ctrl-C, and none of the processes is left."""
-    sessions = [write_phase(1, delay_s=1), write_phase(2, delay_s=1), write_phase(3)]
+def test_another_terminal_reaches_all_of_them(plan):
+    """What status, say and stop see and do; in the end none of the processes is left."""
+    sessions = [write_phase(1), write_phase(2), write_phase(3)]
+    sessions[0]["turns"][1]["fault"] = sessions[1]["turns"][0]["fault"] = {"kind": "stall"}
     with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
         first = start(plan, server, "--json")
         assert first.stdout
@@ -171,12 +172,47 @@ def test_an_interrupt_has_all_of_them_hand_over(plan):
             seen += '"event":"LegStarted"' in line
             if seen == 2:
                 break
-        first.send_signal(signal.SIGINT)
+        shown = plan.relay("status").stdout
+        assert "now    2 phases at work" in shown
+        assert f"job    phase 2 in {plan.root}.relay/2: at work" in shown
+        assert "left for the session of phase 1 and phase 2" in plan.relay("say", "be brief").stdout
+        assert "left for the session of phase 2;" in plan.relay("say", "--phase", "2", "be brief").stdout
+        assert plan.relay("pause").returncode == plan.relay("resume").returncode == 0
+        assert plan.relay("stop", "--now").returncode == 0
         rest = first.communicate()[0]
         assert first.returncode == 130, rest
     assert plan.git("worktree", "list").count("\n") == 3
     standing = json.loads(plan.relay("status", "--json").stdout)
     assert [(job["phase"], job["at_work"]) for job in standing["jobs"]] == [("1", None), ("2", None)]
+
+
+def test_one_cap_binds_all_of_them(plan):
+    """Half of it is less than a request may cost: who comes to its end waits, and goes on alone."""
+    code, out, server = run(plan, [write_phase(n) for n in WORDS], "--max-cost", "0.18")
+    assert (code, server.errors) == (0, []), out
+    assert "it has spent what was set aside for it" in out
+    assert is_whole(plan)
+
+
+def test_a_phase_that_stops_leaves_the_others_to_go_on(plan):
+    """Its dependents wait; the end says what stopped, and what to type."""
+    blocked = {**write_phase(1), "turns": [tool("block", reason="a key is missing")]}
+    code, out, _ = run(plan, [blocked, write_phase(2)])
+    assert code == 4, out
+    assert "phase 2 landed" in out
+    assert "phase 1 stopped: " in out
+    assert "a key is missing" in out.splitlines()[-2]
+    assert "1 phase not begun: 3" in out
+    assert out.splitlines()[-1] == "next: relay run --jobs 2"
+
+
+def test_the_doctor_tries_a_work_tree(plan):
+    """Where phases are to be side by side; nothing of it is left."""
+    done = plan.relay("doctor", environ={"RELAY_JOBS": "2", "RELAY_COPY": "missing.local"})
+    assert f"one was made in {plan.root}.relay and taken away" in done.stdout
+    assert "copy names missing.local" in done.stdout
+    assert not plan.root.with_name(f"{plan.root.name}.relay").exists()
+    assert "taken away" not in plan.relay("doctor").stdout
 
 
 @pytest.mark.parametrize("words", [("--phase", "1"), ("--approve",)])

@@ -6,9 +6,9 @@ import pytest
 
 from relay.errors import RepoError
 from relay.fleet.landing import find_landing, land
-from relay.fleet.worktrees import ensure_job, find_jobs, get_place, is_free, name_job_branch, remove_free
+from relay.fleet.worktrees import ensure_job, find_jobs, is_free, name_job_branch, remove_free
 from relay.git.worktrees import list_worktrees
-from relay.store.home import find_home
+from relay.store.home import find_home, get_jobs_place
 from relay.store.lock import lock_worktree
 
 PLAN = """\
@@ -52,7 +52,7 @@ def finish(box, main, job):
 
 def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, main):
     job = ensure(main, "1")
-    assert job.repo.root == get_place(main) / "1"
+    assert job.repo.root == get_jobs_place(main.root) / "1"
     assert (job.repo.branch, job.repo.head()) == ("relay-jobs/main/1", main.head())
     assert find_home(job.repo) == main.root
     assert find_home(main) == main.root
@@ -150,7 +150,7 @@ def test_what_holds_nothing_goes_in_the_end_and_what_relay_kept_comes_home(box, 
     place.write(".relay/.gitignore", "*\n")
     place.write(".relay/outputs/one.txt", "spilled")
     assert list(remove_free(main, "PLAN.md")) == []
-    assert not get_place(main).exists()
+    assert not get_jobs_place(main.root).exists()
     assert (box.root / ".relay/outputs/one.txt").read_text() == "spilled"
     assert box.text("branch", "--list", "relay-jobs/*") == ""
     assert len(list_worktrees(main)) == 1
