@@ -56,6 +56,19 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
 
 
+def tidy_jobs(request: "RunRequest") -> None:
+    """Take away the work trees that a run has left which was killed behind its last landing."""
+    from relay.store.history import JOBS
+
+    if not request.repo.list_refs(f"refs/heads/{JOBS}"):
+        return
+    from relay.fleet.worktrees import remove_free
+    from relay.store.lock import lock_worktree
+
+    with lock_worktree(request.repo):
+        tuple(remove_free(request.repo, request.plan_path))  # those that hold something stay
+
+
 def _render_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
     words = ["--plan", request.plan_path]
     flags = find_flags(options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs
+from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, tidy_jobs
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
@@ -81,6 +81,7 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
         return show_dry_run(request, place, selection)
     situation = ask(find_source(place), request.repo)
     if end := end_without_session(request, situation, selection):
+        tidy_jobs(request)
         return show_end(end, place.caller, as_json=as_json)
     with within(place.plan_name):
         plan = situation.plan

@@ -38,6 +38,8 @@ from relay.values import dataclass
 
 _PATCH_BYTES = 6_000
 """Of each side's changes to the files that did not go together, for the session that repairs them."""
+_MOST_WORDS = 20
+"""Of git's sentences about what did not go together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +197,8 @@ def _render_note(repo: Repo, leg: OpenLeg, landing: Landing, own: CommitText, me
     if not merged.conflicts:
         return "\n".join(lines)
     lines += [
-        f"Git could not merge {', '.join(merged.conflicts)}; its marks stand there.",
-        *merged.merge.words.splitlines(),
+        f"Git could not merge {list_paths(merged.conflicts)}; its marks stand there.",
+        *merged.merge.words.splitlines()[:_MOST_WORDS],
         "What the others changed there:",
         *_read_patches(repo, merged.base, landing.tip, merged.conflicts),
         "What this phase changed there:",

@@ -270,7 +270,8 @@ def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:
     start = replace(start, trailers=start.trailers + leg.carried)
     kept = _render_start(start, leg.base_head, place, leg.wip_ref, skipped=leg.skipped, spent=leg.spend)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
-    commit = objects.write_commit(repo, leg.base_tree, _list_parents(leg.base_head, start.environment), message)
+    parents = _list_parents(leg.base_head, start.environment, leg.merges)
+    commit = objects.write_commit(repo, leg.base_tree, parents, message)
     if not refs.move_ref(repo, find_leg_ref(leg.branch), commit, leg.commit):
         raise RepoError(f"the open leg of {leg.branch} was changed by somebody else", hint=WHY)
     drop_spent(repo, leg.session_id)

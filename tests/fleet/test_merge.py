@@ -138,14 +138,21 @@ def test_what_git_cannot_merge_goes_to_a_session_that_is_told(stage):
 
 
 def test_what_is_red_together_goes_to_a_session_that_is_told(stage):
-    """Each gate was green by itself."""
+    """Each gate was green by itself. Where a session cannot help, the phase waits with all of it kept."""
     few = "test $(wc -w < all.txt) -le 7 && grep -q world all.txt"
     main, place, job = work_apart(stage, HELLO.replace("hello", "hello there"), WORLD, verify=few)
+    tip, own = stage.git("rev-parse", "main"), place.git("rev-parse", "HEAD")
     prepare(job, find_landing(main, job))
-    repair = ("write", {"path": "all.txt", "content": "hello 2 3 4 5 and world\n"})
-    ended, runner = play(place, "2", [[[], [repair]]])
-    assert ended.exit_code == ExitCode.DONE, ended
+    ended, runner = play(place, "2", [[]])
+    assert ended.exit_code == ExitCode.STOPPED, ended
     assert "Both are merged in the work tree" in runner.told[0]
+    assert "wc -w < all.txt" in runner.told[0]
+    assert find_landing(main, job).case is LandingCase.MERGING
+    assert stage.git("rev-parse", "main") == tip
+    assert own.strip() in stage.git("rev-list", "--glob=refs/relay/leg").split()
+    repair = ("write", {"path": "all.txt", "content": "hello 2 3 4 5 and world\n"})
+    ended, _ = play(place, "2", [[[repair]]])
+    assert ended.exit_code == ExitCode.DONE, ended
     land(main, job, find_landing(main, job))
 
 
