@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relay.setup.preconditions import Finding
 
 _ALL = "all"
-_COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<7}{}"
+_COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 
 
 @click.command("agents", short_help="Show the agents that can run sessions here, or try them.")
@@ -84,6 +84,7 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
 
 def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
     from relay.runners.registry import list_runners
+    from relay.sandbox.bwrap import find_bwrap
     from relay.sandbox.harden import prepare_process
     from relay.setup.agent_trial import try_agent
     from relay.setup.preconditions import State
@@ -95,7 +96,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     runners = list_runners(settings)
     works, rows = False, []
     for agent in chosen:
-        findings = try_agent(agent, runners[agent.name], os.environ)
+        findings = try_agent(agent, runners[agent.name], os.environ, bwrap=find_bwrap())
         ready = all(finding.state is not State.MISSING for finding in findings)
         works = works or ready
         rows.append({"name": agent.name, "ready": ready, "findings": [render_finding(f, AT_ROOT) for f in findings]})

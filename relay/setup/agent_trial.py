@@ -4,6 +4,7 @@ Nothing is paid for and nothing of the user's is touched. Each finding stands fo
 user meets what is missing.
 """
 
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,6 @@ from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.runners.base import RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
-from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.install import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
 from relay.session.usage import Usage
@@ -79,13 +79,17 @@ class _Seen:
         return ToolResult(text="claimed")
 
 
-def try_agent(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Try one agent; never raises for what is missing."""
-    return tuple(_try(found, kind, environ))
+def try_agent(
+    found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], *, bwrap: Path | None
+) -> tuple[Finding, ...]:
+    """Try one agent, with bubblewrap where it is; never raises for what is missing."""
+    return (*_try(found, kind, environ, bwrap), check_key(kind, environ))
 
 
-def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], bwrap: Path | None) -> Iterator[Finding]:
     yield _judge_installed(found)
+    if found.missing:
+        yield from _find_ground(found, environ, bwrap)
     if found.is_lent:
         words = "it asks its vendor with your login: a session would be used up, so none is held"
         yield Finding(name="session", state=State.INFO, words=words)
@@ -93,9 +97,20 @@ def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str]) -> Ite
         try:
             yield from _hold_session(found, kind, environ)
         except RelayError as error:
-            hint = error.hint or find_way(Path.cwd(), has_bwrap=find_bwrap() is not None)
+            hint = error.hint or find_way(Path.cwd(), has_bwrap=bwrap is not None)
             yield replace(make_missing("sandbox", error), hint=hint)
-    yield check_key(kind, environ)
+
+
+def _find_ground(found: AgentFound, environ: Mapping[str, str], bwrap: Path | None) -> Iterator[Finding]:
+    """Yield what is missing to install an agent, and to hold it."""
+    if found.install.startswith("npm ") and shutil.which("npm", path=environ.get("PATH", "")) is None:
+        words = "there is no npm on PATH, which installs it"
+        yield Finding(
+            name="npm", state=State.MISSING, words=words, hint="Node 22.19 or newer has it: https://nodejs.org"
+        )
+    if bwrap is None:
+        words, hint = "only bubblewrap can hold it, which is not here", find_way(Path.cwd(), has_bwrap=False)
+        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
 def _judge_installed(found: AgentFound) -> Finding:

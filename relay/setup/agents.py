@@ -67,9 +67,14 @@ def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
         is_lent=profile.is_lent,
         usage=TOLD if profile.tunnelled else "exact",
         steering="yes",
-        tools="MCP",
+        tools=_find_way_of_tools(profile),
         login=_find_login(profile, environ),
     )
+
+
+def _find_way_of_tools(profile: Profile) -> str:
+    texts = (*profile.arguments, *(text for _, text in profile.files))
+    return "MCP" if profile.takes_server or any("{server}" in text for text in texts) else "extension"
 
 
 def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:

@@ -1,6 +1,8 @@
 """`relay agents --try`: what is missing on this machine, said to somebody who has never used it."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +20,10 @@ KEY = {"ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user"}
 def attempt(programs, tmp_path):
     """Try the fake agent with its lies; return the findings by name."""
 
-    def run(*lies, key=KEY):
-        environ = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path), **key}
-        profile = make_profile(*lies)
-        findings = try_agent(examine_agent(profile, environ), make_kind(profile), environ)
+    def run(*lies, key=KEY, bwrap=Path("bwrap"), system=":/usr/bin:/bin", **fields):
+        environ = {"PATH": f"{programs}{system}", "HOME": str(tmp_path), **key}
+        profile = replace(make_profile(*lies), **fields)
+        findings = try_agent(examine_agent(profile, environ), make_kind(profile), environ, bwrap=bwrap)
         return {finding.name: finding for finding in findings}
 
     return run
@@ -44,6 +46,19 @@ def test_what_is_missing_is_named_with_what_to_do(attempt, programs):
     assert list(found) == ["installed", "key"]
     assert found["installed"].words == "Fake is not installed: there is no fake-agent on PATH"
     assert found["installed"].hint == "nothing"
+
+
+def test_what_installs_it_and_what_would_hold_it_are_named_at_once(attempt, programs):
+    """Who has nothing yet is told of all of it, not of one thing after the other."""
+    (programs / "fake-agent").unlink()
+    found = attempt(key={}, bwrap=None, system="", package="npm install -g fake")
+    missing = [finding.name for finding in found.values() if finding.state is State.MISSING]
+    assert missing == ["installed", "npm", "sandbox", "key"]
+    assert "https://nodejs.org" in str(found["npm"].hint)
+    assert "bubblewrap" in str(found["sandbox"].hint)
+    (programs / "npm").write_text("#!/bin/sh\n")
+    (programs / "npm").chmod(0o755)
+    assert "npm" not in attempt(system="", package="npm install -g fake")
 
 
 @pytest.mark.parametrize(
