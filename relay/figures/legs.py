@@ -324,6 +324,7 @@ class LegTally:
             attempt=started.attempt,
             reason=started.reason,
             model=last.model if last else "",
+            runner=started.runner,
             began=self._began,
             ended=ended_at,
             end=ended.end.value if ended else "",

@@ -227,6 +227,8 @@ class LegFigures:
     """Why it started."""
     model: str
     """The one that answered last; empty while none has."""
+    runner: str
+    """As settings have it; empty in older logs."""
     began: float
     """Seconds since the epoch."""
     ended: float | None

@@ -22,6 +22,7 @@ def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
         "Plan": last.plan_path,
         "Branch": last.branch,
         "Model": ", ".join(models or [last.model]),
+        "Runner": ", ".join(dict.fromkeys(leg.runner for leg in figures.legs if leg.runner)),
         "Began": f"{render_time(first.began)} UTC",
         "Took": render_length(first.began, last.ended if last.ended is not None else last.last_at),
         "Runs": ", ".join(run.run_id for run in figures.runs),

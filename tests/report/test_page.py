@@ -17,7 +17,7 @@ from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
 from relay.report.beliefs import Beliefs
 from relay.report.contents import make_comparison, make_page
 from relay.report.page import MARK, MOST_BYTES, render_page
-from relay.session.events import Event
+from relay.session.events import Event, LegStarted
 from tests.any_event import any_event
 from tests.figures.streams import leg, over, start, turn
 from tests.report.reading import Reader, fold
@@ -172,6 +172,10 @@ def test_two_runs_stand_side_by_side():
     assert "Faults confirmed by reviews | 2 | 2 | same" in texts
     assert "Phases done | 2 | 2 | same" in texts
     assert "Phases that both worked on" in texts
+    by = [fold(replace(event, runner=name) if isinstance(event, LegStarted) else event for event in play())
+          for name in ("api", "claude")]  # fmt: skip
+    texts = " | ".join(Reader(render_page(make_comparison(*by), clean=clean_line)).texts)
+    assert "Runner | api | claude" in texts
     assert read.tags.count("svg") == 4
 
 
