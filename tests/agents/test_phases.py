@@ -7,7 +7,7 @@ from relay.errors import ConfigError, ExitCode, PlanError
 from relay.hints import AT_ROOT
 from relay.run.loop import run
 from relay.run.selection import Selection
-from relay.session.events import LegEnded, LegStarted
+from relay.session.events import LegEnded, LegStarted, ReviewFinished
 from relay.session.usage import Usage
 from tests.agents.test_session import count_usage, sum_usage
 
@@ -34,6 +34,23 @@ SCRIPT = "sessions:\n" + "".join(
     f"{{tools: [{{name: tick, input: {{item: '{number}.1', evidence: seen}}}}]}}, {{text: 'Commit: {word}'}}]}}\n"
     for number, word in enumerate(("one", "two", "three"), start=1)
 )
+
+
+FINDING = (
+    "{file: one.txt, line: 1, summary: It is one, failure_scenario: two are wanted, category: correctness, "
+    "severity: important}"
+)
+VERDICT = "{number: 1, confirmed: false, reason: one it is}"
+REVIEWED = f"""
+sessions:
+  - when: {{first_message_contains: 'Say one'}}
+    turns:
+      - tools: [{{name: bash, input: {{command: 'echo one > one.txt'}}}}]
+      - tools: [{{name: tick, input: {{item: '1.1', evidence: seen}}}}]
+      - text: 'Commit: one'
+  - turns: [{{tools: [{{name: report_findings, input: {{findings: [{FINDING}]}}}}]}}]
+  - turns: [{{tools: [{{name: judge_findings, input: {{verdicts: [{VERDICT}]}}}}]}}]
+"""
 
 
 def play(ctx):
@@ -92,3 +109,18 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
         with pytest.raises(ConfigError, match="Runner: runner: found 'nobody'; allowed: api, "):
             play(ctx)
     assert [leg.runner for leg in stage.seen(LegStarted)] == ["api"]
+
+
+def test_an_agent_reviews_what_another_runner_wrote(stage, agent, kinds):
+    """It hands in by relay's own tools, on a model of its own, and writes nothing."""
+    put_plan(stage, PLAN.partition("## Phase 2")[0])
+    flags = {"review": "phase", "review_runner": "fake", "review_model": "claude-haiku-4-5"}
+    with agent("run", REVIEWED, runner="api", more=kinds("fake"), **flags) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    [review] = stage.seen(ReviewFinished)
+    assert [(finding["summary"], finding["verdict"]) for finding in review.findings] == [("It is one", "refuted")]
+    models = [request.body["model"] for request in stage.server.requests if request.usage]
+    assert [model == "claude-haiku-4-5" for model in models] == [False, False, False, True, True]
+    assert sum_usage(stage.commits()[0].spent.usage) == count_usage(stage)

@@ -14,6 +14,7 @@ from relay.runners.agents.activity import AgentActivity
 from relay.runners.agents.wire import Answered, Notification, Question, parse_line, split_lines
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 
+OWN = ("tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan")
 STREAMS = sorted(Path(__file__).with_name("streams").glob("*.jsonl"))
 """A turn of eight tools or nearly, as the ten agents told it in November 2026."""
 JSON = st.recursive(
@@ -28,7 +29,7 @@ FIELDS = ("content", "locations", "rawInput", "rawOutput", "status", "title", "n
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 def test_a_recorded_turn_shows_its_words_and_its_tools_each_once(path):
     events: list[Any] = []
-    view = AgentActivity(events.append, Path("/repo"))
+    view = AgentActivity(events.append, Path("/repo"), OWN)
     for line in path.read_bytes().splitlines():
         found = parse_line(line)
         assert found is not None
@@ -65,7 +66,7 @@ def test_no_message_breaks_the_reader(value):
 
 @given(st.fixed_dictionaries({"sessionUpdate": KINDS}, optional=dict.fromkeys(FIELDS, JSON)))
 def test_no_update_breaks_the_view(update):
-    view = AgentActivity(lambda _: None, Path("/repo"))
+    view = AgentActivity(lambda _: None, Path("/repo"), OWN)
     found = read_update({"update": update})
     if found is not None:
         view.take(found)
@@ -120,7 +121,7 @@ def test_a_permission_is_given_once_and_by_its_kind():
 def test_an_end_that_comes_behind_the_boundary_belongs_to_its_call():
     """It is no barrier: some agents tell it after the next request has left."""
     events: list[Any] = []
-    view = AgentActivity(events.append, Path("/repo"))
+    view = AgentActivity(events.append, Path("/repo"), OWN)
     view.take(ToolUpdate(id="1", title="bash", kind="execute", input='{"command": "make"}'))
     assert view.begin_turn() == ()
     view.take(ToolUpdate(id="1", title="make it", result="[1]", ended=True))
@@ -134,7 +135,7 @@ def test_an_end_that_comes_behind_the_boundary_belongs_to_its_call():
 
 
 def test_what_an_edit_changed_is_known_and_what_a_command_changed_is_not():
-    view = AgentActivity(lambda _: None, Path("/repo"))
+    view = AgentActivity(lambda _: None, Path("/repo"), OWN)
     view.take(ToolUpdate(id="1", kind="edit", paths=("/repo/a.py", "/etc/passwd"), input="{}", ended=True))
     view.take(ToolUpdate(id="2", kind="execute", input="{}", ended=True))
     view.take(ToolUpdate(id="3", kind="read", input="{}", ended=True))

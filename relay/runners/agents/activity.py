@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,6 @@ from relay.session.events import Observe, TextShown, ToolFinished, ToolStarted
 from relay.session.values import ToolCall, ToolResult
 from relay.values import dataclass
 
-_OWN = re.compile(
-    r"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:tick|record|amend|hand_off|defer|block|ask|submit_plan)"
-    r"(?: \(relay MCP Server\))?",
-    re.IGNORECASE,
-)
-"""A tool of relay's in the names that agents give it: ``mcp__relay__tick``, ``relay: tick``, ``relay_tick``."""
 _NAME = re.compile(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
 """A title that is a name, or begins with one: ``run_commands: make``. Others say what is done: ``Editing files``."""
 _LOOKING = frozenset({"read", "search", "fetch", "think"})
@@ -44,15 +39,11 @@ class _Tool:
     begun: float = field(default_factory=time.monotonic)
 
     def take(self, update: ToolUpdate) -> None:
-        self.name = self.name or update.name or _find_name(update)
+        self.name = self.name or update.name
         for part in ("title", "kind", "input", "result", "paths"):
             setattr(self, part, getattr(update, part) or getattr(self, part))
         self.failed = self.failed or update.failed
         self.ended = self.ended or update.ended
-
-    @property
-    def is_own(self) -> bool:
-        return _OWN.fullmatch(self.name) is not None
 
     @property
     def summary(self) -> str:
@@ -61,11 +52,10 @@ class _Tool:
         return " ".join(said.split())[:200]
 
 
-def _find_name(update: ToolUpdate) -> str:
-    """Return the name that a title says; else the kind of tool, empty where that is not told."""
-    title = update.title.strip()
-    found = None if _OWN.fullmatch(title) else _NAME.fullmatch(title)
-    return found[1] if found else title if _OWN.fullmatch(title) else update.kind
+def _compile(names: Iterable[str]) -> re.Pattern[str]:
+    """Match relay's tools in the names that agents give them: ``mcp__relay__tick``, ``relay: tick``, ``relay_tick``."""
+    words = "|".join(map(re.escape, names)) or "(?!)"
+    return re.compile(rf"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:{words})(?: \(relay MCP Server\))?", re.IGNORECASE)
 
 
 def _list_texts(text: str) -> list[str]:
@@ -82,9 +72,11 @@ class AgentActivity:
     Args:
         observe: Told of them.
         root: The repository; paths of events are relative to it.
+        own: Names of the tools that are relay's, which are shown when they run.
     """
 
-    def __init__(self, observe: Observe, root: Path) -> None:
+    def __init__(self, observe: Observe, root: Path, own: Iterable[str]) -> None:
+        self._own = _compile(own)
         self._observe = observe
         self._root = root
         self._tools: dict[str, _Tool] = {}
@@ -111,9 +103,21 @@ class AgentActivity:
         self._is_told = True
         tool = self._tools.setdefault(update.id, _Tool(id=update.id))
         tool.take(update)
-        if not tool.is_own and not tool.shown and (tool.input or tool.ended) and not update.pending:
+        tool.name = tool.name or self._find_name(update)
+        if not self._is_own(tool) and not tool.shown and (tool.input or tool.ended) and not update.pending:
             tool.shown = True
             self._observe(ToolStarted(call_id=tool.id, name=tool.name or "tool", summary=tool.summary))
+
+    def _is_own(self, tool: _Tool) -> bool:
+        return self._own.fullmatch(tool.name) is not None
+
+    def _find_name(self, update: ToolUpdate) -> str:
+        """Return the name that a title says; else the kind of tool, empty where that is not told."""
+        title = update.title.strip()
+        if self._own.fullmatch(title):
+            return title
+        found = _NAME.fullmatch(title)
+        return found[1] if found else update.kind
 
     def begin_turn(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
         """Show what the last turn said and did, at the boundary where all of its tools have ended.
@@ -130,7 +134,7 @@ class AgentActivity:
         for tool in over:
             del self._tools[tool.id]
             self._over.add(tool.id)
-        return tuple(self._finish(tool) for tool in over if not tool.is_own) if seen or over else None
+        return tuple(self._finish(tool) for tool in over if not self._is_own(tool)) if seen or over else None
 
     def close(self) -> None:
         """Show the rest, when nothing more is going to come."""

@@ -19,7 +19,7 @@ from relay.runners.agents.gateway import Route, open_gateway
 from relay.runners.agents.home import HOME_NAME, Installed, fill, get_installed, lend_login, make_home
 from relay.runners.agents.profile import NO_KEY, Profile, Way
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
-from relay.runners.agents.toolserver import BRIDGE, Offer, open_toolserver
+from relay.runners.agents.toolserver import BRIDGE, Offer, choose_offered, open_toolserver
 from relay.runners.agents.tunnel import ToldAccount, TunnelSession
 from relay.runners.agents.wire import Wire
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
@@ -37,8 +37,6 @@ from relay.values import dataclass
 
 PORT = 47_113
 """Of the gateway on the sandbox's loopback, in a network of its own."""
-OWN_TOOLS = frozenset({"tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan"})
-"""What an agent gets of a session's tools; it has its own for everything else."""
 _MODEL, _TOOLS = "model", "tools"
 
 
@@ -112,8 +110,8 @@ class AgentRunner:
             )
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-doors-")))
         ways_out = self._open_way_out(stack, place, inbox, mark, spec.keep)
-        tools = tuple(tool for tool in spec.tools if tool.name in OWN_TOOLS)
-        stack.enter_context(open_toolserver(Offer(tools=tools, tell=inbox.put), place / _TOOLS))
+        offer = Offer(tools=choose_offered(spec.tools), tell=inbox.put)
+        stack.enter_context(open_toolserver(offer, place / _TOOLS))
         policy = spec.sandbox.policy
         installed = get_installed(self.profile, self.given.environ, policy.root)
         kept = (door for door in policy.doors if not (door.hosts and self.profile.tunnelled))  # there is one proxy

@@ -29,7 +29,7 @@ from relay.runners.agents.activity import AgentActivity
 from relay.runners.agents.boundary import Boundary, Decision
 from relay.runners.agents.gateway import HeldRequest, Passed
 from relay.runners.agents.profile import Profile
-from relay.runners.agents.toolserver import Called
+from relay.runners.agents.toolserver import Called, choose_offered
 from relay.runners.agents.wire import Answered, Gone, Incoming, Notification, Question, Wire
 from relay.runners.base import SessionSpec
 from relay.sandbox.child import Child
@@ -95,7 +95,8 @@ class AgentSession:
         self._spec = spec
         self._account = account
         self._context = context
-        self._activity = AgentActivity(context.observe, context.root)
+        own = [tool.name for tool in choose_offered(spec.tools)]
+        self._activity = AgentActivity(context.observe, context.root, own)
         self._boundary = Boundary(spec, account, self._activity, context.observe, context.interrupts)
         self._started: AgentProcess | None = None
         self._session_id = ""

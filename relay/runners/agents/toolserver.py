@@ -6,7 +6,7 @@ pydantic, anyio and an ASGI server, speaks no Unix sockets, and relay would use 
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
 from dataclasses import field
@@ -35,6 +35,8 @@ while data := os.read(0, 65536):
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _VERSION = "2025-06-18"
 _NAME = "relay"
+_THEIRS = frozenset({"read", "search", "list", "edit", "write", "bash"})
+"""Tools of a session that every agent has of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,11 @@ class Offer:
     tools: tuple[ToolSpec, ...]
     tell: Callable[[Called], None]
     """Told of each call, on a thread of the connection's own."""
+
+
+def choose_offered(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Return the tools of a session that an agent has not of its own."""
+    return tuple(tool for tool in tools if tool.name not in _THEIRS)
 
 
 def open_toolserver(offer: Offer, place: Path) -> AbstractContextManager[None]:
