@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relay.setup.preconditions import Finding
 
 _ALL = "all"
+_SHOWN = ("name", "title", "version", "tested", "usage", "steering", "tools", "login")
 _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 
 
@@ -51,19 +52,20 @@ def command(*, tried: str | None, as_json: bool) -> int:
     return ExitCode.USER if all(agent.missing for agent in found) else ExitCode.DONE
 
 
-def _render(agent: "AgentFound") -> dict[str, object]:
+def _render(agent: "AgentFound") -> dict[str, str]:
+    profile = agent.profile
     return {
-        "name": agent.name,
-        "title": agent.title,
+        "name": profile.name,
+        "title": profile.title,
         "program": agent.program,
         "version": agent.version,
-        "tested": agent.tested,
-        "usage": agent.usage,
-        "steering": agent.steering,
-        "tools": agent.tools,
+        "tested": profile.tested,
+        "usage": profile.usage,
+        "steering": "yes",
+        "tools": profile.tools,
         "login": agent.login,
         "missing": agent.missing,
-        "install": agent.install,
+        "install": profile.package,
     }
 
 
@@ -71,13 +73,10 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
     head = _COLUMNS.format("name", "agent", "found", "tested", "usage", "steering", "tools", "login")
     say(head, style="dim")
     for agent in found:
-        version = "-" if agent.missing else agent.version or "unknown"
-        row = _COLUMNS.format(
-            agent.name, agent.title, version, agent.tested, agent.usage, agent.steering, agent.tools, agent.login
-        )
-        say(row, style="dim" if agent.missing else "")
+        row = _render(agent) | {"version": "-" if agent.missing else agent.version or "unknown"}
+        say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
         if agent.missing:
-            say(f"{'':<10}{agent.missing}: {agent.install}", style="dim")
+            say(f"{'':<10}{agent.missing}: {row['install']}", style="dim")
     say()
     say("usage: exact, by relay's gateway; ~ as the agent tells it. `relay agents --try NAME` tries one for nothing.")
 
@@ -89,17 +88,19 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     from relay.setup.agent_trial import try_agent
     from relay.setup.preconditions import State
 
-    chosen = [agent for agent in found if name in {agent.name, _ALL}]
+    chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]
     if not chosen:
-        raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.name for agent in found)}")
+        raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.profile.name for agent in found)}")
     prepare_process()
     runners = list_runners(settings)
     works, rows = False, []
     for agent in chosen:
-        findings = try_agent(agent, runners[agent.name], os.environ, bwrap=find_bwrap())
+        findings = try_agent(agent, runners[agent.profile.name], os.environ, bwrap=find_bwrap())
         ready = all(finding.state is not State.MISSING for finding in findings)
         works = works or ready
-        rows.append({"name": agent.name, "ready": ready, "findings": [render_finding(f, AT_ROOT) for f in findings]})
+        rows.append(
+            {"name": agent.profile.name, "ready": ready, "findings": [render_finding(f, AT_ROOT) for f in findings]}
+        )
         if not as_json:
             _show_trial(agent, findings, ready=ready)
     if as_json:
@@ -108,8 +109,9 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
 
 
 def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: bool) -> None:
-    say(f"{agent.title} ({agent.name})", style="bold")
+    profile = agent.profile
+    say(f"{profile.title} ({profile.name})", style="bold")
     for finding in findings:
         show_finding(finding, AT_ROOT.write(finding.hint))
-    say(f"relay run --runner {agent.name} {'can work here' if ready else 'cannot work here yet'}", style="bold")
+    say(f"relay run --runner {profile.name} {'can work here' if ready else 'cannot work here yet'}", style="bold")
     say()

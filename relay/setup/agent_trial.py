@@ -90,7 +90,7 @@ def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], bwrap:
     yield _judge_installed(found)
     if found.missing:
         yield from _find_ground(found, environ, bwrap)
-    if found.is_lent:
+    if found.profile.is_lent:
         words = "it asks its vendor with your login: a session would be used up, so none is held"
         yield Finding(name="session", state=State.INFO, words=words)
     elif not found.missing:
@@ -103,7 +103,7 @@ def _try(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str], bwrap:
 
 def _find_ground(found: AgentFound, environ: Mapping[str, str], bwrap: Path | None) -> Iterator[Finding]:
     """Yield what is missing to install an agent, and to hold it."""
-    if found.install.startswith("npm ") and shutil.which("npm", path=environ.get("PATH", "")) is None:
+    if found.profile.package.startswith("npm ") and shutil.which("npm", path=environ.get("PATH", "")) is None:
         words = "there is no npm on PATH, which installs it"
         yield Finding(
             name="npm", state=State.MISSING, words=words, hint="Node 22.19 or newer has it: https://nodejs.org"
@@ -115,11 +115,13 @@ def _find_ground(found: AgentFound, environ: Mapping[str, str], bwrap: Path | No
 
 def _judge_installed(found: AgentFound) -> Finding:
     if found.missing:
-        return Finding(name="installed", state=State.MISSING, words=found.missing, hint=found.install)
-    words = f"{found.program}, {found.version or 'version unknown'}, tested with {found.tested}"
-    if found.version in {"", found.tested}:
+        return Finding(name="installed", state=State.MISSING, words=found.missing, hint=found.profile.package)
+    words = f"{found.program}, {found.version or 'version unknown'}, tested with {found.profile.tested}"
+    if found.version in {"", found.profile.tested}:
         return Finding(name="installed", state=State.OK, words=words)
-    hint = f"{found.install}@{found.tested} has the tested one; npm takes an older one by itself where Node is too old"
+    by_npm = "@{} has the tested one; npm takes an older one by itself where Node is too old"
+    hint = found.profile.package
+    hint += by_npm.format(found.profile.tested) if hint.startswith("npm ") else ""
     return Finding(name="installed", state=State.WARNING, words=words, hint=hint)
 
 
@@ -139,7 +141,7 @@ def _hold_session(found: AgentFound, kind: RunnerKind, environ: Mapping[str, str
         own = {name: environ[name] for name in _PASSED_ON if name in environ}
         for family in FAMILIES:
             own |= {family.keys[0]: "rehearsed", family.base: f"{server.base_url}{family.root}"}
-        settings = Settings(runner=found.name, max_wait_s=0.0, max_cost_usd=None)
+        settings = Settings(runner=found.profile.name, max_wait_s=0.0, max_cost_usd=None)
         request = RunRequest(
             command="run",
             repo=open_repo(root, environ),
@@ -190,12 +192,12 @@ def _make_spec(request: RunRequest, workspace: "Workspace", seen: _Seen) -> Sess
 def _judge(
     found: AgentFound, outcome: SessionOutcome, seen: _Seen, server: "Rehearsal", told: str
 ) -> Iterator[Finding]:
-    version = told.removeprefix(found.name).strip()
+    version = told.removeprefix(found.profile.name).strip()
     if not seen.asked:
         yield Finding(name="session", state=State.MISSING, words=outcome.detail or "it asked its model for nothing")
         return
     ended = outcome.end is SessionEnd.FINISHED
-    words = f"{found.name} {version}: its first request came after {seen.asked[0]:.1f} s"
+    words = f"{found.profile.name} {version}: its first request came after {seen.asked[0]:.1f} s"
     yield Finding(
         name="session",
         state=State.OK if ended else State.MISSING,

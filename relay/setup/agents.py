@@ -10,37 +10,20 @@ from relay.runners.agents.profile import Profile
 from relay.runners.registry import list_profiles
 from relay.values import dataclass
 
-TOLD = "~"
-"""For what the agent itself tells."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFound:
     """One agent that relay knows, as it is here."""
 
-    name: str
-    """For ``--runner``."""
-    title: str
-    program: str
+    profile: Profile
+    program: str = ""
     """Where it is; empty when it cannot be used."""
-    version: str
+    version: str = ""
     """Of its package; empty when that is not known."""
-    tested: str
-    """The version that its profile was tried with."""
-    missing: str
+    missing: str = ""
     """What is missing; empty when nothing is."""
-    usage: str
-    """``exact`` where relay's gateway counts it, ``~`` where the agent tells it."""
-    steering: str
-    """How it is told something in the middle of a turn."""
-    tools: str
-    """How relay's own tools reach it."""
-    is_lent: bool
-    """Whether it has the user's own login."""
     login: str
     """What it asks its model with: the variable of a key, or what there is to set."""
-    install: str
-    """What to type for it."""
 
 
 def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
@@ -50,31 +33,12 @@ def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[Agen
 
 def examine_agent(profile: Profile, environ: Mapping[str, str]) -> AgentFound:
     """Look for one."""
-    program, version, missing = "", "", ""
+    login = _find_login(profile, environ)
     try:
         place = get_installed(profile, environ).program
-        program, version = str(place), find_version(place)
     except RunnerError as error:
-        missing = error.message
-    return AgentFound(
-        name=profile.name,
-        title=profile.title,
-        program=program,
-        version=version,
-        tested=profile.tested,
-        missing=missing,
-        install=profile.package,
-        is_lent=profile.is_lent,
-        usage=TOLD if profile.tunnelled else "exact",
-        steering="yes",
-        tools=_find_way_of_tools(profile),
-        login=_find_login(profile, environ),
-    )
-
-
-def _find_way_of_tools(profile: Profile) -> str:
-    texts = (*profile.arguments, *(text for _, text in profile.files))
-    return "MCP" if profile.takes_server or any("{server}" in text for text in texts) else "extension"
+        return AgentFound(profile=profile, missing=error.message, login=login)
+    return AgentFound(profile=profile, program=str(place), version=find_version(place), login=login)
 
 
 def _find_login(profile: Profile, environ: Mapping[str, str]) -> str:

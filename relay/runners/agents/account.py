@@ -53,8 +53,8 @@ class Account:
         self._max_wait_s = max_wait_s
         self._policy = RetryPolicy(max_wait_s=max_wait_s)
         self._refused = 0
-        self._started: dict[int, float] = {}
-        self._open: dict[int, tuple[ModelRequest, int]] = {}
+        self._open: dict[int, tuple[ModelRequest, float]] = {}
+        """Requests that are waited for, with when they were sent."""
         self._last_bytes = 0
         room = min(spec.max_output_tokens or model.max_output_tokens, model.max_output_tokens)
         self.gauge: Gauge = open_gauge(window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=room)
@@ -107,15 +107,14 @@ class Account:
                 self._observe(RetryScheduled(attempt=attempt, wait_s=0.0, reason=self.fault.message))
             self._observe(RequestStarted(turn=self.turn))
             self._last_bytes = request.prompt_bytes
-        self._open[id(request)] = (request, self.turn)
-        self._started[id(request)] = time.monotonic()
+        self._open[id(request)] = (request, time.monotonic())
 
     def finish(self, passed: Passed) -> None:
         """Account for an answer, or for its absence."""
         request = passed.request
-        if self._open.pop(id(request), None) is None:
+        if id(request) not in self._open:
             return
-        duration_s = time.monotonic() - self._started.pop(id(request))
+        duration_s = time.monotonic() - self._open.pop(id(request))[1]
         usage = passed.tally.usage if passed.tally else None
         if passed.fault is None and passed.tally is not None:
             self._take_answer(request, usage, passed.tally.stop_reason)

@@ -68,6 +68,17 @@ class Profile:
         return self.login == "tunnel"
 
     @property
+    def usage(self) -> str:
+        """``exact`` where relay's gateway counts it, ``~`` where the agent tells it."""
+        return "~" if self.tunnelled else "exact"
+
+    @property
+    def tools(self) -> str:
+        """How relay's own tools reach it."""
+        texts = (*self.arguments, *(text for _, text in self.files))
+        return "MCP" if self.takes_server or any("{server}" in text for text in texts) else "extension"
+
+    @property
     def is_lent(self) -> bool:
         """Whether it has the user's login, not a key that relay holds."""
         return self.login != "key"
