@@ -102,6 +102,15 @@ def test_turns_left_until_the_line(first: int, last: int, turns: int, soft: int,
     assert one.turns_left == left
 
 
+def test_what_kept_the_cache_warm_is_paid_for_and_no_turn() -> None:
+    refresh = CacheRefreshed(turn=1, model="m", usage=Usage(cache_read_tokens=4_000), cost_usd=0.002, duration_s=1.0)
+    one = fold_leg(*turn(1, 4_000, 10), refresh, refresh)
+    assert (one.totals.turns, one.totals.refreshes, one.totals.refresh_usd) == (1, 2, 0.004)
+    assert one.totals.spent.usage.cache_read_tokens >= 8_000
+    assert sum(tokens for _, tokens in one.totals.sources) == 12_000
+    assert one.last_tokens == 4_010  # nothing was added
+
+
 def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
     assert fold_leg(*turn(1, 4_000, 10)).turns_left is None
     assert fold_leg(*turn(1, 4_000), *turn(2, 3_000)).turns_left is None
