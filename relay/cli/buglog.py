@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
+from relay import __version__
 from relay.secrets.patterns import redact_for_strangers
 
 
@@ -36,7 +37,7 @@ def render_bug_report(error: Exception, argv: list[str]) -> str:
     """Write the report; not redacted yet."""
     frames = "".join(traceback.format_exception(error, limit=-50))
     return (
-        f"relay {_version()} bug report\n\n"
+        f"relay {__version__} bug report\n\n"
         f"command:  {' '.join(['relay', *argv])}\n"
         f"time:     {time.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
         f"python:   {platform.python_version()} ({sys.implementation.name})\n"
@@ -51,12 +52,3 @@ def find_state_dir(environ: Mapping[str, str]) -> Path:
     if state.is_absolute():
         return state / "relay"
     return home / ".local/state/relay" if home.is_absolute() else Path(tempfile.gettempdir())
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("relay")
-    except metadata.PackageNotFoundError:
-        return "(from a checkout)"

@@ -4,6 +4,7 @@ from importlib import import_module
 
 import click
 
+from relay import __version__
 from relay.cli.screen import say
 
 COMMANDS = {
@@ -70,12 +71,7 @@ class LazyGroup(click.Group):
 
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's shape
     if wanted:
-        from importlib import metadata
-
-        try:
-            say(f"relay {metadata.version('relay')}")
-        except metadata.PackageNotFoundError:
-            say("relay, from a checkout that is not installed")
+        say(f"relay {__version__}")
         ctx.exit()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay import __version__
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
@@ -34,9 +35,7 @@ def command(what: str | None, sarif: str | None, *, as_json: bool, **options: An
     def act(ctx: "RunContext") -> "RunEnd":
         end, findings = review_range(ctx, chosen)
         if sarif is not None and findings is not None:
-            from importlib import metadata
-
-            text = json.dumps(render_sarif(findings, version=metadata.version("relay")), indent=1)
+            text = json.dumps(render_sarif(findings, version=__version__), indent=1)
             Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
         return end
 

@@ -15,10 +15,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
 
+from relay import __version__
 from relay.session.events import Noticed, Observe
 from relay.telemetry.follow import LogTail
 from relay.telemetry.metrics import Metrics
@@ -208,7 +209,7 @@ class Export:
         self._log, self._collector = log, collector
         self._about = {
             "service.name": "relay",
-            "service.version": metadata.version("relay"),
+            "service.version": __version__,
             "service.instance.id": run_id,
         }
         self._spans, self._metrics = Spans(), Metrics()

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from relay import __version__
 from relay.errors import RunnerError
 from relay.secrets.patterns import MIN_VALUE_CHARS
 from relay.values import dataclass
@@ -242,7 +243,7 @@ def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "htt
     headers = httpx2.Headers(
         {
             "accept": "application/json",
-            "user-agent": _name_relay(),
+            "user-agent": f"relay/{__version__}",
             **dict(family.headers),
             family.key_header[0]: f"{family.key_header[1]}{key}",
         },
@@ -253,15 +254,6 @@ def _build_headers(environ: Mapping[str, str], key: str, family: Family) -> "htt
         if colon and family is ANTHROPIC:
             headers[name.strip()] = value.strip()
     return headers
-
-
-def _name_relay() -> str:
-    from importlib import metadata
-
-    try:
-        return f"relay/{metadata.version('relay')}"
-    except metadata.PackageNotFoundError:
-        return "relay"  # from a checkout
 
 
 def _keep_alive() -> list[tuple[int, int, int]]:
