@@ -37,6 +37,7 @@ NO_NETWORK = re.compile(
     r"|network connectivity is disabled|\(from versions: none\)|No matching distribution found"
     r"|all attempts to connect to|ENOTCACHED|only-if-cached|NO_OFFLINE_(?:META|TARBALL)"
     r"|network access (?:has|have) been disabled|--offline was specified"
+    r"|DNSResolveFailed|ERR_PNPM_\w*RESOLVE_LATEST"
     r"|could not be found in registry index|could not find `[\w-]+` in registry|\bnpm:\S+ was not found"
     r"|disabled by GOPROXY=off|\boffline mode\b|could not reach host|network disabled",
     re.IGNORECASE,

@@ -118,7 +118,7 @@ TOOLS = (
         kept=(".local/share/pnpm",),
         offline={"pnpm_config_offline": "true"},
         hosts=_NPM,
-        asks=r"NO_OFFLINE_(?:META|TARBALL)",
+        asks=r"NO_OFFLINE_(?:META|TARBALL)|ERR_PNPM",
     ),
     Tool(
         name="yarn",
@@ -134,6 +134,8 @@ TOOLS = (
         name="bun",
         kept=(".bun/bin",),
         stores=(Store(place=".bun/install/cache", variable="BUN_INSTALL_CACHE_DIR"),),
+        hosts=_NPM,
+        asks=r"DNSResolveFailed",
     ),
     Tool(
         name="deno",

@@ -98,6 +98,8 @@ def test_the_network_and_services_of_this_machine(explain):
         ("ERROR: No matching distribution found for requests", '["pypi.org", "files.python'),
         ("error: the crate `serde` could not be found in registry index.", '["index.crates.io", "'),
         ("error: npm:left-pad was not found.", '["registry.npmjs.org"]'),
+        ("error: DNSResolveFailed downloading package manifest left-pad", '["registry.npmjs.org"]'),
+        ("Error: ERR_PNPM_PACKAGE_MANAGER_ADD_RESOLVE_LATEST", '["registry.npmjs.org"]'),
         ("All attempts to connect to example.org failed.", '["…"]'),
     ],
 )
