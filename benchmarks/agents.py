@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -36,15 +36,18 @@ from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.home import fill, get_installed, make_home
+from relay.runners.agents.profile import Profile
 from relay.runners.agents.profiles import PROFILES
 from relay.runners.agents.wire import Answered, Question, Wire
 from relay.runners.messages.endpoint import open_client
 from relay.sandbox.launcher import find_descendants
 from relay.session.usage import Usage
-from tests.agents.real import AGENTS, Agent, install
+from tests.agents.real import AGENTS, LIMITS, Agent, install
 
 HERE = Path(__file__).resolve().parent
 MODEL = "claude-opus-5-5"
+WINDOW = "400000"
+"""Of a model that relay does not know."""
 PHASES = 3
 REQUESTS = 60
 PROMPT_CHARS = 120_000
@@ -121,13 +124,28 @@ def make_script(agent: Agent, *, ticks: bool) -> str:
     for n in range(1, PHASES + 1):
 
         def bash(command: str) -> dict[str, Any]:
-            return {"name": agent.bash, "input": {"command": command, "description": "x"}}
+            given = {"commands": [command]} if agent.command == "commands" else {agent.command: command}
+            return {"name": agent.bash, "input": {**given, "description": "x"}}
 
         tick = {"name": f"{agent.own}tick", "input": {"item": f"{n}.1", "evidence": "written"}}
         second = tick if ticks else bash("true")
         turns = [{"tools": [bash(f"echo {n} > part{n}.txt")]}, {"tools": [second]}, {"text": f"Commit: part {n}"}]
         sessions.append({"when": {"tools_include": [agent.bash]}, "turns": turns})
-    return json.dumps({"sessions": sessions})
+    model = {"model": {"id": agent.model, "window": int(WINDOW)}} if agent.model else {}
+    return json.dumps({**model, "sessions": sessions})
+
+
+def make_client_environ(agent: Agent, base_url: str, path: str, place: Path) -> dict[str, str]:
+    """Return the environment of a job: key and address of the API that the agent speaks, and what its model can do."""
+    if agent.model:
+        (place / "relay").mkdir()
+        (place / "relay/config.toml").write_text(f'model = "{agent.model}"\n[models."{agent.model}"]\n{LIMITS}')
+    base, root = ("GOOGLE_GEMINI", "") if agent.family == "GEMINI" else (agent.family, "/v1")
+    environ = make_environ(base_url, PATH=path, XDG_CONFIG_HOME=str(place), BENCHMARK_BASE=base_url)
+    if agent.family != "ANTHROPIC":
+        del environ["ANTHROPIC_API_KEY"], environ["ANTHROPIC_BASE_URL"]
+        environ |= {f"{agent.family}_API_KEY": "rehearsal", f"{base}_BASE_URL": base_url + root}
+    return environ
 
 
 def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
@@ -139,11 +157,16 @@ def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
         return asked[-1]
 
     script = parse_script(make_script(agent, ticks=under_relay))
-    with make_repository(make_plan()) as root, serve(script, clock=note_question) as server:
+    with (
+        make_repository(make_plan()) as root,
+        serve(script, clock=note_question) as server,
+        tempfile.TemporaryDirectory() as place,
+    ):
         argv = [sys.executable, "-P", "-m", "relay", "run", "--runner", agent.name]
-        argv = argv if under_relay else [sys.executable, __file__, "--bare", agent.name]
+        argv = argv if under_relay else [sys.executable, __file__, "--bare", str(AGENTS.index(agent))]
+        environ = make_client_environ(agent, server.base_url, path, Path(place))
         begin = time.perf_counter()
-        meter, status, output = run_metered(argv, root, make_environ(server.base_url, PATH=path))
+        meter, status, output = run_metered(argv, root, environ)
         commits = int(git(root, "rev-list", "--count", "HEAD"))
         if status or server.errors or commits != (PHASES + 1 if under_relay else 1):
             raise RuntimeError(f"exit {status}, {commits} commits\n{output}\n{server.errors}{server.unplayed}")
@@ -176,29 +199,41 @@ class _Child:
         return True
 
 
-def work_bare(name: str, root: Path) -> None:
+def leave_tools_out(profile: Profile) -> Profile:
+    """Return how an agent is started without relay's tools, which there are none of."""
+    words = list(profile.arguments)
+    for word in profile.arguments:
+        if "{server}" in word:
+            del words[words.index(word) - 1 : words.index(word) + 1]
+    files = tuple(pair for pair in profile.files if "{server}" not in pair[1] and "{tools}" not in pair[1])
+    return replace(profile, arguments=tuple(words), files=files)
+
+
+def work_bare(agent: Agent, root: Path) -> None:
     """Hold a session for each phase, each in a process of its own, with nothing between the agent and its endpoint."""
-    profile = PROFILES[name]
+    known = PROFILES[agent.name]
+    profile, way = leave_tools_out(known), next(way for way in known.ways if way.family == agent.family.lower())
     installed = get_installed(profile, os.environ)
     for n in range(1, PHASES + 1):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
             home = Path(place, "home")
-            words = {"base": os.environ["ANTHROPIC_BASE_URL"], "model": MODEL, "home": str(home)}
-            make_home(profile, profile.ways[0], home, words)
-            env = {key: fill(text, words) for key, text in (*profile.env, *profile.ways[0].env)}
-            arguments = (*profile.arguments, *profile.ways[0].arguments)
+            words = {"base": os.environ["BENCHMARK_BASE"], "model": agent.model or MODEL, "home": str(home)}
+            words |= {"window": WINDOW, "output": "128000"}
+            make_home(profile, way, home, words)
+            env = {key: fill(text, words) for key, text in (*profile.env, *way.env)}
+            arguments = (*profile.arguments, *way.arguments)
             process = subprocess.Popen(
                 [str(installed.program), *(fill(word, words) for word in arguments)],
                 cwd=root, env={**os.environ, **env, "HOME": str(home), "PATH": installed.path},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-            talk(process, root, name, n)
+            talk(process, root, profile, n)
 
 
-def talk(process: "subprocess.Popen[bytes]", root: Path, name: str, n: int) -> None:
+def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, n: int) -> None:
     """Have the agent do one phase, and end it."""
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    wire, profile = Wire(_Child(process=process), inbox.put), PROFILES[name]
+    wire = Wire(_Child(process=process), inbox.put)
 
     def ask(method: str, params: dict[str, Any]) -> Any:
         number = wire.ask(method, params)
@@ -296,7 +331,7 @@ def render_report(rows: dict[tuple[str, str], list[Run]], spans: tuple[float, fl
         ]
         fresh, read, written, output = runs[-1].tokens
         usage = Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_5m_tokens=written, output_tokens=output)
-        cost = f"{cost_usd(usage, price):.4f}" if price else "unknown"
+        cost = f"{cost_usd(usage, price):.4f}" if price and name.endswith("(Messages)") else "unknown"
         counts = [f"{count:,}" for count in runs[-1].tokens]
         cells = [*(f"{value:.2f}" for value in middle[:3]), f"{middle[3]:.0f}", str(runs[-1].requests), *counts, cost]
         lines.append(f"| {name} | {how} | {' | '.join(cells)} |")
@@ -327,11 +362,11 @@ def main() -> None:
     parser.add_argument("--place", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=HERE / "results")
-    parser.add_argument("--bare", help="for the benchmark's own use")
+    parser.add_argument("--bare", type=int, help="for the benchmark's own use")
     parser.add_argument("names", nargs="*", default=["claude", "opencode"])
     asked = parser.parse_args()
-    if asked.bare:
-        work_bare(asked.bare, Path.cwd())
+    if asked.bare is not None:
+        work_bare(AGENTS[asked.bare], Path.cwd())
         return
     agents = [agent for agent in AGENTS if agent.name in asked.names]
     path = install((asked.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
@@ -339,7 +374,9 @@ def main() -> None:
     for _ in range(asked.rounds):
         for agent in agents:
             for how in ("bare", "relay"):
-                rows.setdefault((agent.name, how), []).append(run_job(agent, path, under_relay=how == "relay"))
+                rows.setdefault((f"{agent.name} ({agent.api})", how), []).append(
+                    run_job(agent, path, under_relay=how == "relay")
+                )
     report = render_report(dict(sorted(rows.items())), measure_requests(), asked.rounds)
     (asked.out / "agents.md").write_text(report)
     sys.stdout.write(report)
