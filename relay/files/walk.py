@@ -169,6 +169,8 @@ def open_ignored(root: Path, names: Sequence[str]) -> Iterator[int]:
         try:
             if os.fstat(fd).st_size == 0:
                 os.write(fd, b"*\n")
+                os.fsync(fd)  # else a power cut leaves the directory without it, and git shows what is in it
+                os.fsync(here)
         except OSError:
             os.unlink(".gitignore", dir_fd=here)  # an empty one is all that `git status` would show of the directory
             raise

@@ -14,7 +14,7 @@ from tests.effort import THOROUGH, take_turns
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
 PARTS = 23
-STRIDE = 1 if THOROUGH else 4
+STRIDE = 1 if THOROUGH else 8
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
 """Following a branch that was made elsewhere: files and index go along, and nothing of the user's does."""
 
 from relay.git.refs import move_ref
+from relay.plan.parse import parse_plan
 from relay.state.facts import read_kept
+from relay.state.situation import PlanSource, ask
 from relay.store.completion import finish_pending, note_pending
 from relay.store.follow import find_in_the_way, follow
 
@@ -41,6 +43,11 @@ def test_what_a_kill_cut_off_is_finished_later(box):
     note_pending(repo, new, old, is_whole=True)
     assert move_ref(repo, "refs/heads/main", new, old)
     (box.root / "gone.txt").unlink()  # it was at it when it was killed
+    source = PlanSource(plan_name="PLAN.md", load=lambda: parse_plan((box.root / "PLAN.md").read_text()))
+    point = ask(source, repo).point
+    assert point is not None
+    assert point.why.startswith(f"The move of the files to {new[:10]} was cut off.")
+    assert point.then.startswith("finishes the move of the files")
     moved = read_kept(repo, "PLAN.md").move
     assert moved is not None
     assert (moved.commit, moved.parents) == (new, (old,))
