@@ -5,10 +5,10 @@ what is set aside for them, and who has stopped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol
 
-from relay.errors import ExitCode, RelayError
+from relay.errors import ExitCode, RelayError, RepoError
 from relay.fleet.landing import Job, Landing, LandingCase, find_in_the_way, find_landing, find_phase_id, land
 from relay.fleet.merge import prepare
 from relay.fleet.purse import Purse
@@ -181,8 +181,9 @@ class _Parent:
             self._stop(phase_id, end)
 
     def _stop(self, phase_id: str, end: JobEnd) -> None:
-        self._state.stopped[phase_id] = end
-        self._say(phase_id, "stopped", end.reason)
+        reason = end.reason.removeprefix(f"phase {phase_id}: ")
+        self._state.stopped[phase_id] = replace(end, reason=reason)
+        self._say(phase_id, "stopped", reason)
 
     def _say(self, phase_id: str, state: str, detail: str) -> None:
         self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
@@ -218,13 +219,21 @@ class _Parent:
     def _start_merging(self, found: Iterable[tuple[Job, Landing]]) -> None:
         """Have the first phase that others landed before committed on top of them."""
         for job, landing in found:
-            if landing.case is LandingCase.APART and self._is_way_clear(job, landing):
-                for words in prepare(job, landing):
-                    self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
-            elif landing.case is not LandingCase.MERGING:
+            is_apart = landing.case is LandingCase.APART and self._is_way_clear(job, landing)
+            if is_apart and not self._prepare(job, landing):
                 continue
-            if self._start(job, merging=True, places=1):
+            if (is_apart or landing.case is LandingCase.MERGING) and self._start(job, merging=True, places=1):
                 return
+
+    def _prepare(self, job: Job, landing: Landing) -> bool:
+        """Open the landing leg of a phase; where that cannot be, it stops, and others go on."""
+        try:
+            for words in prepare(job, landing):
+                self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
+        except RepoError as error:
+            self._stop(job.phase_id, JobEnd(exit_code=ExitCode.USER, reason=str(error)))
+            return False
+        return True
 
     def _find_landings(self, plan: Plan) -> Iterator[tuple[Job, Landing]]:
         """Yield the jobs that are done and have not landed, in plan order; note who else is at work."""

@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from relay.errors import ExitCode
 from relay.fleet.landing import Job
-from relay.session.events import LegEnded, ResponseReceived, RunEnded, RunStarted, TextShown
+from relay.session.events import LegEnded, RequestStarted, ResponseReceived, RunEnded, RunStarted, TextShown
 from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd
@@ -19,6 +20,8 @@ from relay.values import dataclass
 
 _CHUNK_BYTES = 1 << 16
 _LAST_CHARS = 2_000
+FIRST_TOKEN_S = 6.0
+"""After so long an answer has begun, though no event says so before it is whole; first tokens come within seconds."""
 LOST = "it was killed, or the system ended it"
 
 
@@ -29,10 +32,10 @@ class JobEnd:
     exit_code: int
     """Negative: the signal that killed it."""
     reason: str
-    next_command: str
-    spent: Spent | None
+    next_command: str = ""
+    spent: Spent | None = None
     """What it has cost; None when it did not say."""
-    at_cap: bool
+    at_cap: bool = False
     """Its last session ended because the next request could have passed a cap."""
 
 
@@ -48,8 +51,8 @@ class JobRun:
 
     def __init__(self, job: Job, phase_id: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
         self.job = job
-        self.has_spoken = False
-        """Whether its first session has been answered: the cache has its prefix from then on."""
+        self._asked_at: float | None = None
+        self._is_answered = False
         self._rest = b""
         self._errors = b""
         self._spent = Spent()
@@ -94,10 +97,12 @@ class JobRun:
     def _note(self, record: LoggedEvent) -> None:
         match record.event:
             case ResponseReceived() as event:
-                self.has_spoken = True
+                self._is_answered = True
                 self._spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             case TextShown():
-                self.has_spoken = True
+                self._is_answered = True
+            case RequestStarted():
+                self._asked_at = self._asked_at or record.at
             case LegEnded() as event:
                 self._last_leg = event
             case RunStarted():
@@ -113,15 +118,20 @@ class JobRun:
             self._process.send_signal(signal.SIGTERM if now else signal.SIGINT)
 
     @property
+    def has_spoken(self) -> bool:
+        """Whether its first answer has begun, as far as is known: the cache has its prefix from then on."""
+        return self._is_answered or (self._asked_at is not None and time.time() > self._asked_at + FIRST_TOKEN_S)
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is gone; what it said last may still be to be heard."""
         return self._process.poll() is not None
 
     def close(self) -> JobEnd:
-        """Return how it ended; it has, and was heard to its end."""
-        code = self._process.wait()
+        """Return how it ended, once it has; what it says meanwhile nobody hears."""
         for stream in self._streams:
-            stream.close()
+            stream.close()  # first: nobody waits for room in a pipe that is not read
+        code = self._process.wait()
         ended, leg = self._ended, self._last_leg
         said = self._errors.decode(errors="replace").strip()
         return JobEnd(

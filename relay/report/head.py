@@ -1,5 +1,7 @@
 """The top of the page: what was done, why it stopped, what it cost, what needs you."""
 
+from collections.abc import Sequence
+
 from relay.figures.evidence import DRIFT_WARNING
 from relay.figures.values import Figures, RunFigures
 from relay.report.beliefs import Beliefs, find_worries
@@ -16,7 +18,7 @@ def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
     """Return what the page is about."""
     if not figures.runs:
         return ()
-    first, last = figures.runs[0], figures.runs[-1]
+    first, last = figures.runs[0], _get_last(figures.runs)
     models = dict.fromkeys(leg.model or run.model for run in figures.runs for leg in run.legs)
     facts = {
         "Plan": last.plan_path,
@@ -53,11 +55,16 @@ def _say_done(figures: Figures) -> Card:
     )
 
 
+def _get_last(runs: Sequence[RunFigures]) -> RunFigures:
+    """Return the run that ended last: who started others, not the last of those."""
+    return max(runs, key=lambda run: run.ended or run.last_at)
+
+
 def _say_stopped(figures: Figures) -> Card:
     question = "Why it stopped"
     if not figures.runs:
         return Card(question=question, words="Nothing of it is in the log", ink=Ink.SOFT)
-    run = figures.runs[-1]
+    run = _get_last(figures.runs)
     if run.exit_code is None:
         words = "Its log has no end: it was killed, or it still works"
         return Card(question=question, words=words, lines=_end_of_last(run), ink=Ink.SOFT)
@@ -77,7 +84,7 @@ def _end_of_last(run: RunFigures) -> tuple[str, ...]:
 def _say_cost(figures: Figures) -> Card:
     totals, runs, forecast = figures.totals, figures.runs, figures.forecast
     usage, spent = totals.spent.usage, totals.spent
-    cap = runs[-1].cap_usd if runs else None
+    cap = _get_last(runs).cap_usd if runs else None
     cached = f"{render_share(totals.cache_hit)} of them from the cache"
     lines = [
         f"{usage.prompt_tokens:,} tokens in, {cached}, {usage.output_tokens:,} out",
@@ -96,7 +103,7 @@ def _say_cost(figures: Figures) -> Card:
 
 
 def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
-    run = figures.runs[-1] if figures.runs else None
+    run = _get_last(figures.runs) if figures.runs else None
     strayed = [phase for phase in figures.phases if (phase.work.drift or 0) > DRIFT_WARNING]
     warnings = [text for found in figures.runs for text in found.warnings]
     lines = [

@@ -112,6 +112,9 @@ def test_three_phases_in_two_waves(plan):
     watched = [json.loads(line) for line in plan.relay("watch", "--json").stdout.splitlines()]
     assert {line["phase_id"] for line in watched if line["event"] == "LegEnded"} == {"1", "2", "3"}
     assert watched[-1]["event"] == "RunEnded"
+    reported = plan.relay("report", "--text").stdout
+    assert "Branch     main" in reported
+    assert "3 phases done" in reported, reported
     asked = [dict(request.usage or {}) for request in server.requests]
     assert report["spent"]["output_tokens"] == sum(usage.get("output_tokens", 0) for usage in asked)
     assert report["spent"]["cache_read_tokens"] == sum(usage.get("cache_read_input_tokens", 0) for usage in asked)
