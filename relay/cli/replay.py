@@ -47,7 +47,7 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     agent = str(taped.header.get("runner", ""))
     try:
         played = read_again(taped) if agent else replay_session(taped, lambda _: None)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ConfigError(f"the history of {chosen} is not one that relay wrote: {error}") from error
     if as_json:
         say_json(json.dumps(_render(chosen, played)))

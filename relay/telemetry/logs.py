@@ -8,8 +8,9 @@ from relay.files.walk import open_folder, open_regular
 from relay.git.names import render_ref_part
 from relay.plan.files import STATE_DIR
 from relay.session.events import RunEnded, RunStarted
-from relay.session.records import LoggedEvent, parse_record
+from relay.session.records import LoggedEvent, Scope
 from relay.telemetry.job_logs import JOB_BRANCHES
+from relay.telemetry.log import parse_line
 from relay.values import dataclass
 
 HEAD_BYTES = 64 * 1024
@@ -124,12 +125,5 @@ def _look(path: Path, name: str, folder: int) -> LogEntry | None:
 def _iter_records(lines: Iterable[bytes], kind: str) -> Iterable[LoggedEvent]:
     mark = f'"event":"{kind}"'.encode()
     for line in lines:
-        if mark in line and (record := _parse(line)):
+        if mark in line and (record := parse_line(line, Scope())):
             yield record
-
-
-def _parse(line: bytes) -> LoggedEvent | None:
-    try:
-        return parse_record(line.decode("utf-8", "replace"))
-    except RecursionError:
-        return None

@@ -147,7 +147,7 @@ def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
     with os.fdopen(descriptor, "rb") as stream:
         try:
             return join_notes([*_iter_notes(stream)])
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, OverflowError):
             return None  # relay did not write it
 
 

@@ -80,6 +80,21 @@ def test_what_is_not_as_it_was_is_named(stage):
     assert (done.returncode, "the session was stopped here" in done.stdout) == (0, True)
 
 
+def test_a_history_that_relay_did_not_write_breaks_nothing(stage):
+    """Whatever stands in it: it is played, or it is said that it is not relay's."""
+    play(stage, EVENTFUL)
+    path = find_tape(stage)
+    head, *rest = path.read_text().splitlines()
+    odds: list[dict[str, object]] = [
+        {"model": 7}, {"reset_at": 1.5}, {"system": {}}, {"tools": [1]}, {"model_info": None}, {"runner": []},
+    ]  # fmt: skip
+    for odd in odds:
+        path.write_text("\n".join([json.dumps({**json.loads(head), **odd}), *rest]))
+        assert stage.relay("replay").returncode in {ExitCode.DONE, ExitCode.USER}, odd
+    path.write_text("\n".join([head, '{"kind":"request","same":Infinity,"body":{}}', *rest]))
+    assert stage.relay("replay").returncode == ExitCode.USER
+
+
 def test_no_secret_is_kept_and_the_session_is_played_all_the_same(stage):
     turns = [call("bash", command=f"echo {SECRET}"), {"text": "I give up."}, {"text": "Really."}]
     play(stage, turns)
