@@ -45,7 +45,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     view = make_view(json=options["as_json"], stream=sys.stdout)
     order = Order(
         jobs=request.settings.jobs,
-        words=_render_words(request, options),
+        words=render_words(request, options),
         environ=dict(os.environ),
         unchecked=options["unchecked"],
     )
@@ -69,14 +69,15 @@ def tidy_jobs(request: "RunRequest") -> None:
         tuple(remove_free(request.repo, request.plan_path))  # those that hold something stay
 
 
-def _render_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
+def render_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the run of a phase is told of what was typed."""
     words = ["--plan", request.plan_path]
     flags = find_flags(options)
     for key, flag in _PASSED_ON.items():
         words += [flag, str(flags[key])] if flags[key] is not None else []
     if flags["network"] is not None:
         words.append("--network" if flags["network"] else "--no-network")
-    return (*words, *(["--unchecked"] if options["unchecked"] else []))
+    return (*words, *(["--unchecked"] if options.get("unchecked") else []))
 
 
 def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:

@@ -121,8 +121,8 @@ class NotTaken:
     """Why a phase was not claimed."""
 
     words: str
-    by: PhaseClaim | None = None
-    """Who has it; None where the money does not suffice."""
+    by: tuple[PhaseClaim, ...] = ()
+    """Who has it; nobody where the money does not suffice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +161,10 @@ class ClaimDesk:
             claims = self.read()
             there = claims.find(bid.phase_id)
             if there is not None and there.commit != bid.instead:
-                return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=there)
+                return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=(there,))
             kept = self._write_off(claims.reserved, there, bid.seen_usd)
             left = None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - sum(one.cost_usd for one in kept)
-            if left is not None and left < (bid.reserve_usd or 0.0):
+            if left is not None and (left <= 0 or left < (bid.reserve_usd or 0.0)):
                 words = f"of {bid.cap_usd:g} USD are {bid.spent_usd:.2f} spent and {claims.reserved_usd:.2f} reserved"
                 return NotTaken(words=f"{words}: not enough for phase {bid.phase_id}")
             claim = self._make(bid, attempt=there.attempt + 1 if there else 1)
@@ -172,14 +172,15 @@ class ClaimDesk:
                 return claim
         raise self._too_busy()
 
-    def renew(self, claim: PhaseClaim) -> PhaseClaim | None:
-        """Hold a claim for another while; None when it is somebody else's by now.
+    def renew(self, claim: PhaseClaim, *results: RefUpdate) -> PhaseClaim | None:
+        """Hold a claim for another while, and push what has come of it; None when it is somebody else's by now.
 
         Raises:
-            RemoteError: The remote cannot be reached; the claim stays as it was.
+            RemoteError: The remote cannot be reached; the claim stays as it was, and nothing was pushed.
         """
         fresh = self._store(replace(claim, expires_s=int(self.now()) + self.lease_s))
-        pushed = self.remote.push(RefUpdate(ref=self._name(claim.phase_id), old=claim.commit, new=fresh.commit))
+        own = RefUpdate(ref=self._name(claim.phase_id), old=claim.commit, new=fresh.commit)
+        pushed = self.remote.push(own, *results)
         if pushed.end is PushEnd.REFUSED:
             raise RemoteError(f"the remote refused a claim: {pushed.words}")
         return fresh if pushed.end is PushEnd.DONE else None

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 
 from relay.errors import RepoError
-from relay.git.command import Git, GitError, GitResult
+from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.repository import Repo
 from relay.values import dataclass
@@ -77,6 +78,10 @@ class Remote:
     limit_s: float = _LIMIT_S
     """How long one exchange may take."""
 
+    def find_address(self) -> str:
+        """Return the address that the name stands for; the name itself where it is one."""
+        return self._run("ls-remote", "--get-url", "--", self.name).out.decode(errors="surrogateescape").strip()
+
     def list_refs(self, *patterns: str) -> Mapping[str, str]:
         """Return what the refs hold that match any of the patterns (of ``git ls-remote``).
 
@@ -135,6 +140,11 @@ class Remote:
         said = [line for line in result.err.decode(errors="replace").splitlines() if line.strip()]
         words = next((line for line in said if line.startswith(("fatal: ", "ssh: "))), result.words)
         return RemoteError(f"git {what} {self.name}: {words}", hint=f"try it: git {what} {self.name}")
+
+
+def make_store(folder: Path, name: str, environ: Mapping[str, str]) -> None:
+    """Make a repository for what is fetched, without hooks and on no branch of anybody's."""
+    get_git(environ, folder, None).run("init", "--quiet", "--initial-branch=relay-none", "--template=", name)
 
 
 def _let_through(guarded: Guarded, environ: Mapping[str, str]) -> Git:

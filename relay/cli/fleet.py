@@ -1,0 +1,207 @@
+"""`relay fleet`: a queue of phases for workers on many machines."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from relay.cli.boundary import note_caller
+from relay.cli.screen import say, say_fitting
+from relay.errors import RelayError, RepoError
+from relay.setup.place import find_settings, get_place
+
+if TYPE_CHECKING:
+    from relay.fleet.engine import Engine, Ticket
+    from relay.fleet.work import WorkTask
+    from relay.git.remote import Remote
+
+_TEMPLATES = {"actions": "actions.yml", "slurm": "slurm.sh", "k8s": "k8s.yaml", "nomad": "nomad.hcl"}
+_URL = "RELAY_FLEET_URL"
+_DATABASE = click.option(
+    "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; {_URL}, or that of relay fleet up."
+)
+_REMOTE = click.option("--remote", metavar="NAME", default="origin", show_default=True, help="Where the plan is.")
+_PLAN = click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+
+
+@click.group("fleet", short_help="Place the phases of plans on many machines.")
+def command() -> None:
+    """Place the phases of plans on many machines.
+
+    The queue only says who works on what: claims, money and results are on the git remote (relay work). What is lost
+    with it is submitted again.
+    """
+
+
+@command.command("up", short_help="Run a database for the queue on this machine.")
+@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Where it keeps its files.")
+def up(data: Path | None) -> None:
+    """Run PostgreSQL for this machine's workers until Ctrl-C; for many machines use one of your own.
+
+    Its files stay. Only you can reach it: by a socket in its directory.
+    """
+    from relay.fleet.database import run_database
+    from relay.interrupts import Interrupts
+
+    interrupts = Interrupts()
+    try:
+        with interrupts.installed(lambda _: None), run_database(data or get_data()) as url:
+            say(url)
+            say("the database is up; Ctrl-C stops it")
+            while not interrupts.wait(3_600):
+                pass
+    finally:
+        interrupts.close()
+
+
+@command.command("submit", short_help="Queue the phases that can begin now.")
+@_DATABASE
+@_REMOTE
+@click.argument("plans", nargs=-1, metavar="[PLAN]...")
+def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
+    """Queue the phases of plans that can begin now; a worker that is done with one queues what waited for it."""
+    from relay.fleet.overview import find_tickets
+
+    engine = open_engine(database)
+    for plan in plans or (None,):
+        there, plan_path = get_remote(plan, remote)
+        tickets = find_tickets(there, plan_path)
+        new = engine.submit(tickets)
+        for ticket in tickets:
+            say(f"phase {ticket.phase_id}  {'queued' if ticket in new else 'is queued already'}")
+        if not tickets:
+            say(f"{plan_path}: no phase can begin now")
+
+
+@command.command("worker", short_help="Work on what is queued, one phase after the other.")
+@_DATABASE
+@click.option("--place", metavar="DIR", type=click.Path(path_type=Path), help="Where this worker keeps its clones.")
+@click.option("--once", is_flag=True, help="End when nothing is queued.")
+def worker(database: str | None, place: Path | None, *, once: bool) -> None:
+    """Work on what is queued; Ctrl-C hands over what is in hand and ends.
+
+    It ends too when the database goes away: have it started again by whoever starts it.
+    """
+    from relay.cli.view import make_view
+    from relay.fleet.crew import Crew
+    from relay.sandbox.harden import prepare_process
+
+    prepare_process()
+    engine = open_engine(database)
+    with make_view(json=False, stream=sys.stdout, keeps_board=False) as view:
+        crew = Crew(
+            engine=engine,
+            place=place or get_data("clones"),
+            environ=dict(os.environ),
+            make_task=make_task,
+            tell=say,
+            observe=view.observe,
+        )
+        engine.serve(crew.do, name=f"{socket.gethostname()}-{os.getpid()}", wait=not once)
+
+
+@command.command("status", short_help="Show what is queued, claimed and done.")
+@_DATABASE
+@_REMOTE
+@_PLAN
+@click.option("--why", is_flag=True, help="Say of each open phase why it is not worked on.")
+def status(database: str | None, remote: str, plan: str | None, *, why: bool) -> None:
+    """Show where the plan stands on the remote: what is done, who has claimed what, and what is queued."""
+    from relay.fleet.engine import Engine
+    from relay.fleet.overview import describe_fleet
+
+    there, plan_path = get_remote(plan, remote)
+    url = find_database(database)
+    placed = Engine(url).list_placed() if url else ()
+    for line in describe_fleet(there, plan_path, placed, why=why):
+        say_fitting(line)
+
+
+@command.command("cancel", short_help="Take queued phases back.")
+@_DATABASE
+@click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
+def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
+    """Take phases back by the number that relay fleet status shows; one that is worked on hands over."""
+    gone = open_engine(database).cancel(numbers)
+    for number in numbers:
+        say(f"{number}  {'taken back' if number in gone else 'is not queued'}")
+
+
+@command.command("reap", short_help="Hand on what dead workers had.")
+@_DATABASE
+def reap(database: str | None) -> None:
+    """Hand on what workers had that show no sign of life; every worker does so by itself."""
+    reaped = open_engine(database).reap()
+    say(f"{', '.join(map(str, reaped))}: handed on" if reaped else "every worker that has something is alive")
+
+
+def get_data(name: str = "database") -> Path:
+    """Return where the fleet's files of this user are."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local/share") / "relay/fleet" / name
+
+
+@command.command("template", short_help="Print a job file for a scheduler that you have.")
+@click.argument("kind", type=click.Choice(list(_TEMPLATES)))
+def template(kind: str) -> None:
+    """Print a job file for GitHub Actions, Slurm, Kubernetes or Nomad: each runs relay work, and is yours to change."""
+    from relay.prompts.shipped import get_shipped
+
+    click.echo((get_shipped("templates") / "fleet" / _TEMPLATES[kind]).read_text(encoding="utf-8"), nl=False)
+
+
+def find_database(url: str | None) -> str | None:
+    """Return the address of the queue's database; None when none is named and none is up here."""
+    from relay.fleet.database import find_url
+
+    return url or find_url(get_data())
+
+
+def open_engine(url: str | None) -> "Engine":
+    """Return the queue.
+
+    Raises:
+        RelayError: No database is named, and none is up here.
+    """
+    from relay.fleet.engine import Engine
+
+    found = find_database(url)
+    if found is None:
+        raise RelayError("no database is named, and none is up here", hint=f"relay fleet up, or {_URL}=postgresql://…")
+    return Engine(found)
+
+
+def get_remote(plan: str | None, name: str) -> "tuple[Remote, str]":
+    """Return the remote of the repository here, and the path of the plan in it.
+
+    Raises:
+        RepoError: There is no repository here.
+    """
+    from relay.git.remote import Remote
+
+    place = get_place(plan=plan, environ=os.environ)
+    note_caller(place.caller)
+    if place.repo is None:
+        raise RepoError("there is no git repository here", hint="git init")
+    return Remote(repo=place.repo, name=name, environ=os.environ), place.plan_name
+
+
+def make_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
+    """Return what to do for a ticket, by the settings that hold in its clone."""
+    from relay.fleet.overview import fetch_plan
+    from relay.fleet.work import WorkTask
+
+    plan = fetch_plan(remote, ticket.branch, ticket.plan_path)[1]
+    settings = find_settings({}, os.environ, remote.repo.root, plan_settings=plan.settings)
+    return WorkTask(
+        main=remote.repo,
+        remote=remote,
+        plan_path=ticket.plan_path,
+        settings=settings,
+        words=("--plan", ticket.plan_path),
+        environ=dict(os.environ),
+        phase_id=ticket.phase_id,
+    )

@@ -1,0 +1,94 @@
+"""`relay work`: one phase of a plan that many machines work on."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.cli.options import offer_phases, session_options
+from relay.cli.sessions import make_request
+from relay.errors import ExitCode
+
+if TYPE_CHECKING:
+    from relay.fleet.work import WorkEnd, WorkTask
+    from relay.interrupts import Interrupts
+    from relay.session.events import Observe
+
+_POLL_S = 20.0
+"""How often a remote is asked whether a phase can begin by now."""
+
+
+@click.command("work", short_help="Work on one phase of a plan that many machines share.")
+@click.option(
+    "--phase",
+    metavar="next|all|N",
+    default="next",
+    show_default=True,
+    shell_complete=offer_phases,
+    help="Which phases: the first that is free, one after the other until the plan is done, or this one.",
+)
+@click.option(
+    "--remote", metavar="NAME", default="origin", show_default=True, help="Where plan, claims and results are."
+)
+@click.option("--lease", metavar="SECONDS", default=300, type=click.IntRange(min=15), show_default=True, hidden=True)
+@session_options
+def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: Any) -> int:
+    """Claim a phase on the remote, run it in a work tree of its own, land it, and push it.
+
+    Any number of machines may do so at once. A phase is claimed by one, with what it may cost; what a machine that died
+    had pushed of it, another one goes on with. Only refs that relay made are pushed, and the plan's branch, forward.
+    """
+    from relay.cli.jobs import render_words
+    from relay.cli.view import make_view
+    from relay.fleet.work import WorkTask
+    from relay.git.remote import Remote
+    from relay.interrupts import Interrupts
+    from relay.sandbox.harden import prepare_process
+    from relay.session.events import RunEnded
+    from relay.setup.preconditions import check_repository, require
+
+    request, _ = make_request("run", options)
+    require(check_repository(request.repo))
+    task = WorkTask(
+        main=request.repo,
+        remote=Remote(repo=request.repo, name=remote, environ=os.environ),
+        plan_path=request.plan_path,
+        settings=request.settings,
+        words=render_words(request, options),
+        environ=dict(os.environ),
+        phase_id="" if phase in {"next", "all"} else phase,
+        lease_s=lease,
+    )
+    prepare_process()
+    interrupts = Interrupts()
+    view = make_view(json=as_json, stream=sys.stdout)
+    try:
+        with interrupts.installed(view.note_stop), view:
+            end = work_on(task, view.observe, interrupts, goes_on=phase == "all")
+            view.observe(
+                RunEnded(exit_code=end.exit_code, reason=end.reason, next_command="", spent_usd=None, estimated=False)
+            )
+    finally:
+        interrupts.close()
+    return end.exit_code
+
+
+def work_on(
+    task: "WorkTask", observe: "Observe", interrupts: "Interrupts", *, goes_on: bool, poll_s: float = _POLL_S
+) -> "WorkEnd":
+    """Work on one phase, or on one after the other until the plan is done or needs a person.
+
+    Raises:
+        RelayError: The remote cannot be reached, or something here has to be changed first.
+    """
+    from relay.fleet.work import work
+
+    while True:
+        end = work(task, observe, interrupts)
+        if not goes_on or interrupts.finish_turn:
+            return end
+        if end.is_over or (end.phase_id and end.exit_code == ExitCode.INTERRUPTED):
+            return end
+        if not end.phase_id and interrupts.wait(poll_s):
+            return end

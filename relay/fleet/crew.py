@@ -1,0 +1,65 @@
+"""A fleet's worker: takes a ticket, works on its phase in a clone of its own, and queues what waited for it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from relay.errors import ExitCode, RelayError
+from relay.fleet.clones import ensure_clone
+from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
+from relay.fleet.overview import find_tickets
+from relay.fleet.work import WorkEnd, WorkTask, work
+from relay.git.remote import Remote
+from relay.interrupts import Interrupts, Urgency
+from relay.session.events import Observe
+from relay.values import dataclass
+
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """What a worker needs for its tickets."""
+
+    engine: Engine
+    place: Path
+    """Where its clones are."""
+    environ: Mapping[str, str]
+    make_task: Callable[[Remote, Ticket], WorkTask]
+    """Reads the settings that hold in a clone."""
+    tell: Callable[[str], None]
+    observe: Observe
+
+    async def do(self, ticket: Ticket, should_stop: Callable[[], bool]) -> None:
+        """Do one ticket.
+
+        Raises:
+            BusyError: Somebody else has its phase, or it was interrupted.
+            EndedError: It stopped; its claim says why.
+        """
+        interrupts = Interrupts()
+        try:
+            working = asyncio.create_task(asyncio.to_thread(self._work, ticket, interrupts))
+            while not working.done():
+                await asyncio.wait({working}, timeout=_LOOK_S)
+                if should_stop():
+                    interrupts.request(Urgency.FINISH_TURN)
+            end = working.result()
+        finally:
+            interrupts.close()
+        self.tell(f"phase {ticket.phase_id}: {end.reason}")
+        if end.exit_code == ExitCode.INTERRUPTED or (not end.phase_id and not end.is_over):
+            raise BusyError(end.reason)
+        if end.exit_code != ExitCode.DONE:
+            raise EndedError(end.reason)
+
+    def _work(self, ticket: Ticket, interrupts: Interrupts) -> WorkEnd:
+        try:
+            repo = ensure_clone(self.place, ticket, self.environ)
+            remote = Remote(repo=repo, name=ticket.remote, environ=self.environ)
+            end = work(self.make_task(remote, ticket), self.observe, interrupts)
+            if end.exit_code == ExitCode.DONE:
+                self.engine.submit(find_tickets(remote, ticket.plan_path))
+        except RelayError as error:
+            return WorkEnd(exit_code=ExitCode.USER, reason=str(error))
+        return end

@@ -1,0 +1,269 @@
+"""Placing work on machines: the one module that knows the engine, Procrastinate on PostgreSQL.
+
+Git holds the truth; what stands here says only which phases wait for a worker, and who is alive. All of it can be lost
+and submitted again. A ticket names a phase and where its plan is: it is small, and holds no secret and no prompt.
+
+Weighed, each with real processes and ``kill -9``: Dask runs paid work again and forgets all with its scheduler, Ray
+takes running jobs down with its head, the fail-over of DBOS is not free, PgQueuer would do and weighs four times more.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from relay.errors import RelayError
+from relay.values import dataclass
+
+if TYPE_CHECKING:
+    from procrastinate import App, JobContext
+    from procrastinate.jobs import Job as Queued
+
+_TASK = "relay.work"
+_QUEUE = "relay"
+_MOST_CHARS = 900
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+_BEAT_S = 5.0
+STALLED_S = 30.0
+"""Without a sign of life of its worker for so long, a ticket is handed to another one."""
+_CONNECT_S = 10
+_LATER_S = 30
+"""After which a ticket is tried again whose phase somebody else has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """A phase that a worker shall work on."""
+
+    remote: str
+    """An address that every worker can reach."""
+    branch: str
+    plan_path: str
+    phase_id: str
+
+    @property
+    def key(self) -> str:
+        """What no two tickets that wait have in common."""
+        return f"{self.remote} {self.branch} {self.plan_path} {self.phase_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """What the engine knows of a ticket."""
+
+    number: int
+    ticket: Ticket
+    status: str
+    """``todo``, ``doing``, ``succeeded``, ``failed``, ``aborting``, ``aborted`` or ``cancelled``."""
+    attempts: int
+
+
+class BusyError(Exception):
+    """The phase could not be claimed now; the ticket waits a while."""
+
+
+class EndedError(Exception):
+    """The phase stopped; its claim says why. The ticket is not repeated."""
+
+
+Work = Callable[[Ticket, Callable[[], bool]], Awaitable[None]]
+"""Does a ticket, and asks now and then whether to stop. Raises `BusyError` or `EndedError`."""
+
+
+def check_ticket(ticket: Ticket) -> str:
+    """Say what must not be queued; empty when all is well."""
+    if _PASSWORD.search(ticket.remote):
+        return "the remote's address holds a password, and what is queued may be read; use a credential helper or ssh"
+    return "" if len(ticket.key) <= _MOST_CHARS else f"a ticket has to fit in {_MOST_CHARS} characters"
+
+
+class Engine:
+    """The queue in one database. Mutable: connects when it is used.
+
+    Args:
+        url: Of the database, as ``postgresql://…``.
+        stalled_s: How long a worker may show no sign of life.
+    """
+
+    def __init__(self, url: str, *, stalled_s: float = STALLED_S) -> None:
+        self._url = url
+        self._stalled_s = stalled_s
+
+    @contextlib.asynccontextmanager
+    async def _open(self) -> Any:
+        try:
+            import psycopg
+            from procrastinate import App, PsycopgConnector
+            from procrastinate.exceptions import ConnectorException
+        except ImportError as error:
+            raise RelayError("the engine is not installed", hint="pip install 'relay[fleet]'") from error
+        # The pool tries for half a minute, and writes what it thinks of each try.
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+        app = App(connector=PsycopgConnector(conninfo=self._url))
+        try:
+            await (await psycopg.AsyncConnection.connect(self._url, connect_timeout=_CONNECT_S)).close()
+            async with app.open_async():
+                if not await app.check_connection_async():
+                    await app.schema_manager.apply_schema_async()
+                yield app
+        except (ConnectorException, psycopg.Error) as error:
+            raise RelayError(f"the database does not answer: {_explain(error)}", hint="relay fleet up") from error
+
+    def submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
+        """Queue tickets; return those that were not waiting already.
+
+        Raises:
+            RelayError: The database does not answer, or a ticket must not be queued.
+        """
+        for ticket in tickets:
+            if words := check_ticket(ticket):
+                raise RelayError(words)
+        return asyncio.run(self._submit(tickets))
+
+    async def _submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
+        async with self._open() as app:
+            return tuple([ticket for ticket in tickets if await _defer(app, ticket)])
+
+    def list_placed(self) -> tuple[Placed, ...]:
+        """Return what the engine knows, by number.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        return asyncio.run(self._list())
+
+    async def _list(self) -> tuple[Placed, ...]:
+        async with self._open() as app:
+            return tuple(found for job in await app.job_manager.list_jobs_async(task=_TASK) if (found := _parse(job)))
+
+    def cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Take tickets back; those that are worked on hand over. Return those that there were.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        return asyncio.run(self._cancel(numbers))
+
+    async def _cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        async with self._open() as app:
+            cancel = app.job_manager.cancel_job_by_id_async
+            return tuple([number for number in numbers if await cancel(number, abort=True)])
+
+    def reap(self) -> tuple[int, ...]:
+        """Hand on tickets whose worker shows no sign of life; return them.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        return asyncio.run(self._reap_once())
+
+    async def _reap_once(self) -> tuple[int, ...]:
+        async with self._open() as app:
+            return await _reap(app, self._stalled_s)
+
+    def serve(self, work: Work, *, name: str, wait: bool = True) -> None:
+        """Take tickets one after the other until a signal ends it; the one in hand is handed over then.
+
+        Args:
+            work: Does one.
+            name: Of this worker.
+            wait: Whether to wait for more when there is none.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        asyncio.run(self._serve(work, name, wait=wait))
+
+    async def _serve(self, work: Work, name: str, *, wait: bool) -> None:
+        stopping = asyncio.Event()
+        async with self._open() as app:
+
+            @app.task(name=_TASK, pass_context=True, queue=_QUEUE, retry=_make_retry())  # type: ignore[untyped-decorator]
+            async def do(context: "JobContext", **fields: Any) -> None:
+                if ticket := _make_ticket(fields):
+                    await work(ticket, lambda: stopping.is_set() or context.should_abort())
+
+            serving = asyncio.create_task(
+                app.run_worker_async(
+                    queues=[_QUEUE],
+                    name=name,
+                    wait=wait,
+                    concurrency=1,
+                    install_signal_handlers=False,
+                    update_heartbeat_interval=min(_BEAT_S, self._stalled_s / 3),
+                    stalled_worker_timeout=self._stalled_s,
+                    fetch_job_polling_interval=_BEAT_S,
+                    abort_job_polling_interval=_BEAT_S,
+                    delete_jobs="successful",
+                )
+            )
+            reaper = asyncio.create_task(_reap_for_ever(app, self._stalled_s))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, serving)
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            reaper.cancel()
+
+
+def _stop(stopping: asyncio.Event, serving: "asyncio.Task[None]") -> None:
+    """Have the ticket in hand handed over, and no other one taken."""
+    if not stopping.is_set():
+        stopping.set()
+        serving.cancel()
+
+
+async def _defer(app: "App", ticket: Ticket) -> bool:
+    from procrastinate.exceptions import AlreadyEnqueued
+
+    deferrer = app.configure_task(_TASK, queue=_QUEUE, lock=ticket.key, queueing_lock=ticket.key)
+    try:
+        await deferrer.defer_async(**asdict(ticket))
+    except AlreadyEnqueued:
+        return False
+    return True
+
+
+async def _reap(app: "App", stalled_s: float) -> tuple[int, ...]:
+    stalled = await app.job_manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=stalled_s)
+    for job in stalled:
+        await app.job_manager.retry_job(job)
+    return tuple(job.id for job in stalled if job.id is not None)
+
+
+async def _reap_for_ever(app: "App", stalled_s: float) -> None:
+    while True:
+        await asyncio.sleep(stalled_s / 3)
+        await _reap(app, stalled_s)
+
+
+def _make_retry() -> Any:
+    """Return the engine's strategy: a phase that somebody else has is tried again later, any other end is one."""
+    from procrastinate import BaseRetryStrategy, RetryDecision
+
+    def decide(_strategy: Any, *, exception: BaseException, **_job: Any) -> RetryDecision | None:
+        return RetryDecision(retry_in={"seconds": _LATER_S}) if isinstance(exception, BusyError) else None
+
+    return type("Later", (BaseRetryStrategy,), {"get_retry_decision": decide})()
+
+
+def _make_ticket(fields: dict[str, Any]) -> Ticket | None:
+    names = ("remote", "branch", "plan_path", "phase_id")
+    if any(not isinstance(fields.get(name), str) for name in names):
+        return None
+    return Ticket(**{name: fields[name] for name in names})
+
+
+def _parse(job: "Queued") -> Placed | None:
+    ticket = _make_ticket(dict(job.task_kwargs))
+    if ticket is None or job.id is None:
+        return None
+    return Placed(number=job.id, ticket=ticket, status=job.status or "", attempts=job.attempts)
+
+
+def _explain(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return next(iter(str(cause).splitlines()), "") or type(cause).__name__

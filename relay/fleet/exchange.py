@@ -1,0 +1,93 @@
+"""What the sessions of a phase have left, between a clone and a remote: its branch, open leg, snapshots and cost.
+
+What a clone has of a phase that another machine has gone on with is put aside under ``refs/relay/aside/`` before the
+remote's takes its place: no commit and no snapshot is lost by it.
+"""
+
+from collections.abc import Collection, Mapping
+
+from relay.git import objects, refs
+from relay.git.message import Message
+from relay.git.names import parse_ref_part, render_ref_part
+from relay.git.remote import RefUpdate, Remote
+from relay.git.repository import Repo
+from relay.git.trees import find_tree
+from relay.store.legs import next_ref
+
+_HEADS = "refs/heads/"
+_LEG = "refs/relay/leg/"
+_BELOW = ("refs/relay/wip/", "refs/relay/spent/")
+
+
+def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
+    """Return what a clone has of a job's branch: ref → commit."""
+    part = render_ref_part(branch)
+    single = (f"{_HEADS}{branch}", f"{_LEG}{part}")
+    found = {ref: commit for ref in single if (commit := refs.find_ref(repo, ref))}
+    return found | repo.list_refs(*(f"{place}{part}/" for place in _BELOW))
+
+
+def read_there(remote: Remote, prefix: str) -> Mapping[str, Mapping[str, str]]:
+    """Return what a remote has of the branches that begin with `prefix`: branch → ref → commit.
+
+    Raises:
+        RemoteError: It cannot be reached.
+    """
+    part = render_ref_part(prefix)
+    found = remote.list_refs(f"{_HEADS}{prefix}*", f"{_LEG}{part}*", *(f"{place}{part}*" for place in _BELOW))
+    jobs: dict[str, dict[str, str]] = {}
+    for ref, commit in found.items():
+        if branch := find_branch(ref):
+            jobs.setdefault(branch, {})[ref] = commit
+    return jobs
+
+
+def find_branch(ref: str) -> str:
+    """Return the job's branch that a ref belongs to; empty for a ref of another kind."""
+    if ref.startswith(_HEADS):
+        return ref.removeprefix(_HEADS)
+    if ref.startswith(_LEG):
+        return parse_ref_part(ref.removeprefix(_LEG))
+    below = next((ref.removeprefix(place) for place in _BELOW if ref.startswith(place)), "")
+    return parse_ref_part(below.partition("/")[0])
+
+
+def find_updates(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[RefUpdate, ...]:
+    """Return what a remote lacks, or has and should not have any more."""
+    return tuple(
+        RefUpdate(ref=ref, old=there.get(ref), new=here.get(ref))
+        for ref in sorted({*here, *there})
+        if here.get(ref) != there.get(ref)
+    )
+
+
+def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: Collection[str]) -> None:
+    """Have a clone's refs of the branches be the remote's; what it had instead is put aside.
+
+    Args:
+        remote: The remote.
+        there: As `read_there` says.
+        but: Branches that stay as they are here: those with a work tree.
+
+    Raises:
+        RemoteError: It cannot be reached.
+    """
+    lacking = []
+    for branch, found in there.items():
+        if branch not in but:
+            here = read_here(remote.repo, branch)
+            put_aside(remote.repo, branch, tuple(c for ref, c in here.items() if found.get(ref, c) != c))
+            lacking += [f"+{ref}:{ref}" for ref, commit in found.items() if here.get(ref) != commit]
+    if lacking:
+        remote.fetch(*lacking)
+
+
+def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
+    """Keep commits that other ones take the place of; return the ref that does, empty when there are none."""
+    if not commits:
+        return ""
+    ref = next_ref(repo, "aside", branch)
+    message = Message(subject=f"relay: what was here of {branch}")
+    kept = objects.write_commit(repo, find_tree(repo, commits[0]), dict.fromkeys(commits), message)
+    refs.move_ref(repo, ref, kept, None)
+    return ref

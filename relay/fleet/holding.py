@@ -1,0 +1,178 @@
+"""A claim that is held: runs go on under it, and what comes of them is pushed with its signs of life."""
+
+import select
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from relay.errors import RepoError
+from relay.fleet.claims import ClaimDesk, PhaseClaim
+from relay.fleet.exchange import find_updates, read_here
+from relay.fleet.landing import Job, find_phase_id
+from relay.fleet.runs import JobEnd, JobRun
+from relay.git.remote import RefUpdate, RemoteError
+from relay.git.repository import Repo
+from relay.interrupts import Interrupts
+from relay.session.events import LegEnded, Noticed, Observe, RunEnded
+from relay.store.legs import get_branch
+from relay.store.lock import lock_worktree
+
+_HEARING_S = 0.5
+_RETRY_S = 5.0
+_LOCK_S = 60.0
+
+
+class LostError(Exception):
+    """The claim is somebody else's by now, or ran out while the remote could not be reached. No error of the user's."""
+
+
+class Holding:
+    """A worker's claim on a phase. Mutable: the claim moves with each sign of life, and so does what the remote has.
+
+    Args:
+        desk: Where it was taken.
+        claim: As it was taken.
+        there: What the remote has of the job: ref → commit.
+        observe: Told of all that happens.
+        interrupts: Whether the user asked to stop.
+    """
+
+    def __init__(
+        self,
+        desk: ClaimDesk,
+        claim: PhaseClaim,
+        there: Mapping[str, str],
+        observe: Observe,
+        interrupts: Interrupts,
+    ) -> None:
+        self.claim = claim
+        self._desk, self._there = desk, there
+        self._observe, self._interrupts = observe, interrupts
+        self._due_s = 0.0
+        self._is_silent = False
+        self._is_over = False
+
+    def run(self, job: Job, words: tuple[str, ...], environ: Mapping[str, str]) -> JobEnd:
+        """Have a relay work on the phase until it ends.
+
+        Raises:
+            LostError: The claim is not this worker's any more; the run was ended.
+        """
+        child = JobRun(job, find_phase_id(job), words, environ)
+        self._wait_for_next_sign()
+        asked = 0
+        while not child.has_ended:
+            select.select(child.descriptors, (), (), _HEARING_S)
+            ended_leg = self._pass_on(child)
+            wanted = self._interrupts.finish_turn + self._interrupts.stop_now
+            if wanted > asked:
+                asked = wanted
+                child.interrupt(now=asked > 1)
+            if ended_leg or time.monotonic() >= self._due_s:
+                self._report(job, child)
+        self._pass_on(child)
+        return child.close()
+
+    def _pass_on(self, child: JobRun) -> bool:
+        """Tell what a run has said; return whether a session has ended: then its snapshots are to be pushed."""
+        events = [record.event for record in child.hear()]
+        for event in events:
+            if not isinstance(event, RunEnded):  # the phase's end is told when it has landed
+                self._observe(event)
+        return any(isinstance(event, LegEnded) for event in events)
+
+    def _report(self, job: Job, child: JobRun) -> None:
+        try:
+            self.renew(job)
+        except RemoteError as error:
+            self._due_s = time.monotonic() + _RETRY_S
+            if not self._is_silent:
+                self._observe(Noticed(text=f"{error}; the phase goes on here, and it is tried again", warning=True))
+            self._is_silent = True
+            if self._desk.now() < self.claim.expires_s:
+                return
+            self._end(child)
+            raise LostError from error
+        except LostError:
+            self._end(child)
+            raise
+
+    def _end(self, child: JobRun) -> None:
+        """End a run at once: its snapshots stay, and whoever has the phase now must not meet it."""
+        child.interrupt(now=True)
+        while not child.has_ended:
+            select.select(child.descriptors, (), (), _HEARING_S)
+            self._pass_on(child)
+        child.close()
+
+    def _wait_for_next_sign(self) -> None:
+        self._due_s = time.monotonic() + self._desk.lease_s / 3
+
+    def renew(self, job: Job) -> None:
+        """Show a sign of life, and push what there is of the phase.
+
+        Raises:
+            RemoteError: The remote cannot be reached.
+            LostError: Another worker has taken the phase over.
+        """
+        here = read_here(job.repo, get_branch(job.repo))
+        fresh = self._desk.renew(self.claim, *find_updates(here, self._there))
+        if fresh is None:
+            raise LostError
+        self.claim, self._there, self._is_silent = fresh, here, False
+        self._wait_for_next_sign()
+
+    def give_back(self, job: Job, *, waits: str = "") -> None:
+        """End the claim, unless it has ended, with all that there is of the phase pushed.
+
+        Args:
+            job: The phase and its work tree.
+            waits: Why a person is needed; empty to leave the phase free.
+
+        Raises:
+            RemoteError: The remote cannot be reached.
+            LostError: Another worker has taken the phase over.
+        """
+        if self._is_over:
+            return
+        here = read_here(job.repo, get_branch(job.repo))
+        if not self._desk.give_back(self.claim, *find_updates(here, self._there), waits=waits):
+            raise LostError
+
+    def deliver(self, branch: str, old: str, new: str) -> bool:
+        """Push the plan's branch and end the claim in one step; what the remote has of the job goes with it.
+
+        Returns:
+            False when the branch has moved meanwhile; nothing has changed then.
+
+        Raises:
+            RemoteError: The remote cannot be reached.
+            LostError: Another worker has taken the phase over.
+        """
+        gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
+        if self._desk.give_back(self.claim, RefUpdate(ref=f"refs/heads/{branch}", old=old, new=new), *gone):
+            self._is_over = True
+            return True
+        there = self._desk.read().find(self.claim.phase_id)
+        if there is None or there.commit != self.claim.commit:
+            raise LostError
+        return False
+
+
+@contextmanager
+def locking(repo: Repo, interrupts: Interrupts) -> Iterator[None]:
+    """Hold a work tree's lock; another relay's, which has it for a moment, is waited for.
+
+    Raises:
+        RepoError: It has it for longer.
+    """
+    ends_s = time.monotonic() + _LOCK_S
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(lock_worktree(repo))
+                break
+            except RepoError:
+                if time.monotonic() > ends_s or interrupts.wait(_HEARING_S):
+                    raise
+        yield

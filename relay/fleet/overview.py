@@ -1,0 +1,99 @@
+"""Where a plan stands on its remote: what is done, who has claimed what, what is queued, what could begin."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from relay.errors import RepoError
+from relay.fleet.claims import ClaimDesk, Claims, ClaimState, describe, is_lapsed, name_plan
+from relay.fleet.engine import Placed, Ticket
+from relay.git import refs
+from relay.git.remote import Remote
+from relay.plan.model import Phase, Plan
+from relay.plan.waves import find_ready
+from relay.state.plan_edit import parse_at
+from relay.state.resume import find_blocked_by
+from relay.store.legs import get_branch
+from relay.store.texts import find_text
+from relay.words import render_usd
+
+
+def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
+    """Return the commit that a remote's branch is at, and the plan as it is there; nothing here is moved.
+
+    Raises:
+        RelayError: The remote cannot be reached, or has no such plan.
+    """
+    ref = f"refs/relay/remote/{name_plan(branch, plan_path)}/tip"
+    remote.fetch(f"+refs/heads/{branch}:{ref}")
+    tip = refs.find_ref(remote.repo, ref)
+    if tip is None:
+        raise RepoError(f"{remote.name} has no {branch}", hint=f"git push {remote.name} {branch}")
+    text = find_text(remote.repo, tip, plan_path)
+    if text is None:
+        raise RepoError(f"{remote.name} has no {plan_path} on {branch}", hint="commit and push the plan")
+    return tip, parse_at(text, plan_path)
+
+
+def select_phases(plan: Plan, claims: Claims, *, but: str = "", worker: str = "") -> tuple[Phase, ...]:
+    """Return the phases that can begin, beside those that live workers are at: `but` and the worker's own count not."""
+    now = time.time()
+    held = (claim for claim in claims.held if claim.state is ClaimState.HELD and not is_lapsed(claim, now=now))
+    return find_ready(plan, {claim.phase_id for claim in held if claim.worker != worker and claim.phase_id != but})
+
+
+def find_tickets(remote: Remote, plan_path: str) -> tuple[Ticket, ...]:
+    """Return a ticket for each phase that can begin now, and that does not wait for a person.
+
+    Raises:
+        RelayError: The remote cannot be reached, or has no such plan.
+    """
+    branch = get_branch(remote.repo)
+    claims, plan = open_desk(remote, branch, plan_path).read(), fetch_plan(remote, branch, plan_path)[1]
+    waiting = {claim.phase_id for claim in claims.held if claim.state is ClaimState.WAITS}
+    phases = (phase for phase in select_phases(plan, claims) if phase.id not in waiting)
+    address = remote.find_address()
+    return tuple(Ticket(remote=address, branch=branch, plan_path=plan_path, phase_id=phase.id) for phase in phases)
+
+
+def open_desk(remote: Remote, branch: str, plan_path: str, *, worker: str = "", lease_s: int = 0) -> ClaimDesk:
+    """Return where claims on a plan's phases are read, and made."""
+    key = name_plan(branch, plan_path)
+    return ClaimDesk(remote=remote, plan_key=key, worker=worker, lease_s=lease_s, now=time.time)
+
+
+def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed], *, why: bool) -> Iterator[str]:
+    """Yield a line for each phase, and for what is reserved.
+
+    Raises:
+        RelayError: The remote cannot be reached, or has no such plan.
+    """
+    branch = get_branch(remote.repo)
+    claims, (tip, plan) = open_desk(remote, branch, plan_path).read(), fetch_plan(remote, branch, plan_path)
+    address, now = remote.find_address(), time.time()
+    queued = {
+        one.ticket.phase_id: one
+        for one in placed
+        if (one.ticket.remote, one.ticket.branch, one.ticket.plan_path) == (address, branch, plan_path)
+    }
+    ready = {phase.id for phase in select_phases(plan, claims)}
+    done = sum(phase.done for phase in plan.phases)
+    yield f"{plan_path} on {remote.name}/{branch} ({tip[:10]}): {done} of {len(plan.phases)} phases done"
+    for phase in plan.phases:
+        claim, job = claims.find(phase.id), queued.get(phase.id)
+        words = [describe(claim, now=now)] if claim and not phase.done else []
+        words += [f"queued as {job.number}: {job.status}, {job.attempts} attempts"] if job and not phase.done else []
+        if not phase.done and not claim:
+            words.append(_explain_open(plan, phase, is_ready=phase.id in ready, why=why))
+        yield f"{phase.id:>4}  {phase.title}: {'done' if phase.done else '; '.join(words)}"
+    if claims.reserved:
+        yield f"reserved: {render_usd(claims.reserved_usd)}"
+
+
+def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str:
+    if is_ready:
+        return "can begin"
+    if not why:
+        return "waits"
+    if waits := find_blocked_by(plan, phase):
+        return f"waits for {', '.join(waits)}"
+    return "waits for a path that a phase at work names too"

@@ -1,0 +1,321 @@
+"""One phase on one of many machines: claim, fetch, a run in a work tree of its own, land, push, give back.
+
+The remote is the only truth. Whatever is asked of it can be asked again, so a worker that was killed and one that goes
+on take the same path; a worker that has lost its claim stops, and nothing of what it pushes then is taken.
+"""
+
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+
+from relay.config import Settings
+from relay.errors import ExitCode, RepoError
+from relay.fleet.claims import Bid, Claims, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed
+from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there
+from relay.fleet.holding import Holding, LostError, locking
+from relay.fleet.landing import Job, LandingCase, find_landing
+from relay.fleet.merge import prepare
+from relay.fleet.overview import fetch_plan, open_desk, select_phases
+from relay.fleet.runs import JobEnd
+from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
+from relay.git import refs
+from relay.git.merging import is_ancestor
+from relay.git.notes import read_note, write_note
+from relay.git.remote import Remote
+from relay.git.repository import Repo
+from relay.git.worktrees import put_on_branch
+from relay.interrupts import Interrupts
+from relay.plan.model import Phase, Plan
+from relay.run.selection import get_phase
+from relay.session.events import Noticed, Observe
+from relay.setup.account import make_meter, read_spent
+from relay.store import follow
+from relay.store.history import read_relay_commits
+from relay.store.legs import get_branch, read_leg
+from relay.store.lock import lock_worktree
+from relay.values import dataclass
+
+LEASE_S = 300
+"""How long a claim holds without a sign of life."""
+_MOST_STEPS = 20
+"""Runs and landings of one phase: others may land first a few times, not for ever."""
+_CENT_USD = 0.01
+_WORKER_NOTE = "worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTask:
+    """What a worker is to do."""
+
+    main: Repo
+    """A clone, on the plan's branch."""
+    remote: Remote
+    plan_path: str
+    """Relative to the root."""
+    settings: Settings
+    words: tuple[str, ...]
+    """What its runs are told behind ``relay run --phase N``."""
+    environ: Mapping[str, str]
+    """Of its runs."""
+    phase_id: str = ""
+    """The only phase to work on; empty for the first that is free."""
+    lease_s: int = LEASE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEnd:
+    """How it ended, for the command to tell."""
+
+    exit_code: ExitCode
+    reason: str
+    phase_id: str = ""
+    """Empty when none was claimed."""
+    is_over: bool = False
+    """Whether nothing is left for any worker: the plan is done, or all that is left waits for a person."""
+
+
+def work(task: WorkTask, observe: Observe, interrupts: Interrupts) -> WorkEnd:
+    """Work on one phase of a plan that many machines work on.
+
+    Args:
+        task: What to do.
+        observe: Told of all that happens.
+        interrupts: Whether the user asked to stop.
+
+    Raises:
+        RelayError: The remote cannot be reached, or something here has to be changed first.
+    """
+    return _Worker(task, observe, interrupts).work()
+
+
+class _Worker:
+    """One phase's way from its claim to its landing. Mutable: what its runs are told changes with its money."""
+
+    def __init__(self, task: WorkTask, observe: Observe, interrupts: Interrupts) -> None:
+        self._task, self._observe, self._interrupts = task, observe, interrupts
+        self._main, self._remote = task.main, task.remote
+        self._branch = get_branch(task.main)
+        self._words = task.words
+        worker = ensure_worker(task.main)
+        self._desk = open_desk(task.remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
+
+    def work(self) -> WorkEnd:
+        """Claim a phase and bring it to its end."""
+        claims, plan = self._desk.read(), self._sync()  # in this order: what has landed since is no claim any more
+        if plan.done:
+            return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
+        phases = self._select(plan, claims)
+        jobs = read_there(self._remote, name_job_branch(self._main, ""))
+        fetch_jobs(self._remote, jobs, but={get_branch(job.repo) for job in self._find_jobs()})
+        held = {claim.phase_id for claim in claims.held}
+        shares = sum(not phase.done and phase.id not in held for phase in plan.phases)
+        taken = self._claim_one(phases, claims, shares)
+        if isinstance(taken, NotTaken):
+            # While another worker is at work its phase may be done, or its money free again.
+            is_over = all(claim.state is ClaimState.WAITS for claim in (*claims.held, *taken.by))
+            return WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over)
+        words = f"phase {taken.phase_id} is claimed on {self._remote.name} by {taken.worker} (attempt {taken.attempt})"
+        self._observe(Noticed(text=words))
+        if _is_done(self._sync(), taken.phase_id):  # landed since this worker looked
+            self._desk.give_back(taken)
+            return self._end_done(taken.phase_id)
+        before = claims.find(taken.phase_id)
+        is_own = before is not None and before.worker == self._desk.worker
+        try:
+            job = self._take_up(taken.phase_id, jobs, is_own=is_own)
+            if job is None:  # a twin of this worker in the same clone
+                self._desk.give_back(taken)
+                words = f"another relay is at work on phase {taken.phase_id} in this clone"
+                return WorkEnd(exit_code=ExitCode.STOPPED, reason=words)
+            return self._bring_home(taken, job, jobs)
+        except LostError:
+            words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
+            return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
+
+    def _find_jobs(self) -> tuple[Job, ...]:
+        return find_jobs(self._main, self._task.plan_path)
+
+    def _sync(self) -> Plan:
+        """Take this clone's branch to where the remote's is, and return the plan as it is there."""
+        tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path)
+        with locking(self._main, self._interrupts):
+            own = self._main.head()
+            if own is None or not is_ancestor(self._main, own, tip):
+                words = f"{self._branch} has commits that {self._remote.name} has not"
+                raise RepoError(words, hint=f"git push {self._remote.name} {self._branch}")
+            self._follow(own, tip)
+        return plan
+
+    def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:
+        """Return the phases that this worker may claim."""
+        wanted = self._task.phase_id
+        if wanted:
+            get_phase(plan, wanted)
+        found = select_phases(plan, claims, but=wanted, worker=self._desk.worker)
+        return tuple(phase for phase in found if wanted in {"", phase.id})
+
+    def _follow(self, own: str, tip: str) -> None:
+        if own == tip:
+            return
+        if found := follow.find_in_the_way(self._main, own, tip):
+            words = f"{self._remote.name} is ahead, and these files were changed here: {', '.join(found[:5])}"
+            raise RepoError(words, hint="commit them or put them away")
+        for words in follow.follow(self._main, self._branch, own, tip, reason="relay: as the remote is") or ():
+            self._observe(Noticed(text=words, warning=True))
+
+    def _claim_one(self, phases: tuple[Phase, ...], claims: Claims, shares: int) -> PhaseClaim | NotTaken:
+        """Claim the first phase that is free; else one whose worker shows no sign of life."""
+        refused: list[NotTaken] = []
+        for phase in sorted(phases, key=lambda phase: claims.find(phase.id) is not None):
+            there = claims.find(phase.id)
+            instead = "" if there is None else self._find_takeover(there)
+            taken = self._desk.take(self._bid(phase.id, claims, shares, instead))
+            if isinstance(taken, PhaseClaim):
+                return taken
+            refused.append(taken)
+        if not refused:
+            return NotTaken(
+                words="no phase can begin: each open one waits for others, or for a path of a phase at work"
+            )
+        words = "; ".join(dict.fromkeys(one.words for one in refused))
+        return NotTaken(words=words, by=tuple(claim for one in refused for claim in one.by))
+
+    def _find_takeover(self, there: PhaseClaim) -> str:
+        """Return the claim that may be taken over; empty where its worker may be alive."""
+        if there.state is ClaimState.WAITS:
+            return there.commit if self._task.phase_id else ""  # a person typed its number
+        if there.worker == self._desk.worker:
+            return there.commit  # the lock of its work tree says whether a twin of this one is at work
+        if not is_lapsed(there, now=time.time()):
+            return ""
+        # Clocks may differ: who lives renews it meanwhile.
+        self._observe(Noticed(text=f"phase {there.phase_id} is {describe(there, now=time.time())}; watching it"))
+        if self._interrupts.wait(self._task.lease_s / 2):
+            return ""
+        seen = self._desk.read().find(there.phase_id)
+        return there.commit if seen is not None and seen.commit == there.commit else ""
+
+    def _bid(self, phase_id: str, claims: Claims, shares: int, instead: str) -> Bid:
+        """Return what to ask for: a phase's part of what is left, so that others can be worked on meanwhile."""
+        settings, seen = self._task.settings, self._find_seen(phase_id)
+        cap, spent = settings.max_cost_usd, read_spent(self._main, self._task.plan_path).cost_usd or 0.0
+        own = claims.find(phase_id)
+        others = sum(one.cost_usd for one in claims.reserved if own is None or not one.is_of(own))
+        reserve = settings.max_phase_cost_usd
+        if cap is not None:
+            left = max(0.0, cap - spent - others)
+            reserve = left / max(1, shares) if reserve is None else min(reserve, left)
+        return Bid(phase_id=phase_id, reserve_usd=reserve, cap_usd=cap, spent_usd=spent, seen_usd=seen, instead=instead)
+
+    def _find_seen(self, phase_id: str) -> float:
+        """Return what is known here to be spent on a phase that has not landed."""
+        branch = name_job_branch(self._main, phase_id)
+        own, leg = refs.find_ref(self._main, f"refs/heads/{branch}"), read_leg(self._main, branch)
+        tip = self._main.head() or ""
+        commits = read_relay_commits(self._main, self._task.plan_path, rev=own, newer_than=tip) if own else ()
+        spends = [commit.spent for commit in commits] + ([leg.spend] if leg else [])
+        return sum(spent.cost_usd or 0.0 for spent in spends)
+
+    def _take_up(self, phase_id: str, jobs: Mapping[str, Mapping[str, str]], *, is_own: bool) -> Job | None:
+        """Return the phase's work tree, with what other workers have pushed of it; None: a run is at work in it."""
+        branch = name_job_branch(self._main, phase_id)
+        there = jobs.get(branch, {})
+        own = next((job for job in self._find_jobs() if job.phase_id == phase_id), None)
+        # What this worker has not pushed is in no other hands: it was the last to hold the phase.
+        if own is not None and not is_own and there and there != read_here(self._main, branch):
+            self._leave(own, branch)
+            fetch_jobs(self._remote, {branch: there}, but=())
+        with locking(self._main, self._interrupts):
+            return ensure_job(self._main, phase_id, self._task.plan_path, copied=self._task.settings.copy, busy=())
+
+    def _leave(self, job: Job, branch: str) -> None:
+        """Put a work tree aside whose phase another machine has gone on with: nothing in it is touched."""
+        with lock_worktree(job.repo):
+            ref = put_aside(self._main, branch, tuple(read_here(self._main, branch).values()))
+            put_on_branch(job.repo, "relay-aside/" + ref.removeprefix("refs/relay/aside/"))
+        words = (
+            f"another machine went on with phase {job.phase_id}; what was here stays in {job.repo.root} and in {ref}"
+        )
+        self._observe(Noticed(text=words, warning=True))
+
+    def _bring_home(self, claim: PhaseClaim, job: Job, jobs: Mapping[str, Mapping[str, str]]) -> WorkEnd:
+        """Have the phase worked on until the remote's branch has it, or it stops."""
+        there = jobs.get(get_branch(job.repo), {})
+        holding = Holding(self._desk, claim, there, self._observe, self._interrupts)
+        self._words = self._list_words(claim, job)
+        for _ in range(_MOST_STEPS):
+            if _is_done(self._sync(), job.phase_id):
+                holding.give_back(job)
+                return self._end_done(job.phase_id)
+            if end := self._advance(holding, job):
+                return end
+        return self._give_up(holding, job, f"others landed first {_MOST_STEPS} times")
+
+    def _advance(self, holding: Holding, job: Job) -> WorkEnd | None:
+        """Do the next thing on the way to the remote's branch; None to go on."""
+        landing = find_landing(self._main, job)
+        match landing.case:
+            case LandingCase.LANDED:
+                return self._give_up(holding, job, "it is done on its branch, and open in the plan")
+            case LandingCase.FORWARD:
+                holding.deliver(self._branch, landing.tip, landing.own)  # or somebody else was faster
+            case LandingCase.APART:
+                for told in prepare(job, landing):
+                    self._observe(Noticed(text=told))
+            case _:
+                end = holding.run(job, self._words, self._task.environ)
+                if end.at_cap and self._raise(holding, job):
+                    self._words = self._list_words(holding.claim, job)
+                elif end.exit_code != ExitCode.DONE:
+                    return self._stop(holding, job, end)
+        return None
+
+    def _raise(self, holding: Holding, job: Job) -> bool:
+        """Reserve all that others have left, for a phase that has spent its part; False when there is nothing."""
+        holding.renew(job)
+        before = holding.claim
+        bid = self._bid(job.phase_id, self._desk.read(), 1, before.commit)
+        if (bid.reserve_usd or 0.0) + bid.seen_usd <= (before.reserved_usd or 0.0) + before.seen_usd + _CENT_USD:
+            return False
+        taken = self._desk.take(bid)
+        if isinstance(taken, NotTaken):
+            return False
+        holding.claim = taken
+        return True
+
+    def _give_up(self, holding: Holding, job: Job, reason: str) -> WorkEnd:
+        holding.give_back(job, waits=reason)
+        return WorkEnd(exit_code=ExitCode.STOPPED, reason=f"phase {job.phase_id}: {reason}", phase_id=job.phase_id)
+
+    def _list_words(self, claim: PhaseClaim, job: Job) -> tuple[str, ...]:
+        """Return what the phase's runs are told: what is reserved is the most that they may spend."""
+        if claim.reserved_usd is None:
+            return self._task.words
+        spent = make_meter(job.repo, self._task.plan_path, self._task.settings, None).total.cost_usd or 0.0
+        return (*self._task.words, "--max-cost", f"{spent + claim.reserved_usd:.6f}")
+
+    def _end_done(self, phase_id: str) -> WorkEnd:
+        words = f"phase {phase_id} is done and on {self._remote.name}"
+        return WorkEnd(exit_code=ExitCode.DONE, reason=words, phase_id=phase_id)
+
+    def _stop(self, holding: Holding, job: Job, end: JobEnd) -> WorkEnd:
+        """Push what there is; an interrupted phase is free for the next worker, any other waits for a person."""
+        code = ExitCode(end.exit_code) if end.exit_code in set(ExitCode) else ExitCode.INTERRUPTED
+        holding.give_back(job, waits="" if code is ExitCode.INTERRUPTED else end.reason)
+        return WorkEnd(exit_code=code, reason=f"phase {job.phase_id}: {end.reason}", phase_id=job.phase_id)
+
+
+def ensure_worker(main: Repo) -> str:
+    """Return the name of this clone among the workers; made once."""
+    token = read_note(main, _WORKER_NOTE).strip()
+    if not token.isalnum():
+        token = secrets.token_hex(4)
+        main.make_relay_dir()
+        write_note(main, _WORKER_NOTE, token)
+    return f"{socket.gethostname()}-{token}"
+
+
+def _is_done(plan: Plan, phase_id: str) -> bool:
+    phase = plan.find_phase(phase_id)
+    return phase is not None and phase.done

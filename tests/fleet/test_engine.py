@@ -1,0 +1,137 @@
+"""The queue on a real PostgreSQL, out of its wheel: what waits, what is done, what a dead worker leaves."""
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from relay.errors import RelayError
+from relay.fleet.database import find_url, run_database
+from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
+
+SLEEPER = """
+import asyncio, sys
+from relay.fleet.engine import Engine
+async def work(ticket, should_stop):
+    print(ticket.phase_id, flush=True)
+    while not should_stop():
+        await asyncio.sleep(0.05)
+    print("handed over", flush=True)
+Engine(sys.argv[1], stalled_s=1.0).serve(work, name="sleeper")
+"""
+
+
+@pytest.fixture(scope="module")
+def database():
+    top = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
+    top.chmod(0o755)  # as root the database is another user's
+    with run_database(top / "database") as url:
+        assert find_url(top / "database") == url
+        yield url
+    assert find_url(top / "database") is None
+    shutil.rmtree(top)
+
+
+@pytest.fixture
+def engine(database):
+    return Engine(database, stalled_s=1.0)
+
+
+@pytest.fixture
+def ticket(request):
+    """A ticket that no other test queues."""
+    return Ticket(remote="ssh://host/x.git", branch=request.node.name, plan_path="PLAN.md", phase_id="1")
+
+
+def find(engine, ticket):
+    return next((one for one in engine.list_placed() if one.ticket == ticket), None)
+
+
+def serve_once(engine, answer):
+    done = []
+
+    async def work(ticket, should_stop):
+        done.append(ticket)
+        assert not should_stop()
+        if answer is not None:
+            raise answer
+
+    engine.serve(work, name="test", wait=False)
+    return done
+
+
+def test_an_ticket_is_queued_once_and_gone_when_done(engine, ticket):
+    assert engine.submit([ticket, ticket]) == (ticket,)
+    assert engine.submit([ticket]) == ()
+    assert find(engine, ticket).status == "todo"
+    assert serve_once(engine, None) == [ticket]
+    assert find(engine, ticket) is None
+    assert engine.submit([ticket]) == (ticket,)
+    serve_once(engine, None)
+
+
+def test_a_phase_that_stopped_is_not_repeated_and_one_that_is_taken_waits(engine, ticket):
+    engine.submit([ticket])
+    assert serve_once(engine, EndedError("the gate is red")) == [ticket]
+    assert find(engine, ticket).status == "failed"
+    other = Ticket(remote=ticket.remote, branch=ticket.branch, plan_path="PLAN.md", phase_id="2")
+    engine.submit([other])
+    assert serve_once(engine, BusyError("somebody has it")) == [other]
+    assert (find(engine, other).status, find(engine, other).attempts) == ("todo", 1)
+    assert serve_once(engine, None) == []  # not yet
+    assert engine.cancel([find(engine, other).number, 10**9]) == (find(engine, other).number,)
+
+
+def start_sleeper(database):
+    return subprocess.Popen(
+        [sys.executable, "-c", SLEEPER, database], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def test_what_a_dead_worker_had_is_handed_on(engine, ticket, database):
+    engine.submit([ticket])
+    with start_sleeper(database) as worker:
+        assert worker.stdout.readline() == "1\n"
+        worker.send_signal(signal.SIGKILL)
+    assert find(engine, ticket).status == "doing"
+    while not engine.reap():
+        time.sleep(0.2)
+    assert find(engine, ticket).status == "todo"
+    assert serve_once(engine, None) == [ticket]
+
+
+def test_a_worker_that_is_asked_to_stop_hands_over(engine, ticket, database):
+    engine.submit([ticket])
+    with start_sleeper(database) as worker:
+        assert worker.stdout.readline() == "1\n"
+        worker.send_signal(signal.SIGINT)
+        assert worker.stdout.readline() == "handed over\n"
+        assert worker.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("remote", "words"), [("https://me:secret@host/x.git", "holds a password"), ("x" * 2_000, "has to fit")]
+)
+def test_what_is_queued_is_small_and_no_secret(engine, remote, words):
+    with pytest.raises(RelayError, match=words):
+        engine.submit([Ticket(remote=remote, branch="main", plan_path="PLAN.md", phase_id="1")])
+
+
+def test_a_database_that_is_not_there_is_said():
+    with pytest.raises(RelayError, match="the database does not answer"):
+        Engine("postgresql:///x?host=/nowhere").list_placed()
+
+
+def test_two_loops_do_not_meet(engine):
+    """A thread of a worker queues what waited for its phase while the worker's own loop goes on."""
+
+    async def outer():
+        return await asyncio.to_thread(engine.list_placed)
+
+    assert isinstance(asyncio.run(outer()), tuple)

@@ -1,0 +1,253 @@
+"""Workers of one plan, each with a clone of its own, a bare repository and a rehearsed model between them."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from relay.cli.work import work_on
+from relay.config import load_settings
+from relay.errors import ExitCode, RepoError
+from relay.fleet.claims import Bid, ClaimState
+from relay.fleet.overview import describe_fleet, open_desk
+from relay.fleet.work import WorkTask, ensure_worker, work
+from relay.git.remote import Remote, RemoteError
+from relay.git.repository import open_repo
+from relay.interrupts import Interrupts
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+PLAN = """\
+# Field
+
+## Phase 1 — One
+After: none
+Verify: `test -s one.txt`
+- [ ] Write one.txt
+
+## Phase 2 — Two
+After: none
+Verify: `test -s two.txt`
+- [ ] Write two.txt
+
+## Phase 3 — Three
+After: 1, 2
+Verify: `test -s three.txt`
+- [ ] Write three.txt
+"""
+WORDS = ("one", "two", "three")
+
+
+def write_session(word, number, first=""):
+    own = f"{{tools: [{{name: write, input: {{path: {word}.txt, content: '{word}'}}}}]}}"
+    tick = f"{{tools: [{{name: tick, input: {{item: '{number}.1', evidence: seen}}}}]}}"
+    return (
+        f"- {{when: {{first_message_contains: 'Write {word}.txt'}}, turns: [{first or own}, {tick}, {{text: 'x'}}]}}\n"
+    )
+
+
+SCRIPT = "sessions:\n" + "".join(write_session(word, number) for number, word in enumerate(WORDS, 1))
+HANGS = (
+    "sessions:\n- {when: {first_message_contains: 'Write one.txt'}, turns: ["
+    "{tools: [{name: write, input: {path: one.txt, content: one}}]}, "
+    "{tools: [{name: bash, input: {command: sleep 60}}]}]}\n"
+    + write_session("one", 1, first="{text: 'I look.', tools: [{name: read, input: {path: one.txt}}]}")
+)
+RED = "sessions:\n" + write_session("one", 1, first="{tools: [{name: bash, input: {command: 'true'}}]}")
+
+
+class Field:
+    def __init__(self, top, stage):
+        self.top, self.away, self.stage = top, top / "away.git", stage
+        stage.write("PLAN.md", PLAN)
+        stage.commit("plan")
+        stage.git("clone", "-q", "--bare", str(stage.root), str(self.away))
+
+    def clone(self, name):
+        self.stage.git("clone", "-q", str(self.away), str(self.top / name))
+        return self.top / name
+
+    def task(self, root, server, *, lease_s=300, phase_id=""):
+        settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=root, user_dir=None)
+        repo = open_repo(root)
+        return WorkTask(
+            main=repo,
+            remote=Remote(repo=repo, name="origin", environ=os.environ),
+            plan_path="PLAN.md",
+            settings=settings,
+            words=(),
+            environ=self.environ(server),
+            phase_id=phase_id,
+            lease_s=lease_s,
+        )
+
+    def environ(self, server):
+        return {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+
+    def git(self, *args):
+        done = subprocess.run(["git", *args], cwd=self.away, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def refs(self):
+        return self.git("for-each-ref", "--format=%(refname)").split()
+
+    def desk(self, task, worker=""):
+        return open_desk(task.remote, "main", "PLAN.md", worker=worker or ensure_worker(task.main), lease_s=60)
+
+
+@pytest.fixture
+def field(stage, tmp_path):
+    return Field(tmp_path, stage)
+
+
+def ignore(_event: object) -> None:
+    pass
+
+
+def go(task):
+    interrupts = Interrupts()
+    try:
+        return work(task, ignore, interrupts)
+    finally:
+        interrupts.close()
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.05)
+
+
+def test_two_workers_pay_each_phase_once(field):
+    with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(2) as pool:
+        tasks = [field.task(field.clone(name), server) for name in ("ann", "bob")]
+        hands = [Interrupts() for _ in tasks]
+        ends = list(
+            pool.map(
+                lambda pair: work_on(pair[0], ignore, pair[1], goes_on=True, poll_s=0.2),
+                zip(tasks, hands, strict=True),
+            )
+        )
+        for hand in hands:
+            hand.close()
+        assert [end.reason for end in ends] == ["every phase is done"] * 2
+        assert sum(bool(request.usage) for request in server.requests) == 9  # three of each session
+    assert field.git("show", "main:PLAN.md").count("[x]") == 3
+    assert [field.git("show", f"main:{word}.txt") for word in WORDS] == list(WORDS)
+    messages = field.git("log", "--format=%B", "main")
+    assert messages.count("Relay-Status: done") >= 3
+    assert field.refs() == ["refs/heads/main", *[ref for ref in field.refs() if ref.endswith("/account")]]
+    assert field.desk(tasks[0]).read().reserved == ()
+
+
+def test_another_worker_goes_on_where_a_killed_one_was(field):
+    with serve(parse_script(HANGS)) as server:
+        ann, bob = field.clone("ann"), field.clone("bob")
+        killed = subprocess.Popen(
+            [sys.executable, "-P", "-m", "relay", "work", "--phase", "1", "--lease", "15"],
+            cwd=ann,
+            env=field.environ(server),
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        task = field.task(bob, server, phase_id="1")
+        saved = "refs/relay/wip/relay-jobs%2Fmain%2F1/000001"
+        wait_for(lambda: saved in field.refs() and "one.txt" in field.git("ls-tree", "--name-only", saved))
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        there = field.desk(task).read().find("1")
+        refused = go(task)
+        assert (refused.exit_code, refused.phase_id) == (ExitCode.STOPPED, "")
+        assert f"claimed by {there.worker}" in refused.reason
+
+        lapsed = field.desk(task, there.worker)
+        replace(lapsed, lease_s=-60).renew(there)  # as long ago as that
+        end = go(replace(task, lease_s=2))
+        assert end.exit_code == ExitCode.DONE, end.reason
+    assert field.git("show", "main:one.txt") == "one"  # which only the first session wrote
+    message = field.git("log", "-1", "--format=%B", "main")
+    assert message.count("Relay-Session: ") == 1
+    assert "cache_write=2253" in message  # the first session's request is paid for by the commit too
+
+
+def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):
+    with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
+        task = field.task(field.clone("ann"), server, lease_s=3, phase_id="1")
+        working = pool.submit(go, task)
+        thief = field.desk(field.task(field.clone("bob"), server), "thief")
+        wait_for(lambda: any("/wip/" in ref for ref in field.refs()))
+        taken = None
+        while taken is None:
+            there = thief.read().find("1")
+            bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, instead=there.commit)
+            claim = thief.take(bid)
+            taken = claim if getattr(claim, "worker", "") == "thief" else None
+        end = working.result()
+    assert end.exit_code == ExitCode.STOPPED
+    assert "another worker's by now" in end.reason
+    assert thief.read().held == (taken,)
+    assert "[x]" not in field.git("show", "main:PLAN.md")
+
+
+def test_what_a_remote_does_not_take_is_pushed_by_the_next_run(field):
+    hook = field.away / "hooks/pre-receive"
+    with serve(parse_script(SCRIPT)) as server:
+        task = field.task(field.clone("ann"), server, phase_id="1")
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\ngrep -q refs/heads/main && { echo no space left >&2; exit 1; }\nexit 0\n")
+        hook.chmod(0o755)
+        with pytest.raises(RemoteError, match="no space left"):
+            go(task)
+        paid = len(server.requests)
+        assert "[x]" not in field.git("show", "main:PLAN.md")
+        hook.unlink()
+        assert go(task).exit_code == ExitCode.DONE
+        assert len(server.requests) == paid
+    assert field.git("show", "main:PLAN.md").count("[x]") == 1
+
+
+def test_a_remote_that_is_gone_ends_a_run_with_its_claim(field):
+    with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
+        root = field.clone("ann")
+        task = field.task(root, server, lease_s=3, phase_id="1")
+        working = pool.submit(go, task)
+        wait_for(lambda: any("/wip/" in ref for ref in field.refs()))
+        shutil.move(field.away, field.top / "elsewhere")
+        end = working.result()
+        assert end.exit_code == ExitCode.STOPPED
+        shutil.move(field.top / "elsewhere", field.away)
+        again = go(replace(task, lease_s=60))
+        assert again.exit_code == ExitCode.DONE, again.reason
+    assert field.git("show", "main:one.txt") == "one"
+
+
+def test_a_phase_that_stops_waits_for_a_person(field):
+    with serve(parse_script(RED)) as server:
+        ann = field.task(field.clone("ann"), server, phase_id="1")
+        end = go(ann)
+        assert end.exit_code == ExitCode.STOPPED
+        there = field.desk(ann).read().find("1")
+        assert there.state is ClaimState.WAITS
+        assert there.words
+        bob = field.task(field.clone("bob"), server)
+        shown = list(describe_fleet(bob.remote, "PLAN.md", (), why=True))
+        assert shown[1].startswith("   1  One: waiting for a person: ")
+        assert shown[2:] == ["   2  Two: can begin", "   3  Three: waits for 1, 2"]
+        assert "refs/heads/relay-jobs/main/1" in field.refs()
+    with serve(parse_script(SCRIPT)) as server:
+        taken = go(field.task(field.top / "bob", server, phase_id="1"))
+        assert taken.exit_code == ExitCode.DONE, taken.reason
+
+
+def test_a_clone_that_is_ahead_is_told_to_push(field):
+    with serve(parse_script(SCRIPT)) as server:
+        root = field.clone("ann")
+        subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "mine"], cwd=root, check=True)
+        with pytest.raises(RepoError, match="main has commits that origin has not"):
+            go(field.task(root, server))
+        assert not server.requests
