@@ -47,6 +47,7 @@ class Courier:
         self._failed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self._opener = urllib.request.build_opener(_NoRedirect)  # not on the thread: it goes through the environment
 
     def send(self, channel: Channel, job: Post | Errand) -> None:
         """Take a job, at once; where too many wait already, it is dropped and told."""
@@ -94,7 +95,7 @@ class Courier:
             if isinstance(what, Errand):
                 _start(what, self._timeout)
             else:
-                _post(what, self._timeout)
+                _post(self._opener, what, self._timeout)
         except (GivenUpError, OSError, http.client.HTTPException, ValueError) as error:
             return error
         return None
@@ -107,8 +108,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Refuse."""
 
 
-def _post(post: Post, timeout_s: float) -> None:
-    opener = urllib.request.build_opener(_NoRedirect)
+def _post(opener: urllib.request.OpenerDirector, post: Post, timeout_s: float) -> None:
     request = urllib.request.Request(post.url, data=post.body, headers=dict(post.headers), method="POST")  # noqa: S310  # http and https only
     try:
         with opener.open(request, timeout=timeout_s):
