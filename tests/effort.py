@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
+from hypothesis import settings
+
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
@@ -13,3 +15,8 @@ def take_turns(*columns: Iterable[Any]) -> list[tuple[Any, ...]]:
     lists = [list(column) for column in columns]
     rows = range(max(map(len, lists)))
     return list(product(*lists)) if THOROUGH else [tuple(one[at % len(one)] for one in lists) for at in rows]
+
+
+def try_each() -> settings:
+    """Return a fifth of the examples, for a property of each of dozens of kinds."""
+    return settings(max_examples=max(5, settings().max_examples // 5))

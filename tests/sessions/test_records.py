@@ -13,6 +13,7 @@ from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.telemetry.log import open_log, read_events
 from tests.any_event import any_event
+from tests.effort import try_each
 
 V1_LOG = Path(__file__).parents[1] / "cli" / "recorded.jsonl"
 SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))
@@ -25,6 +26,7 @@ SAID = events.TextShown(text="")
 
 
 @pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
+@try_each()
 @given(data=st.data())
 def test_a_line_is_read_as_what_was_written(kind: type, data: st.DataObject) -> None:
     """Every type of event, wherever it happened."""

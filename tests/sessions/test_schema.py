@@ -14,6 +14,7 @@ from relay.session.records import Scope as Where
 from relay.telemetry.log import read_events
 from relay.telemetry.schema import render_event_schema
 from tests.any_event import any_event
+from tests.effort import try_each
 from tests.odd_lines import iter_odd_lines
 from tests.sessions.reference import render
 
@@ -48,6 +49,7 @@ def fits(schema: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
+@try_each()
 @given(data=st.data())
 def test_every_line_fits_the_schema(kind: type, data: st.DataObject) -> None:
     event = data.draw(any_event(kind))
