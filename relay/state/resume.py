@@ -104,8 +104,8 @@ def find_resume_point(facts: Facts) -> ResumePoint:
             facts.leg,
             ResumeCase.POWER_LOSS,
             f"Phase {facts.leg.phase_id} is done ({facts.leg.merges[:10]}), and others have landed meanwhile; both are "
-            "merged, and not in the work tree yet.",
-            "puts the merge there, then commits it or starts a session that repairs it",
+            "merged.",
+            "puts the merge into the work tree, then commits it or starts a session that repairs it",
         )
     if not facts.leg.saved and (facts.leg.elsewhere or may_be_lost):
         return _go_on(

@@ -55,7 +55,7 @@ def test_nothing_open(plan, phase, why, then):
             {},
             ResumeCase.POWER_LOSS,
             "Phase 2 is done (bbbbbbbbbb), and others have landed meanwhile",
-            "puts the merge there",
+            "puts the merge into the work tree",
         ),
         ({"merges": "b" * 40}, {}, ResumeCase.MID_LEG, "merged with what others have landed", "commits the merge"),
         ({"saved": True}, {"boot": "other"}, ResumeCase.MID_LEG, "was interrupted", "keeps its work"),
