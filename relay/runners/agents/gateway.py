@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         heard = self._begin(response.status_code, response.headers)
         for chunk in response.iter_raw():
             tally.feed(chunk)
-            self.came_body += chunk
+            self.came_body += chunk if len(self.came_body) < MAX_BODY_BYTES else b""  # of an answer without end
             if not (heard and self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))):
                 return False
         return self._send(b"0\r\n\r\n")
