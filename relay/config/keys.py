@@ -10,6 +10,7 @@ from relay.config.agents import AGENTS_SCHEMA, read_agents
 from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY_SCHEMA, read_notify
+from relay.config.servers import SERVERS_SCHEMA, read_servers
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
 from relay.meters.reset_trial import LEAST_LINES, parse_line
@@ -338,6 +339,7 @@ KEYS: Mapping[str, Key] = {
     "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=_text("the name of a runner", RUNNER_NAME)),
     "agents": Key(read=Form(read=read_agents, schema=AGENTS_SCHEMA), widens=bool),
+    "mcp_servers": Key(read=Form(read=read_servers, schema=SERVERS_SCHEMA), widens=bool),
     "reset_at": Key(read=_RESET_AT),
     "models": Key(
         read=Form(read=_read_models, schema=_table_of(_table(MODEL_KEYS, price=_PRICE, compat=_table(COMPAT_KEYS)))),
@@ -390,9 +392,7 @@ KEYS: Mapping[str, Key] = {
     ),
     "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
     "notify": Key(read=Form(read=read_notify, schema=NOTIFY_SCHEMA), widens=bool),
-    "otel_endpoint": Key(
-        read=_text("an address, http:// or https://", r"https?://[^\s@]+", optional=True), widens=bool
-    ),
+    "otel_endpoint": Key(read=_text("an http(s):// address", r"https?://[^\s@]+", optional=True), widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
     "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),
     "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),

@@ -6,6 +6,7 @@ from dataclasses import field
 from relay.config.agents import AgentSettings
 from relay.config.network import CLOSED, Network
 from relay.config.news import Channel
+from relay.config.servers import ServerSettings
 from relay.meters.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
 from relay.meters.prices import Price, normalize_model
 from relay.plan.files import DEFAULT_PLAN
@@ -83,6 +84,9 @@ class Settings:
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
     """Agents of your own, and what is different about one that relay knows: program, variables, files, login. Yours
     alone; `docs/agents.md` has examples."""
+    mcp_servers: Mapping[str, ServerSettings] = field(default_factory=dict)
+    """Tool servers for phases that name them (``Tools: postgres``), by the Model Context Protocol: a program in the
+    sandbox, or an address. Yours alone."""
     reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
     """Where a session hands off to a fresh one: a part of the model's window, a number of tokens, or the lower of
     both."""

@@ -64,6 +64,8 @@ class Phase:
     """Who is to run its sessions; empty where the settings say it."""
     runner_line: int = 0
     """Where that is said; 0 where it is not."""
+    tools: tuple[str, ...] = ()
+    """Names of tool servers that its sessions are to have."""
 
     @property
     def done(self) -> bool:

@@ -15,6 +15,7 @@ from relay.plan.statements import (
     read_after_lines,
     read_file_list,
     read_runner_lines,
+    read_tools,
     read_validation_commands,
     read_verify_lines,
 )
@@ -60,6 +61,7 @@ def parse_plan(text: str) -> Plan:
                 after=_find_after(section, known, phases[-1].id if phases else None),
                 runner=runner.name,
                 runner_line=runner.line,
+                tools=read_tools(section),
             )
         )
     first = extents[0].head

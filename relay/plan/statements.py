@@ -24,6 +24,8 @@ _TARGET = re.compile(
 )
 RUNNER_NAME = r"[a-z][a-z0-9_-]{0,40}"
 """What a runner may be called, in a plan and in the settings."""
+_TOOLS = re.compile(r"[*_]{0,3}tools[*_]{0,3}[ \t]*:[*_]{0,3}(.{0,500})", re.IGNORECASE)
+_TOOL_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
 
 
@@ -105,6 +107,13 @@ def read_runner_lines(section: Section) -> tuple[RunnerLine, ...]:
     """Return the ``Runner:`` lines of one section."""
     found = (entry for entry in section.entries if _is_line(entry) and find_statement(entry.text) == "runner")
     return tuple(_read_runner(entry) for entry in found if _rest(entry.text))
+
+
+def read_tools(section: Section) -> tuple[str, ...]:
+    """Return the names in the ``Tools:`` lines of one section: of tool servers, should the user have such."""
+    lines = (_TOOLS.fullmatch(entry.text) for entry in section.entries if _is_line(entry))
+    names = (part.strip(" `.").casefold() for line in lines if line for part in line[1].split(","))
+    return tuple(dict.fromkeys(name for name in names if re.fullmatch(_TOOL_NAME, name)))
 
 
 def is_validation(section: Section) -> bool:

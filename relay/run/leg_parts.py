@@ -9,10 +9,11 @@ from relay.run.commit_step import commit_leg
 from relay.run.keeper import Keeper
 from relay.run.leg import LegParts
 from relay.run.start import Handover
+from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
-from relay.tools.toolbox import build_runner_tools
+from relay.tools.toolbox import Toolbox, build_runner_tools
 
 
 def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
@@ -22,7 +23,7 @@ def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
     def keep(path: str | None) -> bool:
         return keeper.keep_found(path)  # made below: it asks what the tools run in the background
 
-    toolbox = build_runner_tools(ctx.workspace, notes, keep)
+    toolbox = _add_servers(ctx, handover, build_runner_tools(ctx.workspace, notes, keep))
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return LegParts(
         system=render_runner_system(ctx.rules.text),
@@ -31,6 +32,19 @@ def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
         keeper=keeper,
         commit=_make_commit(ctx, handover, notes, keeper),
     )
+
+
+def _add_servers(ctx: RunContext, handover: Handover, toolbox: Toolbox) -> Toolbox:
+    """Return the tools with those of the servers that the phase names."""
+    phase = handover.briefing.phase
+    if not phase.tools:
+        return toolbox
+    from relay.tools.servers import ask_servers
+
+    served = ask_servers(phase.tools, ctx.settings.mcp_servers, ctx.workspace, ctx.environ)
+    for words in served.notes:
+        ctx.observe(Noticed(text=words, warning=" adds " not in words))
+    return served.add_to(toolbox, ctx.workspace)
 
 
 def _make_commit(

@@ -3,7 +3,7 @@
 Nothing here does anything; it names who does what, so that the loop and the leg take their collaborators as arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import field
 
@@ -56,6 +56,8 @@ class RunContext:
     """Secrets of the environment; nothing that relay keeps may hold one."""
     open_reading: Callable[[], AbstractContextManager[Workspace]]
     """Opens the same work tree for sessions that write nothing."""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The user's; what stands in it of secrets goes to nobody but those that the settings name."""
     ask: Ask | None = None
     """Asks the person at the terminal; None where none is there, or wants to be asked."""
     memory: GateMemory = field(default_factory=GateMemory, compare=False)

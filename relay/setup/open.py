@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from relay.git.repository import Repo
 from relay.interrupts import Interrupts
 from relay.meters.pace import Pace
 from relay.meters.prices import find_price
@@ -60,8 +61,7 @@ def open_run(
     """
     settings = request.settings
     runners = list_runners(settings) if runners is None else runners
-    hidden = get_hidden(request.repo.root, settings, request.environ)
-    request = replace(request, repo=replace(request.repo, hidden=hidden))
+    request = replace(request, repo=_hide(request))
     _require_ready(request, runners)
     with ExitStack() as stack:
         run_id = new_id()
@@ -89,11 +89,18 @@ def open_run(
             interrupts=interrupts,
             new_id=new_id,
             secret_values=find_secret_values(request.environ),
+            environ=request.environ,
             open_reading=partial(open_workspace, request, rules, interrupts, reads_only=True),
         )
         announce(ctx, request.command, run_id, (*left, *describe_settings(settings, request.environ)))
         _sweep(ctx.repo.root)
         yield ctx
+
+
+def _hide(request: RunRequest) -> Repo:
+    """Return the repository with what no session is shown."""
+    hidden = get_hidden(request.repo.root, request.settings, request.environ)
+    return replace(request.repo, hidden=hidden)
 
 
 def _sweep(root: Path) -> None:

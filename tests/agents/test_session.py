@@ -1,5 +1,7 @@
 """Whole runs on an agent that lies, in the real sandbox, against the rehearsal server."""
 
+from pathlib import Path
+
 import pytest
 
 from relay.cli.sessions import render_end
@@ -271,6 +273,20 @@ def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, ag
     assert ended.exit_code == ExitCode.DONE, ended
     assert (stage.root / "PLAN.md").read_text().startswith("# New\n\n## Assumptions\n\n- How? so\n")
     assert not (stage.root / "stolen.txt").exists()
+
+
+def test_an_agent_calls_a_tool_server_by_relay_which_starts_it_confined(stage, agent):
+    fake = Path(__file__).parents[1] / "tools/fake_server.py"
+    stage.write("server.py", fake.read_text())
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [ ]", "Tools: db\n\n- [ ]", 1))
+    stage.commit()
+    calls = HELLO.replace("{name: tick", "{name: db__query, input: {sql: select 1}}, {name: tick", 1)
+    servers = {"db": {"command": ["python3", "-I", "server.py", "good"]}}
+    with agent("run", calls, mcp_servers=servers) as ctx:
+        ended = play(ctx)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert [event.is_error for event in stage.seen(ToolFinished) if event.name.endswith("db__query")] == [False]
 
 
 def test_no_agent_is_started_without_a_sandbox(agent):

@@ -34,6 +34,7 @@ REFUSED = {
     "plan: a socket": ("PLAN.md", f"---\nrelay: {{sockets: [/run/docker.sock]}}\n---\n{PHASE}"),
     "plan: setup commands": ("PLAN.md", f"---\nrelay: {{setup: [touch set-up]}}\n---\n{PHASE}"),
     "plan: environment": ("PLAN.md", f"---\nrelay: {{env: [ANTHROPIC_API_KEY]}}\n---\n{PHASE}"),
+    "plan: a tool server": ("PLAN.md", f"---\nrelay: {{mcp_servers: {{x: {{command: [touch, up]}}}}}}\n---\n{PHASE}"),
     "plan: a YAML bomb": ("PLAN.md", f"---\n{BOMB}relay: {{}}\n---\n{PHASE}"),
     "plan: YAML that makes objects": ("PLAN.md", f'---\nrelay: !!python/object/apply:os.system ["id"]\n---\n{PHASE}'),
     "plan: nested 5,000 deep": ("PLAN.md", "> " * 5_000 + "x\n"),

@@ -1,0 +1,184 @@
+"""The two ways to a tool server: a program's streams in the sandbox, and HTTP. One JSON-RPC message at a time.
+
+The official SDK was weighed: 29 packages and a second of start-up for four methods, and it starts a server's program by
+itself, where relay's are started in the sandbox.
+"""
+
+import json
+import queue
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from relay.sandbox.child import Child
+from relay.sandbox.text import render_output
+
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+_LOOK_S = 0.1
+
+
+class ServerError(Exception):
+    """A server does not do what it should; the message says what."""
+
+
+class ServerLink(Protocol):
+    """A way to one server."""
+
+    def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
+        """Send a message; return its answer, None for a notification.
+
+        Raises:
+            ServerError: There is none in time, or none that can be read.
+        """
+
+    def close(self) -> None:
+        """End it."""
+
+
+class ProgramLink:
+    """A program in the sandbox. Mutable: it runs.
+
+    Args:
+        child: The program.
+        should_stop: Polled while it is waited for.
+    """
+
+    def __init__(self, child: Child, should_stop: Callable[[], bool]) -> None:
+        self._child, self._should_stop = child, should_stop
+        self._lines: queue.Queue[bytes] = queue.Queue(100)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="mcp", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        buffer = b""
+        with suppress(OSError, ValueError):
+            while data := self._child.output.read(65536):
+                buffer += data
+                *lines, buffer = buffer.split(b"\n")
+                for line in lines:
+                    self._put(line)
+                if len(buffer) > MAX_ANSWER_BYTES:
+                    break
+        self._put(b"")
+
+    def _put(self, line: bytes) -> None:
+        while not self._closed.is_set():
+            with suppress(queue.Full):
+                self._lines.put(line, timeout=_LOOK_S)
+                return
+
+    def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
+        """Send a message and take what comes until it is answered; a ping is answered, other requests are refused."""
+        self._send(message)
+        if "id" not in message:
+            return None
+        while time.monotonic() < until and not self._should_stop():
+            with suppress(queue.Empty):
+                line = self._lines.get(timeout=_LOOK_S)
+                if not line:
+                    raise ServerError(f"its program has ended{self._find_words()}")
+                said = _read_message(line)
+                if said.get("id") == message["id"] and "method" not in said:
+                    return said
+                if "method" in said and "id" in said:
+                    self._send(_answer_request(said))
+        if words := self._child.check_memory():
+            raise ServerError(words)
+        raise ServerError("no answer in time")
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        if not self._child.send(json.dumps(message).encode() + b"\n"):
+            raise ServerError(f"its program does not listen{self._find_words()}")
+
+    def _find_words(self) -> str:
+        lines = render_output(self._child.read_errors().encode()).splitlines()
+        return f": {lines[-1][:300]}" if lines else ""
+
+    def close(self) -> None:
+        """End the program and all it started."""
+        self._closed.set()
+        self._child.end()
+        self._thread.join()
+        self._child.output.close()
+
+
+class AddressLink:
+    """An address. Mutable: the server names its session.
+
+    Args:
+        url: The only place that is asked.
+        headers: With secrets.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._headers = {**headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+    def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
+        """Post a message; the answer is JSON, or an event of a stream."""
+        opener = urllib.request.build_opener(_Straight)
+        request = urllib.request.Request(  # noqa: S310  # http and https only, as the settings are read
+            self._url, data=json.dumps(message).encode(), headers=self._headers, method="POST"
+        )
+        try:
+            with opener.open(request, timeout=max(1.0, until - time.monotonic())) as answer:
+                if session := answer.headers.get("Mcp-Session-Id"):
+                    self._headers["Mcp-Session-Id"] = session
+                if "id" not in message:
+                    return None
+                streams = "text/event-stream" in answer.headers.get("Content-Type", "")
+                lines = _read_events(answer, until) if streams else [answer.read(MAX_ANSWER_BYTES)]
+                for line in lines:
+                    said = _read_message(line)
+                    if said.get("id") == message["id"] and "method" not in said:
+                        return said
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise ServerError(f"answered with {error.code}") from None
+        except (OSError, ValueError) as error:
+            raise ServerError(f"cannot be reached: {error}") from None
+        raise ServerError("said nothing that answers")
+
+    def close(self) -> None:
+        """Forget the session; the server lets go of it by itself."""
+        self._headers.pop("Mcp-Session-Id", None)
+
+
+class _Straight(urllib.request.HTTPRedirectHandler):
+    """Follows nothing: a secret goes where the user sent it, and nowhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Refuse."""
+
+
+def _read_events(answer: Any, until: float) -> Iterator[bytes]:
+    """Yield the data of each event."""
+    data, size = b"", 0
+    while time.monotonic() < until and (line := answer.readline(MAX_ANSWER_BYTES)):
+        size += len(line)
+        if size > MAX_ANSWER_BYTES:
+            return
+        field, _, value = line.rstrip(b"\r\n").partition(b":")
+        if field == b"data":
+            data += value.removeprefix(b" ")
+        elif not line.strip() and data:
+            yield data
+            data = b""
+
+
+def _read_message(line: bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}  # a program's own chatter
+    return said if isinstance(said, dict) else {}
+
+
+def _answer_request(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = {"result": {}} if said["method"] == "ping" else {"error": {"code": -32601, "message": "not known"}}
+    return {"jsonrpc": "2.0", "id": said["id"], **known}

@@ -1,0 +1,253 @@
+"""Tool servers of the user's own (`mcp_servers`), for the phases that name them.
+
+What a server says is data: tools that cannot be named or cost too much are left out, its texts are made printable and
+cut as every tool's are, and what it got of secrets is taken out.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relay.config.news import fill_variables
+from relay.config.servers import ServerSettings
+from relay.errors import SandboxError
+from relay.sandbox.child import start_child
+from relay.sandbox.text import render_output
+from relay.session.tokens import estimate_tokens
+from relay.session.values import ToolCall, ToolResult, ToolSpec
+from relay.tools.output import ToolAnswer, finish
+from relay.tools.server_links import AddressLink, ProgramLink, ServerError, ServerLink
+from relay.tools.toolbox import Toolbox
+from relay.tools.workspace import Workspace
+from relay.values import dataclass
+from relay.words import count
+
+START_S = 30.0
+"""How long a server may take to say what it has."""
+CALL_S = 120.0
+MAX_TOKENS = 4_000
+"""What the tools of one server may cost on every request; all of relay's own cost a third of that."""
+MAX_TOOLS = 64
+_VERSION = "2025-06-18"
+_BETWEEN = "__"
+"""Stands between the name of a server and its tool's, in the names that models see."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
+"""Finds the program as every command is found."""
+
+
+class ToolServer:
+    """One server of the user's. Mutable: it is started when it is needed, and ended with each turn.
+
+    Args:
+        name: In the settings.
+        settings: What the user says of it.
+        open_link: Opens a way to it. Raises ServerError.
+        secrets: Values that it got.
+    """
+
+    def __init__(
+        self, name: str, settings: ServerSettings, open_link: Callable[[], ServerLink], secrets: Sequence[str]
+    ) -> None:
+        self.name, self.settings = name, settings
+        self._open_link, self._secrets = open_link, tuple(filter(None, secrets))
+        self._link: ServerLink | None = None
+        self._number = 0
+
+    @property
+    def may_write(self) -> bool:
+        """Whether files may change that no call has changed."""
+        return self._link is not None and not self.settings.url
+
+    def list_tools(self) -> tuple[ToolSpec, ...]:
+        """Return its tools as sessions get them.
+
+        Raises:
+            ServerError: It has none that can be offered.
+        """
+        until = time.monotonic() + START_S
+        rows: list[Any] = []
+        cursor: Any = None
+        while len(rows) <= MAX_TOOLS:
+            found = self._ask("tools/list", {} if cursor is None else {"cursor": cursor}, until)
+            page = found.get("tools")
+            rows += page if isinstance(page, list) else []
+            cursor = found.get("nextCursor")
+            if not cursor:
+                break
+        specs = tuple(spec for row in rows if (spec := self._read_spec(row)))[:MAX_TOOLS]
+        tokens = measure(specs)
+        if not specs:
+            raise ServerError("it has no tool that can be offered")
+        if tokens > MAX_TOKENS:
+            raise ServerError(f"its tools cost {tokens:,} tokens on every request; `tools` picks some")
+        return specs
+
+    def _read_spec(self, row: Any) -> ToolSpec | None:
+        name, schema = (row.get("name"), row.get("inputSchema")) if isinstance(row, dict) else (None, None)
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(schema, dict):
+            return None
+        if schema.get("type") != "object" or (self.settings.tools and name not in self.settings.tools):
+            return None
+        text = render_output(str(row.get("description") or "").encode("utf-8", "replace"))
+        return ToolSpec(name=f"{self.name}{_BETWEEN}{name}", description=self._clean(text), input_schema=schema)
+
+    def call(self, call: ToolCall, timeout_s: float) -> ToolAnswer:
+        """Call a tool; whatever goes wrong is an answer."""
+        params = {"name": call.name.partition(_BETWEEN)[2], "arguments": dict(call.input)}
+        changed = () if self.settings.url else None
+        try:
+            found = self._ask("tools/call", params, time.monotonic() + timeout_s)
+        except ServerError as error:
+            self.close()
+            words = self._clean(f"{self.name}: {error}")
+            return ToolAnswer(text=words, is_error=True, changed_paths=changed)
+        content = found.get("content")
+        parts = [_render_part(part) for part in content] if isinstance(content, list) else []
+        text = render_output("\n".join(parts).encode("utf-8", "replace")).strip("\n") or "(no output)"
+        return ToolAnswer(text=self._clean(text), is_error=found.get("isError") is True, changed_paths=changed)
+
+    def _ask(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
+        if self._link is None:
+            self._link = self._open_link()
+            client = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "relay", "version": "1"}}
+            self._exchange("initialize", client, until)
+            self._link.ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, until)
+        return self._exchange(method, params, until)
+
+    def _exchange(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
+        assert self._link is not None  # noqa: S101  # opened by the only caller
+        self._number += 1
+        said = self._link.ask({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}, until) or {}
+        result, error = said.get("result"), said.get("error")
+        if isinstance(result, dict):
+            return result
+        words = error.get("message") if isinstance(error, dict) else "no result"
+        raise ServerError(render_output(str(words)[:500].encode("utf-8", "replace")))
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "•••")
+        return text
+
+    def close(self) -> None:
+        """End it; the next call starts it again."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _render_part(part: Any) -> str:
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    kind = part.get("type") if isinstance(part, dict) else None
+    return f"[{str(kind)[:40]}: not shown]"
+
+
+def measure(specs: Sequence[ToolSpec]) -> int:
+    """Estimate what tools cost on every request, in tokens."""
+    rows = [{"name": s.name, "description": s.description, "input_schema": s.input_schema} for s in specs]
+    return estimate_tokens(json.dumps(rows, separators=(",", ":"), ensure_ascii=False)) if rows else 0
+
+
+def make_server(name: str, settings: ServerSettings, workspace: Workspace, environ: Mapping[str, str]) -> ToolServer:
+    """Return a server of the settings, not started yet.
+
+    Raises:
+        ServerError: A variable that it needs is not set, or there is no sandbox for its program.
+    """
+    try:
+        headers = {key: fill_variables(text, environ) for key, text in settings.headers}
+        given = {key: environ[key] for key in settings.env}
+    except KeyError as error:
+        raise ServerError(f"the variable {error.args[0]} is not set") from None
+    if settings.url:
+        return ToolServer(name, settings, lambda: AddressLink(settings.url, headers), tuple(headers.values()))
+    if workspace.sandbox.mechanism == "off":
+        raise ServerError("relay starts no server without its sandbox")
+
+    def open_link() -> ServerLink:
+        sandbox = workspace.sandbox
+        try:
+            child = start_child(
+                sandbox.confinement, (*_EXEC, *settings.command), limits=workspace.limits, cwd=workspace.root,
+                extra_env=given, errors=sandbox.private.path / f"mcp-{name}",
+            )  # fmt: skip
+        except SandboxError as error:
+            raise ServerError(str(error)) from None
+        return ProgramLink(child, workspace.should_stop)
+
+    return ToolServer(name, settings, open_link, tuple(given.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What servers add to a session's tools."""
+
+    servers: tuple[ToolServer, ...] = ()
+    specs: tuple[ToolSpec, ...] = ()
+    notes: tuple[str, ...] = ()
+    """For the user: what each costs on every request, and what is not there."""
+
+    def add_to(self, toolbox: Toolbox, workspace: Workspace) -> Toolbox:
+        """Return the tools with the servers' behind them; all are ended when a turn ends."""
+        if not self.specs:
+            return toolbox
+        by_tool = {spec.name: self._find(spec.name) for spec in self.specs}
+        longest_s = min(CALL_S, workspace.limits.timeout_s)
+
+        def run(call: ToolCall) -> ToolResult:
+            server = by_tool.get(call.name)
+            if server is None:
+                return toolbox.run(call)
+            return finish(workspace, server.call(call, longest_s), call.id)
+
+        def stop() -> None:
+            toolbox.stop()
+            for server in self.servers:
+                server.close()
+
+        return Toolbox(
+            specs=(*toolbox.specs, *self.specs),
+            run=run,
+            stop=stop,
+            is_busy=lambda: toolbox.is_busy() or any(server.may_write for server in self.servers),
+        )
+
+    def _find(self, tool: str) -> ToolServer:
+        return next(server for server in self.servers if tool.startswith(f"{server.name}{_BETWEEN}"))
+
+
+def ask_servers(
+    names: Sequence[str], known: Mapping[str, ServerSettings], workspace: Workspace, environ: Mapping[str, str]
+) -> Served:
+    """Ask the servers that a phase names what they offer, and end them again; the first call of a tool starts its own.
+
+    Args:
+        names: In the plan, whatever it says.
+        known: The user's own.
+        workspace: Of the session.
+        environ: The user's, for the variables that they get.
+    """
+    servers: list[ToolServer] = []
+    specs: list[ToolSpec] = []
+    notes: list[str] = []
+    for name in dict.fromkeys(names):
+        if name not in known:
+            notes.append(f"Tools: {name} is none of your mcp_servers: this phase works without it")
+            continue
+        try:
+            server = make_server(name, known[name], workspace, environ)
+            try:
+                found = server.list_tools()
+            finally:
+                server.close()
+        except ServerError as error:
+            notes.append(f"Tools: {name} is left out: {error}")
+            continue
+        servers.append(server)
+        specs += found
+        notes.append(f"Tools: {name} adds {count(len(found), 'tool')}, {measure(found):,} tokens on every request")
+    return Served(servers=tuple(servers), specs=tuple(specs), notes=tuple(notes))

@@ -1,0 +1,51 @@
+"""A phase that names a tool server of the user's."""
+
+import json
+from pathlib import Path
+
+from relay.errors import ExitCode
+from relay.session.events import Noticed, ToolFinished
+
+FAKE = Path(__file__).parents[1] / "tools/fake_server.py"
+PLAN = """\
+# Words
+
+## Phase 1 — One
+Verify: `grep -q one one.txt`
+Tools: db, evil
+- [ ] Say one — one.txt
+
+## Phase 2 — Two
+Verify: `grep -q two two.txt`
+- [ ] Say two — two.txt
+"""
+
+
+def work(number, word, *before):
+    turns = [
+        *({"tools": [tool]} for tool in before),
+        {"tools": [{"name": "write", "input": {"path": f"{word}.txt", "content": word}}]},
+        {"tools": [{"name": "tick", "input": {"item": f"{number}.1", "evidence": "x"}}]},
+        {"text": f"Commit: Say {word}"},
+    ]
+    return {"turns": turns}
+
+
+def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(stage):
+    stage.write("server.py", FAKE.read_text())
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    query = {"name": "db__query", "input": {"sql": "select 1"}}
+    script = json.dumps({"sessions": [work(1, "one", query), work(2, "two")]})
+
+    ended = stage.run(script, mcp_servers={"db": {"command": ["python3", "-I", "server.py", "good"]}})
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    requests = [request.body for request in stage.server.requests if request.path == "/v1/messages"]
+    offered = {body["tools"][-1]["name"] for body in requests[:4]}, {body["tools"][-1]["name"] for body in requests[4:]}
+    assert offered == ({"db__query"}, {"block"})
+    assert "select 1\\npassword None\\n[image: not shown]" in json.dumps(requests[1]["messages"])
+    assert [event.is_error for event in stage.seen(ToolFinished) if event.name == "db__query"] == [False]
+    notes = [event.text for event in stage.seen(Noticed) if event.text.startswith("Tools: ")]
+    assert notes[0].startswith("Tools: db adds 1 tool, ")
+    assert notes[1:] == ["Tools: evil is none of your mcp_servers: this phase works without it"]

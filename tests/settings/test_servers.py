@@ -1,0 +1,71 @@
+"""The setting `mcp_servers`: tool servers of the user's own, which no repository can bring."""
+
+import pytest
+
+from relay.config.load import load_settings
+from relay.config.servers import ServerSettings
+from relay.errors import ConfigError
+from relay.setup.doctor import render_value
+
+OWN = """\
+[mcp_servers.postgres]
+command = ["mcp-postgres", "--password=hunter2"]
+env = ["PGPASSWORD"]
+tools = ["query"]
+
+[mcp_servers.tickets]
+url = "https://example.org/mcp"
+headers = { Authorization = "Bearer ${TOKEN}" }
+"""
+
+
+def load(user, root=None):
+    return load_settings(flags={}, environ={}, plan_settings={}, repo_root=root, user_dir=user)
+
+
+def test_a_users_servers_are_read_and_their_secrets_are_not_shown(tmp_path):
+    (tmp_path / "config.toml").write_text(OWN)
+    settings = load(tmp_path)
+    assert settings.mcp_servers == {
+        "postgres": ServerSettings(
+            command=("mcp-postgres", "--password=hunter2"), env=("PGPASSWORD",), tools=("query",)
+        ),
+        "tickets": ServerSettings(
+            url="https://example.org/mcp", headers=(("Authorization", "Bearer ${TOKEN}"),)
+        ),
+    }  # fmt: skip
+    assert render_value(settings.mcp_servers) == "postgres: mcp-postgres, tickets: https://example.org/mcp"
+
+
+def test_a_repository_brings_no_server(tmp_path):
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "relay.toml").write_text(OWN)
+    with pytest.raises(ConfigError, match="is not the repository's to say"):
+        load(tmp_path, root)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mcp_servers = 1", "a table of tables, one for each server"),
+        ("mcp_servers = { x = 1 }", "a table of tables, one for each server"),
+        ("[mcp_servers.My_own]\nurl = 'https://x'", "names of servers in lower case"),
+        ("[mcp_servers.x]\nargv = []", "for each server some of command, env"),
+        ("[mcp_servers.x]\ncommand = 'x'", "command: a list of texts"),
+        ("[mcp_servers.x]", "command, a list of words, or url"),
+        ("[mcp_servers.x]\nurl = 'https://x'\ncommand = ['x']", "command, a list of words, or url"),
+        ("[mcp_servers.x]\nurl = 1", "command, a list of words, or url"),
+        ("[mcp_servers.x]\nurl = 'http://example.org/'", "url: https://"),
+        ("[mcp_servers.x]\nurl = 'file:///etc/passwd'", "url: https://"),
+        ("[mcp_servers.x]\nurl = 'https://[x'", "url: https://"),
+        ("[mcp_servers.x]\ncommand = ['x']\nenv = ['A B']", "env: names of variables"),
+        ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { 'A B' = 'x' }", "headers: a table of texts"),
+        ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { A = \"x\\r\\ny\" }", "headers: a table of texts"),
+    ],
+)
+def test_what_is_no_server_is_refused_with_what_is_allowed(tmp_path, text, words):
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path)
+    assert words in raised.value.message

@@ -1,0 +1,189 @@
+"""Tool servers of the user's own: a program in the sandbox, an address, and whatever both say."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from relay.config.servers import ServerSettings
+from relay.session.values import ToolCall, ToolResult
+from relay.tools.servers import ask_servers
+from relay.tools.toolbox import Toolbox
+
+FAKE = Path(__file__).with_name("fake_server.py")
+QUERY = {"name": "query", "description": "Ask", "inputSchema": {"type": "object", "properties": {}}}
+NONE = Toolbox(specs=(), run=lambda _: ToolResult(text=""), stop=lambda: None, is_busy=lambda: False)
+
+
+@pytest.fixture
+def workspace(bench):
+    (bench.root / FAKE.name).write_bytes(FAKE.read_bytes())
+    return bench.workspace
+
+
+def program(kind, **more):
+    return ServerSettings(command=("python3", "-I", FAKE.name, kind), **more)
+
+
+def serve_one(workspace, settings, environ=None):
+    served = ask_servers(("db",), {"db": settings}, workspace, environ or {})
+    return served, served.add_to(NONE, workspace)
+
+
+def call(toolbox, **given):
+    return toolbox.run(ToolCall(id="1", name="db__query", input=given))
+
+
+def test_a_program_offers_its_tools_and_answers_in_the_sandbox(workspace):
+    served, toolbox = serve_one(workspace, program("good", env=("PGPASSWORD",)), {"PGPASSWORD": "hunter2"})
+    try:
+        assert [(spec.name, spec.description) for spec in toolbox.specs] == [("db__query", "Ask it")]
+        assert served.notes[0].startswith("Tools: db adds 1 tool, ")
+        assert not toolbox.is_busy()
+        result = call(toolbox, sql="select 1")
+        assert (result.is_error, result.changed_paths) == (False, None)
+        assert result.text == "select 1\npassword •••\n[image: not shown]"
+        assert toolbox.is_busy()
+    finally:
+        toolbox.stop()
+    assert not toolbox.is_busy()
+    assert not call(toolbox, sql="again").is_error  # it is started anew
+    toolbox.stop()
+
+
+def test_a_program_is_confined_as_commands_are(bench, workspace):
+    """It reads nothing that they do not, writes nothing outside, and has no variable but its own."""
+    _, toolbox = serve_one(workspace, program("writes"), {"ANTHROPIC_API_KEY": "k"})
+    try:
+        said = call(toolbox, path=str(bench.outside / "secret.txt")).text
+    finally:
+        toolbox.stop()
+    assert said.startswith("refused environ ")
+    assert "ANTHROPIC_API_KEY" not in said
+    assert not (bench.outside / "stolen").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("silent end", "its program has ended: I cannot"),
+        ("no tools", "it has no tool that can be offered"),
+        ("dear", "tokens on every request; `tools` picks some"),
+        ("endless pages", "tokens on every request; `tools` picks some"),
+        ("odd names", "it has no tool that can be offered"),
+        ("error", "not today"),
+        ("nonsense", "its program has ended"),
+        ("flood", "its program has ended"),
+    ],
+)
+def test_a_server_that_is_no_use_is_left_out_and_said(workspace, kind, words):
+    served, toolbox = serve_one(workspace, program(kind))
+    assert toolbox is NONE
+    assert served.notes[0].startswith("Tools: db is left out: ")
+    assert words in served.notes[0]
+
+
+@pytest.mark.parametrize(("kind", "words"), [("dies", "db: its program has ended"), ("fails", "it does not like this")])
+def test_what_goes_wrong_in_a_call_is_its_answer(workspace, kind, words):
+    _, toolbox = serve_one(workspace, program(kind))
+    try:
+        result = call(toolbox)
+        assert result.is_error
+        assert words in result.text
+    finally:
+        toolbox.stop()
+
+
+def test_a_long_answer_is_cut_as_every_tools_is(workspace):
+    _, toolbox = serve_one(workspace, program("long"))
+    try:
+        result = call(toolbox)
+        assert "tokens cut" in result.text
+        assert "\x1b" not in result.text
+        assert len(result.text) < 60_000
+    finally:
+        toolbox.stop()
+
+
+def test_what_is_not_the_users_is_not_started(workspace):
+    served = ask_servers(("evil", "db"), {"db": program("good", env=("NOT_SET",))}, workspace, {})
+    assert served.notes == (
+        "Tools: evil is none of your mcp_servers: this phase works without it",
+        "Tools: db is left out: the variable NOT_SET is not set",
+    )
+
+
+def test_only_the_tools_that_are_wanted_are_offered(workspace):
+    _, toolbox = serve_one(workspace, program("dear", tools=("tool-3",)))
+    assert [spec.name for spec in toolbox.specs] == ["db__tool-3"]
+
+
+@contextmanager
+def address(answers):
+    """Answer each request in turn; yields the address, and what was asked with which headers."""
+    seen = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append((body["method"], self.headers.get("Authorization"), self.headers.get("Mcp-Session-Id")))
+            code, kind, result = answers(body)
+            data = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), "result": result}).encode()
+            if kind == "text/event-stream":
+                data = b": hello\n\nevent: message\ndata: {}\n\ndata: " + data + b"\n\n"
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Mcp-Session-Id", "s1")
+            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def answer(kind, code=200):
+    results = {"tools/list": {"tools": [QUERY]}, "tools/call": {"content": [{"type": "text", "text": "token hunter2"}]}}
+    return lambda body: (code, kind, results.get(body["method"], {}))
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
+    with address(answer(kind)) as (url, seen):
+        settings = ServerSettings(url=url, headers=(("Authorization", "${TOKEN}"),))
+        _, toolbox = serve_one(workspace, settings, {"TOKEN": "hunter2"})
+        result = call(toolbox)
+        assert (result.text, result.is_error, result.changed_paths) == ("token •••", False, ())
+        assert not toolbox.is_busy()
+        toolbox.stop()
+    assert [method for method, *_ in seen[:3]] == ["initialize", "notifications/initialized", "tools/list"]
+    assert {token for _, token, _ in seen} == {"hunter2"}
+    assert [session for *_, session in seen[:3]] == [None, "s1", "s1"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (answer("application/json", 302), "answered with 302"),
+        (answer("application/json", 401), "answered with 401"),
+        (lambda _: (200, "application/json", ["nonsense"]), "no result"),
+    ],
+)
+def test_an_address_that_is_no_use_is_left_out(workspace, answers, words):
+    """No redirect is followed: nothing is asked but what the user named."""
+    with address(answers) as (url, _):
+        served, _ = serve_one(workspace, ServerSettings(url=url))
+    assert served.notes == (f"Tools: db is left out: {words}",)
+    served, _ = serve_one(workspace, ServerSettings(url=url))
+    assert "cannot be reached" in served.notes[0]
