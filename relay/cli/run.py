@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--not-before", metavar="TIME", help="Send nothing before 22:00, or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at 07:00, or 2026-11-23T07:00.")
 @click.option("--jobs", type=int, metavar="N", help="Work on so many phases at once, each in a work tree of its own.")
-@click.option("--job-of", type=int, hidden=True)
+@click.option("--job-of", type=int, hidden=True, help="The process of the relay that started this one.")
 @click.option("--approve", is_flag=True, help="Ask between two phases: yes, skip, edit the plan, stop.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is sent and nothing changed.")
 def command(phase: str, *, approve: bool, **options: Any) -> int:

@@ -31,7 +31,14 @@ _POLL_S = 20.0
 @click.option(
     "--remote", metavar="NAME", default="origin", show_default=True, help="Where plan, claims and results are."
 )
-@click.option("--lease", metavar="SECONDS", default=300, type=click.IntRange(min=15), show_default=True, hidden=True)
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    default=300,
+    type=click.IntRange(min=15),
+    show_default=True,
+    help="How long a claim holds without a sign of life.",
+)
 @session_options
 def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: Any) -> int:
     """Claim a phase on the remote, run it in a work tree of its own, land it, and push it.
