@@ -18,10 +18,10 @@ MAX_NAME_CHARS = 100
 _NAME = r"[^\W\d]\w{0,99}"
 SYMBOL = rf"{_NAME}(?:(?:\.|::){_NAME}){{0,9}}"
 PLACE = re.compile(
-    rf"(?P<path>.+?)(?::(?P<lines>(?P<first>\d{{1,9}})(?:-(?P<last>\d{{1,9}}))?)"
+    rf"(?P<path>.+\.pyi?(?=::)|.+?)(?::(?P<lines>(?P<first>\d{{1,9}})(?:-(?P<last>\d{{1,9}}))?)"
     rf"|::(?P<symbol>{SYMBOL}))?"
 )
-"""``path``, ``path:12``, ``path:12-40`` or ``path.py::Class.method``."""
+"""``path``, ``path:12``, ``path:12-40`` or ``path.py::Class.method``, whatever the path itself is called."""
 Hash = Callable[[bytes], str]
 """Makes git's id of a blob."""
 

@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.ledger import Source
@@ -203,6 +203,7 @@ def test_why_a_symbol_cannot_be_cited(place: str, data: bytes, words: str) -> No
 
 
 @given(st.text(alphabet="abC.:_1ß -"), st.integers(1, 3))
+@example("1::C", 1)
 def test_a_place_with_a_symbol_reads_back(path: str, depth: int) -> None:
     source = Source(path=f"{path}.py", symbol=".".join(["Name"] * depth))
     assert parse_place(str(source)) == source
