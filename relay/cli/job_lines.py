@@ -8,9 +8,9 @@ from typing import Any
 from relay.cli.at_work import find_job_works, render_work, tell_work
 from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.worktrees import find_jobs
+from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
-from relay.store.presence import is_locked
 from relay.values import dataclass
 
 _WORDS = {

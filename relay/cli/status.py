@@ -12,13 +12,13 @@ import click
 from relay.cli.boundary import note_caller
 from relay.cli.screen import say, say_json
 from relay.errors import RepoError
+from relay.git.holder import is_locked
 from relay.hints import RUN, Caller
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
 from relay.setup.place import find_source, get_place
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
-from relay.store.presence import is_locked
 from relay.words import (
     BOXES,
     count,

@@ -14,9 +14,9 @@ from relay.cli.boundary import note_caller
 from relay.cli.screen import say_now
 from relay.cli.view import View, make_view
 from relay.errors import ConfigError, ExitCode, RepoError
+from relay.git.holder import is_locked
 from relay.session.events import RunEnded
 from relay.setup.place import get_place
-from relay.store.presence import is_locked
 from relay.telemetry.follow import LogTail, list_logs
 from relay.telemetry.job_logs import RunLogs, list_own_logs
 from relay.words import list_some

@@ -14,6 +14,7 @@ from relay.fleet.merge import prepare
 from relay.fleet.purse import Purse
 from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
+from relay.git.holder import is_locked
 from relay.git.names import list_paths
 from relay.hints import RUN, Command
 from relay.plan.model import Plan
@@ -28,7 +29,6 @@ from relay.session.records import LoggedEvent
 from relay.setup.account import make_meter, read_spent
 from relay.setup.context import RunContext, RunEnd
 from relay.store.inbox import drop_words, end_pause, leave_words, read_words
-from relay.store.presence import is_locked
 from relay.values import dataclass
 from relay.words import count
 

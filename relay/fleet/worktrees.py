@@ -17,6 +17,7 @@ from relay.errors import RelayError, RepoError
 from relay.files.walk import open_folder, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.git import refs
+from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
 from relay.git.names import render_ref_part
 from relay.git.repository import Repo, open_repo
@@ -27,7 +28,6 @@ from relay.store.follow import follow
 from relay.store.home import find_home, get_jobs_place, note_home
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
-from relay.store.presence import is_locked
 from relay.telemetry.job_logs import JOB_BRANCHES
 from relay.values import dataclass
 

@@ -4,7 +4,8 @@ Git never removes a lock it did not make, so one SIGKILL can block a repository 
 `git commit` do). Under names that only relay uses a left lock is always stale while relay's own lock is held. Any
 other lock is removed only when relay had declared that it is about to take that very lock and never came back, the
 lock is from that moment, and no git process is at work here; for a lock that all
-work trees of the repository share, in none of them. Otherwise relay leaves the lock and names it to the user.
+work trees of the repository share, in none of them, and the declaration may be another work tree's where no relay is at
+work any more. Otherwise relay leaves the lock and names it to the user.
 
 The declaration itself may come with the git directory, out of an archive: it is believed only of files that git takes
 as locks, in this git directory and through no link.
@@ -17,10 +18,12 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from relay.files.replacement import is_temporary
 from relay.files.tree import remove_file
+from relay.git.holder import is_locked
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
@@ -72,7 +75,30 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
             lock.unlink(missing_ok=True)
     if not any(lock.exists() for lock in declared):
         drop_note(repo, _INTENT)
+    clear_shared_locks(repo)
     return tuple(_explain(lock) for lock in _find_foreign(repo) if lock.exists())
+
+
+def clear_shared_locks(repo: Repo) -> None:
+    """Remove the locks that all work trees share and that a relay left which was killed in another one of them."""
+    for other in _find_others(repo):
+        declared = _read_declared(other)
+        shared = [lock for lock in declared if _is_shared(other, lock) and _is_stale(lock, declared[lock])]
+        for lock in shared if shared and not is_locked(other) else ():
+            if not _is_git_at_work(repo, lock):
+                lock.unlink(missing_ok=True)
+
+
+def _find_others(repo: Repo) -> tuple[Repo, ...]:
+    """Return the repository as each of its other work trees has it, as far as its git directory goes."""
+    found = [repo.common_dir]
+    with contextlib.suppress(OSError), os.scandir(repo.common_dir / "worktrees") as entries:
+        found += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return tuple(replace(repo, git_dir=git_dir) for git_dir in found if git_dir != repo.git_dir)
+
+
+def _is_shared(repo: Repo, lock: Path) -> bool:
+    return lock in find_ref_locks(repo, "HEAD")[1::2] or lock.is_relative_to(repo.common_dir / "refs")
 
 
 def _clear_own(repo: Repo) -> None:

@@ -7,7 +7,7 @@ from relay.files.tree import sync_directory
 from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
-from relay.git.lock_journal import declare_locks, find_ref_locks
+from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
 from relay.git.ref_files import find_id, replace_id
 from relay.git.repository import Repo
 
@@ -79,6 +79,7 @@ def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: 
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
         result = change()
         if result.code and find_ref(repo, ref) == old:
+            clear_shared_locks(repo)
             result = change()
         found = find_ref(repo, ref) if result.code else new
     if result.code and found == old:

@@ -14,6 +14,7 @@ import pytest
 from relay.errors import RepoError
 from relay.files.replacement import make_temporary_name
 from relay.git.lock_journal import clear_stale_locks, declare_locks
+from relay.git.refs import drop_ref
 from relay.git.repository import open_repo
 from relay.store.completion import finish_pending
 from relay.store.legs import LegStart, open_leg
@@ -23,6 +24,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from relay.store.lock import lock_worktree
+from relay.git.refs import drop_ref
 from relay.git.repository import open_repo
 import subprocess
 with lock_worktree(open_repo(Path(sys.argv[1]))):
@@ -174,6 +176,38 @@ def test_a_lock_that_work_trees_share_stays_while_a_git_runs_for_any_of_them(box
         running.stdin.close()
     stays = shared or "side" not in {place, *options}
     assert (len(words), lock.exists()) == (stays, stays)
+
+
+@pytest.mark.parametrize("name", ["packed-refs.lock", "refs/heads/a.lock"])
+def test_a_shared_lock_that_was_announced_in_another_work_tree_is_removed(box, tmp_path, name):
+    """Whoever was killed there; but not while a relay is at work in it, and not a lock of one work tree alone."""
+    box.git("worktree", "add", "-q", "-b", "side", tmp_path / "side")
+    repos = (box.open(), open_repo(tmp_path / "side", box.environ))
+    for here, there in (repos, repos[::-1]):
+        shared = box.write(f".git/{name}", "")
+        own = there.git_dir / "index.lock"
+        own.touch()
+        there.make_relay_dir()
+        note = {"time": time.time(), "locks": [str(shared), str(own)]}
+        (there.relay_dir / "intent").write_text(json.dumps(note))
+        with lock_worktree(there):
+            clear_stale_locks(here)
+            assert shared.exists()
+        clear_stale_locks(here)
+        assert (shared.exists(), own.exists()) == (False, True)
+        own.unlink()
+        (there.relay_dir / "intent").unlink()
+
+
+def test_what_one_killed_in_another_work_tree_left_stops_no_ref_from_moving(box, tmp_path):
+    """The relay that goes on here began before the other one was killed."""
+    box.git("worktree", "add", "-q", "-b", "side", tmp_path / "side")
+    there = open_repo(tmp_path / "side", box.environ)
+    with declare_locks(there, lock := box.root / ".git/packed-refs.lock"):
+        lock.touch()
+    tip = box.open().head()
+    assert drop_ref(box.open(), "refs/heads/side", tip)
+    assert not lock.exists()
 
 
 PLACES = ("work/src/app.py", "outside", "work/.git/config", "work/.git/refs/heads/../../config.lock", "linked.lock")
