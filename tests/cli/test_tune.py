@@ -49,7 +49,7 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
 def test_a_phase_keeps_its_line_behind_a_hand_off_commit_whatever_becomes_of_its_text(stage):
     """The commit says it: an item that a session adds makes no other line of it, and no phase without an arm."""
     stage.write("PLAN.md", "# Parts\n\n## Phase 1 — One\n\n- [ ] 1.1 Write a — p1.txt\n- [ ] 1.2 Write b\n")
-    head, text = stage.commit(), "One\nWrite a — p1.txt\nWrite b"
+    head, text = stage.commit(), "One\n1.1 Write a — p1.txt\n1.2 Write b"
     given = assign_line(LINES, text, head)
     added = next(f"Add {n}" for n in range(99) if assign_line(LINES, f"{text}\nAdd {n}", head) != given)
     amended = call("amend", phase="1", change=f"- [ ] {added}", why="it is missing")

@@ -271,7 +271,7 @@ def test_one_without_an_answer_counts_as_the_most_it_can_cost(slow):
 PLAN = """\
 # Slow
 ## Phase 1 — Hello
-Verify: `grep -q hello hello.txt`
+Verify: `sleep 0.3; grep -q hello hello.txt`
 - [ ] Say hello — hello.txt
 """
 SCRIPT = """
