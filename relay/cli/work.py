@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from relay.interrupts import Interrupts
     from relay.session.events import Observe
 
+_SILENT_S = 3_600.0
+"""How long a remote that answered before is asked again."""
 _POLL_S = 20.0
 """How often a remote is asked whether a phase can begin by now."""
 
@@ -89,10 +91,25 @@ def work_on(
     Raises:
         RelayError: The remote cannot be reached, or something here has to be changed first.
     """
-    from relay.fleet.work import work
+    import time
 
+    from relay.fleet.work import work
+    from relay.git.remote import RemoteError
+    from relay.session.events import Noticed
+
+    silent_s: float | None = None
+    has_worked = False
     while True:
-        end = work(task, observe, interrupts)
+        try:
+            end = work(task, observe, interrupts)
+        except RemoteError as error:
+            now = time.monotonic()
+            silent_s = now if silent_s is None else silent_s
+            if not goes_on or not has_worked or now - silent_s > _SILENT_S or interrupts.wait(poll_s):
+                raise
+            observe(Noticed(text=f"{error}; it is tried again", warning=True))
+            continue
+        has_worked, silent_s = True, None
         if not goes_on or interrupts.finish_turn:
             return end
         if end.is_over or (end.phase_id and end.exit_code == ExitCode.INTERRUPTED):

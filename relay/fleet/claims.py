@@ -23,9 +23,13 @@ from relay.values import dataclass
 _WORKER = "Relay-Worker"
 _EXPIRES = "Relay-Expires"
 """Seconds since the epoch, by the holder's clock."""
+_LEASE = "Relay-Lease"
+"""Seconds that the holder may take to its next sign of life, whatever the clocks say."""
 _STATE = "Relay-PhaseClaim"
 _RESERVED = "Relay-Reserved"
 """Of a claim: dollars. Of the account, one for each phase: dollars, who reserved them, the attempt, the phase."""
+_ENDED = "Relay-Ended"
+"""Of the account: how many claims have ended or were taken over, with what they cost in other refs since."""
 _BEFORE = "Relay-Seen"
 """What was known to be spent on the phase when it was claimed, in dollars."""
 _TOKEN = "Relay-Token"  # noqa: S105  # no secret: two claims that are otherwise the same have to be two commits
@@ -61,6 +65,8 @@ class PhaseClaim:
     """None without a cap."""
     seen_usd: float
     """What was known to be spent on the phase when it was claimed."""
+    lease_s: int = 0
+    """How long its holder may show no sign of life; 0 where it does not say."""
     words: str = ""
     """Why it waits."""
     commit: str = ""
@@ -89,6 +95,8 @@ class Claims:
     """Of claims that are held, and of lost ones: what their workers may have spent and nobody can see."""
     account: str | None = None
     """The commit that says so; None before the first claim."""
+    ended: int = 0
+    """Counts up with each claim that ends: what was reserved for it is spent since, as its refs say."""
 
     def find(self, phase_id: str) -> PhaseClaim | None:
         """Return the claim on a phase; None when it is free."""
@@ -114,6 +122,8 @@ class Bid:
     """On this phase."""
     instead: str = ""
     """The claim that it takes over, seen not to move; empty when the phase has to be free."""
+    ended: int = 0
+    """As of `Claims`, read before `spent_usd` was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +133,8 @@ class NotTaken:
     words: str
     by: tuple[PhaseClaim, ...] = ()
     """Who has it; nobody where the money does not suffice."""
+    is_stale: bool = False
+    """What the bid knew to be spent was more by then: look again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +159,14 @@ class ClaimDesk:
         self.remote.fetch(f"+{self._place}*:{here}*")
         held = (read_text(repo, commit) for commit in repo.list_refs(f"{here}phase/").values())
         account = repo.list_refs(here).get(f"{here}account")
-        reserved = () if account is None else _parse_account(read_text(repo, account))
+        text = None if account is None else read_text(repo, account)
         found = sorted((claim for text in held if (claim := _parse_claim(text))), key=lambda claim: claim.phase_id)
-        return Claims(held=tuple(found), reserved=reserved, account=account)
+        return Claims(
+            held=tuple(found),
+            reserved=_parse_account(text) if text else (),
+            account=account,
+            ended=trailers.parse_count(text.get(_ENDED), 0) if text else 0,
+        )
 
     def take(self, bid: Bid) -> PhaseClaim | NotTaken:
         """PhaseClaim a phase and reserve its money, or say why not.
@@ -162,6 +179,8 @@ class ClaimDesk:
             there = claims.find(bid.phase_id)
             if there is not None and there.commit != bid.instead:
                 return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=(there,))
+            if bid.cap_usd is not None and claims.ended != bid.ended:
+                return NotTaken(words="other phases ended meanwhile", by=claims.held, is_stale=True)
             kept = self._write_off(claims.reserved, there, bid.seen_usd)
             left = None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - sum(one.cost_usd for one in kept)
             if left is not None and (left <= 0 or left < (bid.reserve_usd or 0.0)):
@@ -233,8 +252,8 @@ class ClaimDesk:
     ) -> bool:
         """Push a claim's change with the account's; False when somebody was faster."""
         own = [] if new is None or new.reserved_usd is None or new.state is ClaimState.WAITS else [_reserve(new)]
-        account = self._write_account((*kept, *own))
-        phase_id = (new or old or _NOBODY).phase_id
+        account = self._write_account((*kept, *own), ended=claims.ended + (old is not None))
+        phase_id = (new or old or NOBODY).phase_id
         pushed = self.remote.push(
             RefUpdate(ref=self._name(phase_id), old=old.commit if old else None, new=new.commit if new else None),
             RefUpdate(ref=f"{self._place}account", old=claims.account, new=account),
@@ -264,17 +283,19 @@ class ClaimDesk:
             (trailers.ATTEMPT, str(claim.attempt)),
             (_STATE, claim.state),
             (_EXPIRES, str(claim.expires_s)),
+            (_LEASE, str(self.lease_s)),
             (_RESERVED, "" if claim.reserved_usd is None else trailers.render_cost(claim.reserved_usd)),
             (_BEFORE, trailers.render_cost(claim.seen_usd)),
             (_TOKEN, secrets.token_hex(8)),
         )
         subject = f"relay: phase {claim.phase_id} is {claim.state}"
-        return replace(claim, commit=self._write(Message(subject=subject, body=claim.words, trailers=found)))
+        commit = self._write(Message(subject=subject, body=claim.words, trailers=found))
+        return replace(claim, lease_s=self.lease_s, commit=commit)
 
-    def _write_account(self, reserved: tuple[Reservation, ...]) -> str:
+    def _write_account(self, reserved: tuple[Reservation, ...], *, ended: int) -> str:
         found = tuple((_RESERVED, f"{one.cost_usd:.6f} {one.worker} {one.attempt} {one.phase_id}") for one in reserved)
-        message = Message(subject="relay: what is reserved", trailers=(*found, (_TOKEN, secrets.token_hex(8))))
-        return self._write(message)
+        own = (*found, (_ENDED, str(ended)), (_TOKEN, secrets.token_hex(8)))
+        return self._write(Message(subject="relay: what is reserved", trailers=own))
 
     def _write(self, message: Message) -> str:
         repo = self.remote.repo
@@ -291,7 +312,7 @@ class ClaimDesk:
         return RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
 
 
-_NOBODY = PhaseClaim(
+NOBODY = PhaseClaim(
     phase_id="", worker="", attempt=0, state=ClaimState.HELD, expires_s=0, reserved_usd=None, seen_usd=0.0
 )
 
@@ -334,6 +355,7 @@ def _parse_claim(text: CommitText) -> PhaseClaim | None:
         expires_s=_parse_time(text.get(_EXPIRES)),
         reserved_usd=trailers.parse_cost(text.get(_RESERVED)),
         seen_usd=trailers.parse_cost(text.get(_BEFORE)) or 0.0,
+        lease_s=_parse_time(text.get(_LEASE)),
         words=text.message.body,
         commit=text.commit,
     )

@@ -58,7 +58,8 @@ class Crew:
             repo = ensure_clone(self.place, ticket, self.environ)
             remote = Remote(repo=repo, name=ticket.remote, environ=self.environ)
             end = work(self.make_task(remote, ticket), self.observe, interrupts)
-            if end.exit_code == ExitCode.DONE:
+            # A phase that stopped no longer keeps those back that name the same paths.
+            if end.exit_code == ExitCode.DONE or (end.phase_id and end.exit_code != ExitCode.INTERRUPTED):
                 self.engine.submit(find_tickets(remote, ticket.plan_path))
         except RelayError as error:
             return WorkEnd(exit_code=ExitCode.USER, reason=str(error))

@@ -114,7 +114,7 @@ class Engine:
             raise RelayError(f"the database does not answer: {_explain(error)}", hint="relay fleet up") from error
 
     def submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
-        """Queue tickets; return those that were not waiting already.
+        """Queue tickets; return those that were neither waiting nor in hand already.
 
         Raises:
             RelayError: The database does not answer, or a ticket must not be queued.
@@ -219,6 +219,9 @@ def _stop(stopping: asyncio.Event, serving: "asyncio.Task[None]") -> None:
 async def _defer(app: "App", ticket: Ticket) -> bool:
     from procrastinate.exceptions import AlreadyEnqueued
 
+    # One beside a ticket in hand could never be given back: two that wait may not be the same.
+    if tuple(await app.job_manager.list_jobs_async(lock=ticket.key, status="doing")):
+        return False
     deferrer = app.configure_task(_TASK, queue=_QUEUE, lock=ticket.key, queueing_lock=ticket.key)
     try:
         await deferrer.defer_async(**asdict(ticket))
@@ -228,9 +231,15 @@ async def _defer(app: "App", ticket: Ticket) -> bool:
 
 
 async def _reap(app: "App", stalled_s: float) -> tuple[int, ...]:
+    from procrastinate.exceptions import UniqueViolation
+    from procrastinate.jobs import Status as JobStatus
+
     stalled = await app.job_manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=stalled_s)
     for job in stalled:
-        await app.job_manager.retry_job(job)
+        try:
+            await app.job_manager.retry_job(job)
+        except UniqueViolation:  # the same ticket was queued meanwhile
+            await app.job_manager.finish_job(job, status=JobStatus.FAILED, delete_job=True)
     return tuple(job.id for job in stalled if job.id is not None)
 
 

@@ -4,10 +4,11 @@ import select
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.fleet.claims import ClaimDesk, PhaseClaim
-from relay.fleet.exchange import find_updates, read_here
+from relay.fleet.exchange import find_updates, read_here, read_there
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
 from relay.git.remote import RefUpdate, RemoteError
@@ -20,6 +21,8 @@ from relay.store.lock import lock_worktree
 _HEARING_S = 0.5
 _RETRY_S = 5.0
 _LOCK_S = 60.0
+_LEAST_S = 2.0
+"""For one exchange with a remote, however little is left of a claim."""
 
 
 class LostError(Exception):
@@ -49,6 +52,7 @@ class Holding:
         self._desk, self._there = desk, there
         self._observe, self._interrupts = observe, interrupts
         self._due_s = 0.0
+        self._ends_s = time.monotonic() + claim.lease_s
         self._is_silent = False
         self._is_over = False
 
@@ -89,7 +93,7 @@ class Holding:
             if not self._is_silent:
                 self._observe(Noticed(text=f"{error}; the phase goes on here, and it is tried again", warning=True))
             self._is_silent = True
-            if self._desk.now() < self.claim.expires_s:
+            if time.monotonic() < self._ends_s:
                 return
             self._end(child)
             raise LostError from error
@@ -115,12 +119,31 @@ class Holding:
             RemoteError: The remote cannot be reached.
             LostError: Another worker has taken the phase over.
         """
-        here = read_here(job.repo, get_branch(job.repo))
-        fresh = self._desk.renew(self.claim, *find_updates(here, self._there))
+        branch, asked_s = get_branch(job.repo), time.monotonic()
+        here = read_here(job.repo, branch)
+        # A remote that takes the call and does not answer must not keep a run going beyond its claim.
+        remote = self._desk.remote
+        limit_s = min(remote.limit_s, max(_LEAST_S, (self._ends_s - asked_s) / 2))
+        desk = replace(self._desk, remote=replace(remote, limit_s=limit_s))
+        fresh = desk.renew(self.claim, *find_updates(here, self._there))
+        if fresh is None and self._find_own(desk, job, branch):
+            fresh = desk.renew(self.claim, *find_updates(here, self._there))
         if fresh is None:
             raise LostError
         self.claim, self._there, self._is_silent = fresh, here, False
+        self._ends_s = asked_s + self._desk.lease_s
         self._wait_for_next_sign()
+
+    def _find_own(self, desk: ClaimDesk, job: Job, branch: str) -> bool:
+        """Look whether a sign of life that had no answer is what moved the claim; nobody else has its attempt."""
+        claim, there = desk.read().find(self.claim.phase_id), read_there(desk.remote, branch).get(branch, {})
+        if claim is None or (claim.worker, claim.attempt) != (self.claim.worker, self.claim.attempt):
+            return False
+        if any(job.repo.find_commit(commit) is None for commit in there.values()):
+            return False  # somebody else moved the phase's branch
+        is_moved = claim.commit != self.claim.commit
+        self.claim, self._there = claim, there
+        return is_moved
 
     def give_back(self, job: Job, *, waits: str = "") -> None:
         """End the claim, unless it has ended, with all that there is of the phase pushed.
@@ -135,9 +158,11 @@ class Holding:
         """
         if self._is_over:
             return
-        here = read_here(job.repo, get_branch(job.repo))
-        if not self._desk.give_back(self.claim, *find_updates(here, self._there), waits=waits):
-            raise LostError
+        branch = get_branch(job.repo)
+        here = read_here(job.repo, branch)
+        while not self._desk.give_back(self.claim, *find_updates(here, self._there), waits=waits):
+            if not self._find_own(self._desk, job, branch):
+                raise LostError
 
     def deliver(self, branch: str, old: str, new: str) -> bool:
         """Push the plan's branch and end the claim in one step; what the remote has of the job goes with it.

@@ -4,14 +4,17 @@ The remote is the only truth. Whatever is asked of it can be asked again, so a w
 on take the same path; a worker that has lost its claim stops, and nothing of what it pushes then is taken.
 """
 
+import hashlib
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 
 from relay.config import Settings
-from relay.errors import ExitCode, RepoError
-from relay.fleet.claims import Bid, Claims, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed
+from relay.errors import ExitCode, RelayError, RepoError
+from relay.fleet.claims import NOBODY, Bid, Claims, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed
 from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, LandingCase, find_landing
@@ -20,9 +23,10 @@ from relay.fleet.overview import fetch_plan, open_desk, select_phases
 from relay.fleet.runs import JobEnd
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
+from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
 from relay.git.notes import read_note, write_note
-from relay.git.remote import Remote
+from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
 from relay.interrupts import Interrupts
@@ -102,16 +106,25 @@ class _Worker:
 
     def work(self) -> WorkEnd:
         """Claim a phase and bring it to its end."""
+        with ExitStack() as stack:
+            while (end := self._try(stack)) is None:  # others ended meanwhile: what they spent has to be counted
+                stack.close()
+            return end
+
+    def _try(self, stack: ExitStack) -> WorkEnd | None:
         claims, plan = self._desk.read(), self._sync()  # in this order: what has landed since is no claim any more
         if plan.done:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
+        if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
+            return self._end_done(self._task.phase_id)
         phases = self._select(plan, claims)
-        jobs = read_there(self._remote, name_job_branch(self._main, ""))
-        fetch_jobs(self._remote, jobs, but={get_branch(job.repo) for job in self._find_jobs()})
+        jobs = self._fetch_jobs()
         held = {claim.phase_id for claim in claims.held}
         shares = sum(not phase.done and phase.id not in held for phase in plan.phases)
-        taken = self._claim_one(phases, claims, shares)
+        taken = self._claim_one(phases, claims, shares, stack)
         if isinstance(taken, NotTaken):
+            if taken.is_stale:
+                return None
             # While another worker is at work its phase may be done, or its money free again.
             is_over = all(claim.state is ClaimState.WAITS for claim in (*claims.held, *taken.by))
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=taken.words, is_over=is_over)
@@ -123,7 +136,8 @@ class _Worker:
         before = claims.find(taken.phase_id)
         is_own = before is not None and before.worker == self._desk.worker
         try:
-            job = self._take_up(taken.phase_id, jobs, is_own=is_own)
+            with self._freeing(lambda: self._desk.give_back(taken)):
+                job = self._take_up(taken.phase_id, jobs, is_own=is_own)
             if job is None:  # a twin of this worker in the same clone
                 self._desk.give_back(taken)
                 words = f"another relay is at work on phase {taken.phase_id} in this clone"
@@ -132,6 +146,12 @@ class _Worker:
         except LostError:
             words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
+
+    def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]]:
+        """Return what the remote has of the plan's jobs; it is here then, but for those with a work tree here."""
+        jobs = read_there(self._remote, name_job_branch(self._main, ""))
+        fetch_jobs(self._remote, jobs, but={get_branch(job.repo) for job in self._find_jobs()})
+        return jobs
 
     def _find_jobs(self) -> tuple[Job, ...]:
         return find_jobs(self._main, self._task.plan_path)
@@ -164,15 +184,21 @@ class _Worker:
         for words in follow.follow(self._main, self._branch, own, tip, reason="relay: as the remote is") or ():
             self._observe(Noticed(text=words, warning=True))
 
-    def _claim_one(self, phases: tuple[Phase, ...], claims: Claims, shares: int) -> PhaseClaim | NotTaken:
+    def _claim_one(
+        self, phases: tuple[Phase, ...], claims: Claims, shares: int, stack: ExitStack
+    ) -> PhaseClaim | NotTaken:
         """Claim the first phase that is free; else one whose worker shows no sign of life."""
         refused: list[NotTaken] = []
         for phase in sorted(phases, key=lambda phase: claims.find(phase.id) is not None):
             there = claims.find(phase.id)
+            if not self._is_alone(phase.id, stack):
+                refused.append(self._name_twin(phase.id))
+                continue
             instead = "" if there is None else self._find_takeover(there)
             taken = self._desk.take(self._bid(phase.id, claims, shares, instead))
-            if isinstance(taken, PhaseClaim):
+            if isinstance(taken, PhaseClaim) or taken.is_stale:
                 return taken
+            stack.close()
             refused.append(taken)
         if not refused:
             return NotTaken(
@@ -181,17 +207,35 @@ class _Worker:
         words = "; ".join(dict.fromkeys(one.words for one in refused))
         return NotTaken(words=words, by=tuple(claim for one in refused for claim in one.by))
 
+    def _is_alone(self, phase_id: str, stack: ExitStack) -> bool:
+        """Keep other relays of this clone from a phase; False: one is at it, or a run that outlived its worker."""
+        digest = hashlib.sha256(phase_id.encode()).hexdigest()[:16]
+        try:
+            stack.enter_context(lock_worktree(self._main, f"work-{digest}"))
+        except RepoError as error:
+            if isinstance(error.__cause__, BlockingIOError):
+                return False
+            raise
+        if any(job.phase_id == phase_id and is_locked(job.repo) for job in self._find_jobs()):
+            stack.close()
+            return False
+        return True
+
+    def _name_twin(self, phase_id: str) -> NotTaken:
+        words = f"another relay is at work on phase {phase_id} in this clone"
+        return NotTaken(words=words, by=(replace(NOBODY, phase_id=phase_id, worker=self._desk.worker),))
+
     def _find_takeover(self, there: PhaseClaim) -> str:
         """Return the claim that may be taken over; empty where its worker may be alive."""
         if there.state is ClaimState.WAITS:
             return there.commit if self._task.phase_id else ""  # a person typed its number
         if there.worker == self._desk.worker:
-            return there.commit  # the lock of its work tree says whether a twin of this one is at work
+            return there.commit  # it was killed: this process has the lock
         if not is_lapsed(there, now=time.time()):
             return ""
         # Clocks may differ: who lives renews it meanwhile.
         self._observe(Noticed(text=f"phase {there.phase_id} is {describe(there, now=time.time())}; watching it"))
-        if self._interrupts.wait(self._task.lease_s / 2):
+        if self._interrupts.wait((there.lease_s or self._task.lease_s) / 2):
             return ""
         seen = self._desk.read().find(there.phase_id)
         return there.commit if seen is not None and seen.commit == there.commit else ""
@@ -206,7 +250,15 @@ class _Worker:
         if cap is not None:
             left = max(0.0, cap - spent - others)
             reserve = left / max(1, shares) if reserve is None else min(reserve, left)
-        return Bid(phase_id=phase_id, reserve_usd=reserve, cap_usd=cap, spent_usd=spent, seen_usd=seen, instead=instead)
+        return Bid(
+            phase_id=phase_id,
+            reserve_usd=reserve,
+            cap_usd=cap,
+            spent_usd=spent,
+            seen_usd=seen,
+            instead=instead,
+            ended=claims.ended,
+        )
 
     def _find_seen(self, phase_id: str) -> float:
         """Return what is known here to be spent on a phase that has not landed."""
@@ -244,6 +296,22 @@ class _Worker:
         there = jobs.get(get_branch(job.repo), {})
         holding = Holding(self._desk, claim, there, self._observe, self._interrupts)
         self._words = self._list_words(claim, job)
+        with self._freeing(lambda: holding.give_back(job)):
+            return self._land(holding, job)
+
+    @contextmanager
+    def _freeing(self, give_back: Callable[[], object]) -> Iterator[None]:
+        """Give a claim back, and its money, where something here is in the way: others can have the phase."""
+        try:
+            yield
+        except RemoteError:
+            raise  # nothing can be given back; it is taken up again here, or lapses
+        except (RelayError, OSError):
+            with suppress(RemoteError, LostError):
+                give_back()
+            raise
+
+    def _land(self, holding: Holding, job: Job) -> WorkEnd:
         for _ in range(_MOST_STEPS):
             if _is_done(self._sync(), job.phase_id):
                 holding.give_back(job)
@@ -274,8 +342,10 @@ class _Worker:
     def _raise(self, holding: Holding, job: Job) -> bool:
         """Reserve all that others have left, for a phase that has spent its part; False when there is nothing."""
         holding.renew(job)
-        before = holding.claim
-        bid = self._bid(job.phase_id, self._desk.read(), 1, before.commit)
+        before, claims = holding.claim, self._desk.read()
+        self._sync()
+        self._fetch_jobs()  # what others have spent since: it is reserved no more
+        bid = self._bid(job.phase_id, claims, 1, before.commit)
         if (bid.reserve_usd or 0.0) + bid.seen_usd <= (before.reserved_usd or 0.0) + before.seen_usd + _CENT_USD:
             return False
         taken = self._desk.take(bid)

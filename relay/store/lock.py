@@ -17,8 +17,8 @@ _HOLDER = re.compile(r"process ([0-9]{1,9}) on (.+)")
 
 
 @contextlib.contextmanager
-def lock_worktree(repo: Repo) -> Iterator[None]:
-    """Hold the work tree's lock; the kernel releases it when this process ends, however it ends.
+def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
+    """Hold the work tree's lock, or another one in it; the kernel releases it when this process ends, however it ends.
 
     Children do not inherit it. What the file says is for the message only, never a reason to take the lock away.
 
@@ -26,7 +26,7 @@ def lock_worktree(repo: Repo) -> Iterator[None]:
         RepoError: Another process holds it, or something that is no file stands in its place.
     """
     # The file is never removed: two relays could then each lock a file of that name.
-    file = repo.make_relay_dir() / "lock"
+    file = repo.make_relay_dir() / name
     try:
         fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:

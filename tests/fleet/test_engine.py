@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from relay.errors import RelayError
@@ -103,6 +104,39 @@ def test_what_a_dead_worker_had_is_handed_on(engine, ticket, database):
     while not engine.reap():
         time.sleep(0.2)
     assert find(engine, ticket).status == "todo"
+    assert serve_once(engine, None) == [ticket]
+
+
+def test_a_ticket_in_hand_is_not_queued_beside_itself(engine, ticket):
+    """It could not be put back then, and what waits behind it would wait for ever."""
+    queued = []
+
+    async def work(ticket, _should_stop):
+        queued.append(await asyncio.to_thread(engine.submit, [ticket]))
+        raise BusyError("somebody has it")
+
+    engine.submit([ticket])
+    engine.serve(work, name="test", wait=False)
+    assert queued == [()]
+    assert (find(engine, ticket).status, find(engine, ticket).attempts) == ("todo", 1)
+    engine.cancel([find(engine, ticket).number])
+
+
+def test_a_dead_workers_ticket_that_was_queued_again_is_one(engine, ticket, database):
+    """As two submitters may do at the same moment; reaping goes on with the others."""
+    engine.submit([ticket])
+    with start_sleeper(database) as worker:
+        assert worker.stdout.readline() == "1\n"
+        with psycopg.connect(database) as there:
+            there.execute(
+                "insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args) select queue_name, "
+                "task_name, lock, queueing_lock, args from procrastinate_jobs where lock = %s",
+                (ticket.key,),
+            )
+        worker.send_signal(signal.SIGKILL)
+    while not engine.reap():
+        time.sleep(0.2)
+    assert [one.status for one in engine.list_placed() if one.ticket == ticket] == ["todo"]
     assert serve_once(engine, None) == [ticket]
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,11 @@ from relay.cli.work import work_on
 from relay.config import load_settings
 from relay.errors import ExitCode, RepoError
 from relay.fleet.claims import Bid, ClaimState
+from relay.fleet.crew import Crew
+from relay.fleet.engine import Ticket
+from relay.fleet.exchange import read_here
+from relay.fleet.holding import Holding, LostError
+from relay.fleet.landing import Job
 from relay.fleet.overview import describe_fleet, open_desk
 from relay.fleet.work import WorkTask, ensure_worker, work
 from relay.git.remote import Remote, RemoteError
@@ -93,6 +99,26 @@ class Field:
     def git(self, *args):
         done = subprocess.run(["git", *args], cwd=self.away, check=True, capture_output=True, text=True)
         return done.stdout
+
+    def stage_refs(self, root):
+        return self.stage.git("-C", str(root), "for-each-ref", "--format=%(refname)").split()
+
+    def ticket(self, phase_id):
+        return Ticket(remote=str(self.away), branch="main", plan_path="PLAN.md", phase_id=phase_id)
+
+    def crew(self, engine, server):
+        def make_task(remote, ticket):
+            task = self.task(remote.repo.root, server, phase_id=ticket.phase_id)
+            return replace(task, remote=replace(remote, repo=task.main))
+
+        return Crew(
+            engine=engine,
+            place=self.top / "clones",
+            environ=os.environ,
+            make_task=make_task,
+            tell=ignore,
+            observe=ignore,
+        )
 
     def refs(self):
         return self.git("for-each-ref", "--format=%(refname)").split()
@@ -224,6 +250,126 @@ def test_a_remote_that_is_gone_ends_a_run_with_its_claim(field):
         again = go(replace(task, lease_s=60))
         assert again.exit_code == ExitCode.DONE, again.reason
     assert field.git("show", "main:one.txt") == "one"
+
+
+def test_a_remote_that_does_not_answer_ends_a_run_with_its_claim(field):
+    hook = field.away / "hooks/pre-receive"
+    with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
+        task = field.task(field.clone("ann"), server, lease_s=3, phase_id="1")
+        working = pool.submit(go, task)
+        wait_for(lambda: any("/wip/" in ref for ref in field.refs()))
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\nexec sleep 300\n")
+        hook.chmod(0o755)
+        assert working.result(60).exit_code == ExitCode.STOPPED
+        hook.unlink()
+        assert go(replace(task, lease_s=60)).exit_code == ExitCode.DONE
+
+
+def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
+    with serve(parse_script(HANGS)) as server:
+        root = field.clone("ann")
+        task = field.task(root, server, phase_id="1")
+        first = subprocess.Popen(
+            [sys.executable, "-P", "-m", "relay", "work", "--phase", "1"],
+            cwd=root, env=field.environ(server), stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        wait_for(lambda: any("/leg/" in ref for ref in field.stage_refs(root)))
+        before = field.desk(task).read().find("1")
+        refused = go(task)
+        assert refused.reason == "another relay is at work on phase 1 in this clone"
+        assert not refused.is_over
+        first.kill()
+        first.wait()
+        while (end := go(task)).exit_code != ExitCode.DONE:  # the run that it began hands over
+            assert "at work on phase 1 in this clone" in end.reason
+            assert field.desk(task).read().find("1").attempt == before.attempt
+            time.sleep(0.2)
+    assert field.git("show", "main:one.txt") == "one"
+
+
+def test_a_phase_that_is_done_is_done_for_who_comes_late(field):
+    """A ticket is delivered again when its worker is killed behind the landing: what waits for it is queued then."""
+    with serve(parse_script(SCRIPT)) as server:
+        assert go(field.task(field.clone("ann"), server, phase_id="1")).exit_code == ExitCode.DONE
+        paid = len(server.requests)
+        queued: list[Ticket] = []
+        engine = SimpleNamespace(submit=queued.extend)
+        end = field.crew(engine, server)._work(field.ticket("1"), Interrupts())
+        assert (end.exit_code, end.phase_id) == (ExitCode.DONE, "1")
+        assert [ticket.phase_id for ticket in queued] == ["2"]
+        assert len(server.requests) == paid
+
+
+def test_a_phase_that_stopped_keeps_nobody_back(field):
+    with serve(parse_script(RED)) as server:
+        queued: list[Ticket] = []
+        end = field.crew(SimpleNamespace(submit=queued.extend), server)._work(field.ticket("1"), Interrupts())
+    assert end.exit_code == ExitCode.STOPPED
+    assert [ticket.phase_id for ticket in queued] == ["2"]
+
+
+def test_a_claim_is_watched_as_long_as_its_holder_may_be_silent(field):
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1", lease_s=15)
+    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    holder = replace(field.desk(task, "holder"), lease_s=400, now=lambda: time.time() - 1_000)  # its clock is slow
+    claim, slept = holder.take(bid), []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        assert holder.renew(claim)
+
+    end = work(task, ignore, Interrupts(sleep=sleep))
+    assert slept == [200]
+    assert "claimed by holder" in end.reason
+
+
+def test_a_sign_of_life_whose_answer_was_lost_was_one(field):
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""))
+    desk, job = field.desk(task), Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
+    bid = Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    here = read_here(task.main, "main")
+    holding = Holding(desk, desk.take(bid), here, ignore, Interrupts())
+    assert desk.renew(holding.claim)
+    holding.renew(job)
+    assert desk.renew(holding.claim)
+    holding.give_back(job)
+    assert desk.read().held == ()
+    claim = desk.take(replace(bid, ended=1))
+    holding = Holding(desk, claim, here, ignore, Interrupts())
+    thief = replace(desk, worker="thief")
+    assert thief.take(replace(bid, instead=claim.commit, ended=1))
+    with pytest.raises(LostError):
+        holding.renew(job)
+
+
+def test_what_is_in_the_way_here_leaves_the_phase_to_others(field):
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1")
+    (field.top / "ann.relay").write_text("no folder\n")
+    with pytest.raises(OSError, match=r"ann\.relay"):
+        go(task)
+    claims = field.desk(task).read()
+    assert claims.held == claims.reserved == ()
+
+
+def test_a_remote_that_is_away_for_a_while_is_asked_again(field):
+    elsewhere, told = field.top / "elsewhere", []
+    with serve(parse_script(SCRIPT)) as server:
+        task, moves = field.task(field.clone("ann"), server), [elsewhere]
+
+        def observe(event):
+            text = getattr(event, "text", "")
+            if text.startswith("phase 3 is claimed") and moves:
+                field.away.rename(moves.pop())
+            if text.endswith("it is tried again"):
+                told.append(text)
+                elsewhere.rename(field.away)
+
+        end = work_on(task, observe, Interrupts(), goes_on=True, poll_s=0.1)
+        assert (end.reason, len(told)) == ("every phase is done", 1)
+        field.away.rename(elsewhere)
+        with pytest.raises(RemoteError):  # that never answered is a mistake
+            work_on(task, observe, Interrupts(), goes_on=True, poll_s=0.1)
 
 
 def test_a_phase_that_stops_waits_for_a_person(field):
