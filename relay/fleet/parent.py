@@ -11,7 +11,7 @@ from typing import Protocol
 from relay.errors import ExitCode, RelayError, RepoError
 from relay.fleet.landing import Job, Landing, LandingCase, find_in_the_way, find_landing, find_phase_id, land
 from relay.fleet.merge import prepare
-from relay.fleet.purse import Purse
+from relay.fleet.purse import Purse, count_places
 from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
 from relay.git.holder import is_locked
@@ -42,7 +42,7 @@ class Tell(Protocol):
 
 _LOOK_S = 1.0
 """How long the parent waits at most before it looks again at what nobody tells it: locks, a second Ctrl-C."""
-_STOPPING_LOOK_S = 0.2
+_SOON_S = 0.2
 _TOKENS = "RELAY_MAX_TOKENS_TOTAL"
 
 
@@ -149,7 +149,8 @@ class _Parent:
     def _listen(self) -> None:
         state = self._state
         descriptors = [fd for working in state.working.values() for fd in working.child.descriptors]
-        self._ctx.interrupts.wait_for(descriptors, _STOPPING_LOOK_S if self._ctx.interrupts.finish_turn else _LOOK_S)
+        looks_soon = self._ctx.interrupts.finish_turn or not state.is_warm
+        self._ctx.interrupts.wait_for(descriptors, _SOON_S if looks_soon else _LOOK_S)
         state.is_stale = state.is_stale or bool(state.foreign)
         for phase_id, working in list(state.working.items()):
             has_ended = working.child.has_ended  # asked first: what it said before is heard
@@ -213,16 +214,17 @@ class _Parent:
                 self._land(job, landing)
                 return True
         if len(self._state.working) < self._order.jobs and not self._ctx.interrupts.finish_turn:
-            self._start_merging(found)
+            self._start_merging(plan, found)
         return False
 
-    def _start_merging(self, found: Iterable[tuple[Job, Landing]]) -> None:
+    def _start_merging(self, plan: Plan, found: Iterable[tuple[Job, Landing]]) -> None:
         """Have the first phase that others landed before committed on top of them."""
+        places = self._count_places(plan, 1 + len(find_ready(plan, self._list_held())))
         for job, landing in found:
             is_apart = landing.case is LandingCase.APART and self._is_way_clear(job, landing)
             if is_apart and not self._prepare(job, landing):
                 continue
-            if (is_apart or landing.case is LandingCase.MERGING) and self._start(job, merging=True, places=1):
+            if (is_apart or landing.case is LandingCase.MERGING) and self._start(job, merging=True, places=places):
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
@@ -281,19 +283,29 @@ class _Parent:
     def _start_ready(self, plan: Plan) -> None:
         state = self._state
         while len(state.working) < self._order.jobs and (state.is_warm or not state.working):
-            held = {*state.working, *state.pending, *state.stopped, *state.foreign}
+            held = self._list_held()
             ready = [phase.id for phase in find_ready(plan, held) if phase.id not in state.hungry]
             if not ready and not state.working:
                 ready = [phase.id for phase in find_ready(plan, held)][:1]
             if not ready:
                 return
-            places = min(self._order.jobs - len(state.working), len(ready))
+            places = self._count_places(plan, len(ready))
             job = ensure_job(self._ctx.repo, ready[0], self._ctx.plan_path, copied=self._ctx.settings.copy, busy=held)
             if job is None:  # a run of a killed parent's begins there in this moment
                 state.foreign |= {ready[0]}
                 continue
             if not self._start(job, merging=False, places=places):
                 return
+
+    def _list_held(self) -> set[str]:
+        state = self._state
+        return {*state.working, *state.pending, *state.stopped, *state.foreign}
+
+    def _count_places(self, plan: Plan, ready: int) -> int:
+        state = self._state
+        waiting = sum(not phase.done and phase.id not in {*state.working, *state.stopped} for phase in plan.phases)
+        free = self._order.jobs - len(state.working)
+        return count_places(free, ready=ready, waiting=waiting, is_alone=not state.working)
 
     def _start(self, job: Job, *, merging: bool, places: int) -> bool:
         """Start a run in a job's work tree; False when the cap leaves nothing for it."""

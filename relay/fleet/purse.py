@@ -12,6 +12,18 @@ class Share:
     """Whether that is all that was left, nothing being set aside for another."""
 
 
+def count_places(free: int, *, ready: int, waiting: int, is_alone: bool) -> int:
+    """Return for how many jobs what is left has to do when one of them starts.
+
+    Args:
+        free: How many more may be at work.
+        ready: How many can start now, this one included.
+        waiting: How many are not done and not at work, this one included.
+        is_alone: Nobody is at work; else the landing of one makes others ready, and they find their part.
+    """
+    return min(free, ready if is_alone else waiting)
+
+
 class Purse:
     """Money, or tokens, of one plan. Mutable: shares are taken from it and what is left of them comes back.
 

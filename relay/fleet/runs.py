@@ -20,8 +20,11 @@ from relay.values import dataclass
 
 _CHUNK_BYTES = 1 << 16
 _LAST_CHARS = 2_000
-FIRST_TOKEN_S = 6.0
-"""After so long an answer has begun, though no event says so before it is whole; first tokens come within seconds."""
+FIRST_TOKEN_S = 4.0
+"""After so long an answer has begun, or will have before a sibling that starts now asks, a second or two later.
+
+No event says so before the answer is whole; first tokens come within seconds.
+"""
 LOST = "it was killed, or the system ended it"
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.fleet.purse import Purse
+from relay.fleet.purse import Purse, count_places
 
 
 def test_what_is_left_is_for_all_who_can_start_now():
@@ -16,6 +16,27 @@ def test_what_is_left_is_for_all_who_can_start_now():
     assert second.amount == 6.0
     purse.give_back("1", 1.0)
     assert purse.left == 11.0
+
+
+@given(st.integers(2, 5), st.lists(st.tuples(st.integers(0, 4), st.floats(0, 0.5)), max_size=20))
+def test_who_becomes_ready_finds_a_part_of_it(jobs, acts):
+    """A phase that starts, or is merged, while others are at work leaves something for those that they make ready."""
+    purse = Purse(20.0, 0.0)
+    working: dict[int, float] = {}
+    for name, part in acts:
+        if name in working:
+            purse.give_back(str(name), working.pop(name) * part)
+        elif len(working) < jobs:
+            places = count_places(jobs - len(working), ready=jobs, waiting=9, is_alone=not working)
+            share = purse.take(str(name), places)
+            assert share is not None
+            working[name] = share.amount
+        assert len(working) == jobs or purse.left
+
+
+def test_who_alone_can_start_has_all_of_it():
+    assert count_places(3, ready=1, waiting=8, is_alone=True) == 1
+    assert count_places(2, ready=1, waiting=1, is_alone=False) == 1
 
 
 def test_who_is_alone_has_all_of_it():
