@@ -17,6 +17,7 @@ from relay.errors import RelayError, RepoError
 from relay.files.walk import open_folder, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.git import refs
+from relay.git.half_trees import finish_half
 from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
 from relay.git.names import render_ref_part
@@ -24,6 +25,7 @@ from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
 from relay.plan.files import STATE_DIR
+from relay.setup.repository import hold_worktree
 from relay.store.follow import follow
 from relay.store.home import find_home, get_jobs_place, note_home
 from relay.store.legs import get_branch, read_leg
@@ -91,6 +93,7 @@ def ensure_job(
     Raises:
         RelayError: It cannot be made.
     """
+    finish_half(main, get_jobs_place(main.root))
     jobs = find_jobs(main, plan_path)
     job = next((job for job in jobs if job.phase_id == phase_id), None)
     if job is None:
@@ -101,7 +104,7 @@ def ensure_job(
             copy_ignored(main, job.repo, path)
         note_home(job.repo, main.root)
     try:
-        with lock_worktree(job.repo):
+        with hold_worktree(job.repo):
             _bring_up(main, job)
     except RepoError as error:
         if isinstance(error.__cause__, BlockingIOError):
@@ -118,7 +121,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str) -> Job
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
         repo = open_repo(_add(main, branch))
         return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
-    with lock_worktree(free.repo):
+    with hold_worktree(free.repo):
         old, own = get_branch(free.repo), _get_tip(free.repo)
         refs.move_ref(main, ref, own, None)
         put_on_branch(free.repo, branch)
@@ -188,7 +191,10 @@ class KeptTree:
 
 def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
     """Take away the work trees that hold nothing any more, with their branches; yield those that hold something."""
+    finish_half(main, get_jobs_place(main.root))
     for job in find_jobs(main, plan_path):
+        with contextlib.suppress(RepoError), hold_worktree(job.repo):
+            pass  # what a run there left that was killed is made good
         if not is_free(main, job):
             continue
         with lock_worktree(job.repo):
@@ -199,8 +205,20 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
                 yield KeptTree(place=job.repo.root, ignored=ignored)
                 continue
         refs.drop_ref(main, f"refs/heads/{branch}", own)
+    _drop_landed(main)
     with contextlib.suppress(OSError):  # something is left in it, or it never was
         get_jobs_place(main.root).rmdir()
+
+
+def _drop_landed(main: Repo) -> None:
+    """Drop the branches of jobs whose relay was killed behind the work tree, where all that they have has landed."""
+    tip, legs = _get_tip(main), main.list_refs("refs/relay/leg/")
+    kept = {tree.branch for tree in list_worktrees(main)}
+    for ref, commit in main.list_refs(f"refs/heads/{_name_prefix(main)}").items():
+        branch = ref.removeprefix("refs/heads/")
+        is_open = f"refs/relay/leg/{render_ref_part(branch)}" in legs
+        if branch not in kept and not is_open and is_ancestor(main, commit, tip):
+            refs.drop_ref(main, ref, commit)
 
 
 def _bring_home(root: Path, home: Path) -> None:

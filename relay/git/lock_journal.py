@@ -171,8 +171,13 @@ def _is_git_at_work(repo: Repo, lock: Path) -> bool:
         with contextlib.suppress(OSError):
             return time.time() - lock.stat().st_mtime < QUIET_S
         return False
-    places = _find_places(repo, lock)
-    return any(_is_git_at(places, process) for process in Path("/proc").iterdir() if process.name.isdecimal())
+    return is_git_at_work(*_find_places(repo, lock))
+
+
+def is_git_at_work(*places: Path) -> bool:
+    """Return whether a git runs for one of the places; False where processes cannot be listed."""
+    processes = Path("/proc").glob("[0-9]*")
+    return any(_is_git_at(places, process) for process in processes)
 
 
 def _find_places(repo: Repo, lock: Path) -> tuple[Path, ...]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from relay.git.command import GitError
 from relay.git.config_guard import guard
+from relay.git.half_trees import note_half
+from relay.git.lock_journal import declare_locks
 from relay.git.repository import Repo
 from relay.values import dataclass
 
@@ -49,7 +51,9 @@ def add_worktree(repo: Repo, place: Path, branch: str) -> None:
     Raises:
         GitError: There is something at that place, the branch is in another work tree, or git cannot write.
     """
-    guard(repo).git.run("worktree", "add", "--quiet", *(() if branch else ("--detach",)), str(place), branch or "HEAD")
+    with note_half(repo, place):
+        detached = () if branch else ("--detach",)
+        guard(repo).git.run("worktree", "add", "--quiet", *detached, str(place), branch or "HEAD")
 
 
 def remove_worktree(repo: Repo, place: Path) -> bool:
@@ -58,7 +62,8 @@ def remove_worktree(repo: Repo, place: Path) -> bool:
     Returns:
         False when git refuses: nothing has changed then.
     """
-    return guard(repo).git.probe("worktree", "remove", str(place)).code == 0
+    with note_half(repo, place):
+        return guard(repo).git.probe("worktree", "remove", str(place)).code == 0
 
 
 def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:
@@ -75,4 +80,5 @@ def put_on_branch(repo: Repo, branch: str) -> None:
     """
     if repo.find_commit(f"refs/heads/{branch}") != repo.head():
         raise GitError(f"{branch} is not where HEAD is")
-    repo.git.run("symbolic-ref", "-m", "relay: the work tree's next phase", "HEAD", f"refs/heads/{branch}")
+    with declare_locks(repo, repo.git_dir / "HEAD.lock"):
+        repo.git.run("symbolic-ref", "-m", "relay: the work tree's next phase", "HEAD", f"refs/heads/{branch}")

@@ -185,7 +185,8 @@ class LandingRig:
         status = self.git(top, "status", "--porcelain")
         if status != " M mine.txt\n?? notes/\n":
             wrong.append(f"the status differs: {status!r}")
-        wrong += [f"left: {place}" for phase_id in PHASES if self._is_whole(place := find_place(top, phase_id))]
+        wrong += [f"left: {place}" for place in [*top.glob("main.relay/*"), *top.glob("main/.git/worktrees/*")]]
+        wrong += [f"left: {branch}" for branch in self.git(top, "branch", "--list", "relay-jobs/*").split()]
         if find_ticked(self.git(top, "show", "main:PLAN.md")) != find_ticked(PLAN.replace("[ ]", "[x]")):
             wrong.append("not all boxes are ticked")
         lines = self.git(top, "log", "--format=%(trailers:key=Relay-Phase,valueonly,separator=%x2C) %P", "main")
@@ -195,10 +196,6 @@ class LandingRig:
         wrong += [f"lost: {blob} {seen[blob]}" for blob in find_lost(top / "main", self.environ, seen)]
         wrong += self._check_spent(top)
         return wrong + self._check_leftovers(top)
-
-    def _is_whole(self, place: Path) -> bool:
-        """Return whether a work tree is there as its commit has it: one half removed has less in it."""
-        return (place / ".git").exists() and not git(place, "status", "--porcelain", environ=self.environ, check=False)
 
     def _check_spent(self, top: Path) -> list[str]:
         """Landing costs nothing, and nothing is counted twice."""

@@ -1,5 +1,6 @@
 """Work trees of jobs: made, handed on, taken away; nothing that only they hold is lost."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from relay.errors import RepoError
 from relay.fleet.landing import find_landing, land
 from relay.fleet.worktrees import ensure_job, find_jobs, is_free, name_job_branch, remove_free
+from relay.git.lock_journal import declare_locks
+from relay.git.notes import write_note
 from relay.git.worktrees import list_worktrees
 from relay.store.home import find_home, get_jobs_place
 from relay.store.lock import lock_worktree
@@ -105,6 +108,96 @@ def test_what_a_killed_parent_left_half_made_is_gone_on_with(box, main):
     box.commit("more")
     job = ensure(main, "1")
     assert (job.repo.branch, job.repo.head()) == ("relay-jobs/main/1", main.head())
+
+
+def leave_half(main, place):
+    """Leave the note that a relay leaves which is killed while git makes or takes away a work tree."""
+    write_note(main, "worktree", str(place))
+
+
+@pytest.mark.parametrize("far", ["begun", "named", "empty", "files", "torn"])
+def test_one_that_was_half_made_when_relay_was_killed_is_made_whole(box, main, far):
+    whole = ensure(main, "1").repo
+    own, place = whole.git_dir, whole.root
+    leave_half(main, place)
+    (own / "locked").write_text("initializing")
+    (own / "index.lock").touch()
+    shutil.rmtree(own / "relay")
+    if far != "torn":
+        (own / "index").unlink()
+        (place / "src/app.py").unlink(missing_ok=True)
+    else:
+        (place / "PLAN.md").write_text(PLAN[:20])
+    if far in {"begun", "named", "empty"}:
+        for file in place.iterdir():
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    if far in {"begun", "named"}:
+        (own / "HEAD").write_text("0" * 40 + "\n")
+    if far == "begun":
+        (own / "gitdir").unlink()
+        place.rmdir()
+    job = ensure(main, "1")
+    assert job.repo.root == place
+    assert type(box)(root=place, home=box.home).text("status", "--porcelain") == ""
+    assert (place / "PLAN.md").read_text() == PLAN
+    assert box.text("worktree", "list", "--porcelain").count("worktree ") == 2
+    assert len(list((box.root / ".git/worktrees").iterdir())) == 1
+    assert not (main.relay_dir / "worktree").exists()
+
+
+@pytest.mark.parametrize("far", ["begun", "link", "files", "folder", "named", "all"])
+def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main, far):
+    """With its branch: all that it had has landed."""
+    job = ensure(main, "1")
+    finish(box, main, job)
+    own, place = job.repo.git_dir, job.repo.root
+    leave_half(main, place)
+    if far in {"begun", "files"}:
+        (place / "PLAN.md").unlink()
+    if far in {"link", "files"}:
+        (place / ".git").unlink()
+    if far in {"folder", "named", "all"}:
+        shutil.rmtree(place)
+    if far == "named":
+        (own / "gitdir").unlink()
+        (own / "HEAD").unlink()
+    if far == "all":
+        shutil.rmtree(own)
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert not place.exists()
+    assert not list(box.root.glob(".git/worktrees/*"))
+    assert box.text("branch", "--list", "relay-jobs/*") == ""
+
+
+def test_what_somebody_put_into_a_half_removed_one_stays(box, main):
+    job = ensure(main, "1")
+    place = finish(box, main, job)
+    leave_half(main, place.root)
+    (place.root / ".git").unlink()
+    (place.root / "PLAN.md").unlink()
+    place.write("mine.txt", "mine")
+    place.write("1.txt", "mine too")
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert ((place.root / "mine.txt").read_text(), (place.root / "1.txt").read_text()) == ("mine", "mine too")
+    assert [tree.branch for tree in list_worktrees(main)] == ["main", "relay-jobs/main/1"]
+
+
+def test_a_note_of_another_place_is_not_believed(box, main):
+    """It may have come out of an archive."""
+    box.git("worktree", "add", "-q", "-b", "side", box.root.parent / "7")
+    leave_half(main, box.root.parent / "7")
+    (box.root.parent / "7/.git").unlink()
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert not (box.root.parent / "7/.git").exists()
+
+
+def test_one_handed_on_by_a_relay_that_was_killed_is_handed_on(box, main):
+    job = ensure(main, "1")
+    finish(box, main, job)
+    with declare_locks(job.repo, lock := job.repo.git_dir / "HEAD.lock"):
+        lock.touch()
+    assert ensure(main, "2").repo.root == job.repo.root
+    assert not lock.exists()
 
 
 def test_neither_hook_nor_filter_of_the_repository_runs(box, main):
