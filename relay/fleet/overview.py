@@ -23,7 +23,8 @@ def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
     Raises:
         RelayError: The remote cannot be reached, or has no such plan.
     """
-    ref = f"refs/relay/remote/{name_plan(branch, plan_path)}/tip"
+    # Not below what reading the claims prunes: another process of this clone may do so at any moment.
+    ref = f"refs/relay/tip/{name_plan(branch, plan_path)}"
     remote.fetch(f"+refs/heads/{branch}:{ref}")
     tip = refs.find_ref(remote.repo, ref)
     if tip is None:

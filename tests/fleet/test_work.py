@@ -21,7 +21,7 @@ from relay.fleet.engine import Ticket
 from relay.fleet.exchange import read_here
 from relay.fleet.holding import Holding, LostError
 from relay.fleet.landing import Job
-from relay.fleet.overview import describe_fleet, open_desk
+from relay.fleet.overview import describe_fleet, fetch_plan, open_desk
 from relay.fleet.work import WorkTask, ensure_worker, work
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
@@ -341,6 +341,13 @@ def test_a_sign_of_life_whose_answer_was_lost_was_one(field):
     assert thief.take(replace(bid, instead=claim.commit, ended=1))
     with pytest.raises(LostError):
         holding.renew(job)
+
+
+def test_reading_claims_leaves_what_a_twin_has_fetched(field):
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""))
+    tip, _ = fetch_plan(task.remote, "main", "PLAN.md")
+    field.desk(task).read()
+    assert tip in task.main.list_refs("refs/relay/").values()
 
 
 def test_what_is_in_the_way_here_leaves_the_phase_to_others(field):
