@@ -46,7 +46,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     order = Order(
         jobs=request.settings.jobs,
         words=render_words(request, options),
-        environ=dict(os.environ),
+        environ={**os.environ, "RELAY_NOTIFY": "off"},  # the parent calls: of one limit, one cap, one end
         unchecked=options["unchecked"],
     )
 

@@ -108,6 +108,8 @@ def _decode(name: str, value: Any) -> Any:
     if name == "network":
         words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
         return words.get(text.lower(), {"hosts": [host.strip() for host in text.split(",")]})
+    if name == "notify" and text == "off":
+        return []
     if name in {"plan", "model", "reset_at"}:
         return text
     try:

@@ -156,6 +156,7 @@ class _Parent:
             has_ended = working.child.has_ended  # asked first: what it said before is heard
             for record in working.child.hear():
                 self._tell(record, phase_id=phase_id)
+                self._ctx.observe_job(record.event)
             if working.child.has_spoken and not state.is_warm:
                 state.is_warm = state.is_stale = True
             if has_ended:

@@ -45,7 +45,8 @@ class Watcher:
     def __init__(self) -> None:
         self._started: RunStarted | None = None
         self._spent: float | None = None
-        self._last: LegEnded | None = None
+        self._last: dict[str, LegEnded] = {}  # of each phase: several may be at work side by side
+        self._waits = False
         self._has_told_cost = False
         self._red: set[str] = set()
 
@@ -55,10 +56,12 @@ class Watcher:
             case RunStarted():
                 self._started, self._spent = event, event.spent_usd
             case LegEnded():
-                self._last = event
+                self._last[event.phase_id] = event
             case ResponseReceived() | CacheRefreshed():
+                self._waits = False
                 return self._count(event.cost_usd)
-            case RetryScheduled() if event.wait_s >= LONG_WAIT_S:
+            case RetryScheduled() if event.wait_s >= LONG_WAIT_S and not self._waits:
+                self._waits = True  # one limit stops all that are at work
                 return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
             case GateFinished() if self._is_new_red(event):
                 self._red.add(event.phase_id)
@@ -87,9 +90,10 @@ class Watcher:
 
     def _end(self, event: RunEnded) -> News:
         occasion = "done" if event.exit_code == 0 else "stopped"
-        if event.exit_code and self._last:
-            occasion = "blocked" if self._last.result == "blocked" else occasion
-            occasion = "limit" if self._last.end is SessionEnd.LIMIT else occasion
+        if event.exit_code:
+            last = self._last.values()
+            occasion = "blocked" if any(leg.result == "blocked" for leg in last) else occasion
+            occasion = "limit" if any(leg.end is SessionEnd.LIMIT for leg in last) else occasion
         spent = render_usd(event.spent_usd, estimated=event.estimated)
         return self._make(occasion, f"exit status {event.exit_code}, {spent} spent", event.reason)
 

@@ -49,6 +49,8 @@ class RunContext:
     meter: Meter
     observe: Observe
     """Feeds the meter, the view and telemetry."""
+    observe_job: Observe
+    """Calls whom the user wants to be called, of what the run of a phase beside others has said."""
     interrupts: Interrupts
     new_id: Callable[[], str]
     """Makes session ids."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values, redact
-from relay.session.events import Event, HostAsked, Observe, RunEnded
+from relay.session.events import Event, HostAsked, Observe, RunEnded, RunStarted
 from relay.setup.request import RunRequest
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
@@ -38,11 +38,20 @@ class Observers:
         for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
             self._tell(HostAsked(host=asked.host, refused=asked.refused))
         self._tell(event)
+        self._call(event)
         if self.news:
-            if not (self.is_job and isinstance(event, RunEnded)):  # how all of them ended, their parent tells
-                self.news.observe(event)
             for lost in self.news.take_failures():
                 self._tell(lost)
+
+    def observe_job(self, event: Event) -> None:
+        """Call those who want to know of what the run of a phase has said; nobody else is told."""
+        if not isinstance(event, RunStarted | RunEnded):
+            self._call(event)
+
+    def _call(self, event: Event) -> None:
+        # How all jobs ended, their parent tells.
+        if self.news and not (self.is_job and isinstance(event, RunEnded)):
+            self.news.observe(event)
 
     def _tell(self, event: Event) -> None:
         for tell in (*self.counters, self.view):

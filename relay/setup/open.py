@@ -73,8 +73,7 @@ def open_run(
         rules = _load_rules(request)
         # Opened before the sandbox: it makes .relay before commands could.
         stack.enter_context(observers.logging(request, run_id))
-        workspace = stack.enter_context(open_workspace(request, rules, interrupts))
-        workspace, waits = _listen(observers, workspace)
+        workspace, waits = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
         sessions, book = _make_sessions(request, opened.get, observe, workspace, waits)
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe, waits.observe]
@@ -86,6 +85,7 @@ def open_run(
             rules=rules,
             meter=sessions.meter,
             observe=sessions.observe,
+            observe_job=observers.observe_job,
             interrupts=interrupts,
             new_id=new_id,
             secret_values=find_secret_values(request.environ),

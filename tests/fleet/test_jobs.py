@@ -197,10 +197,16 @@ def test_one_cap_binds_all_of_them(plan):
     assert is_whole(plan)
 
 
-def test_a_phase_that_stops_leaves_the_others_to_go_on(plan):
-    """Its dependents wait; the end says what stopped, and what to type."""
+def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypatch):
+    """Its dependents wait; the end says what stopped, and what to type, and calls once for all of them."""
+    called = tmp_path / "called"
+    config = f"""[[notify]]\nform = "command"\ncommand = ["sh", "-c", "echo $0 >> '{called}'", "{{occasion}}"]\n"""
+    (tmp_path / "config" / "relay").mkdir(parents=True)
+    (tmp_path / "config" / "relay" / "config.toml").write_text(config)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     blocked = {**write_phase(1), "turns": [tool("block", reason="a key is missing")]}
-    code, out, _ = run(plan, [blocked, write_phase(2)])
+    code, out, _ = run(plan, [blocked, write_phase(2)], "--max-cost", "1")
+    assert called.read_text().split() == ["blocked"]
     assert code == 4, out
     assert "phase 2 landed" in out
     assert "phase 1 stopped: " in out

@@ -31,8 +31,8 @@ def spend(usd):
     )  # fmt: skip
 
 
-def end_leg(end, result):
-    return LegEnded(session_id="s", phase_id="1", end=end, result=result, detail="", usage=Usage(), cost_usd=None)
+def end_leg(end, result, phase="1"):
+    return LegEnded(session_id="s", phase_id=phase, end=end, result=result, detail="", usage=Usage(), cost_usd=None)
 
 
 def end(code, reason="why"):
@@ -59,6 +59,8 @@ def watch(*events):
         ((end_leg(SessionEnd.FINISHED, "done"), end(130)), "stopped"),
         ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end(1)), "blocked"),
         ((end_leg(SessionEnd.LIMIT, "failed"), end(4)), "limit"),
+        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end_leg(SessionEnd.FINISHED, "done", "2"), end(4)), "blocked"),
+        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), end_leg(SessionEnd.FINISHED, "done"), end(4)), "stopped"),
     ],
 )
 def test_how_a_run_ends(events, occasion):
@@ -82,6 +84,7 @@ def test_a_gate_that_should_be_green_and_a_long_wait():
     retries = [RetryScheduled(attempt=1, wait_s=wait, reason="429") for wait in (299, 3600)]
     [(occasion, text)] = watch(*retries)
     assert (occasion, text.startswith("it waits for ")) == ("limit", True)
+    assert [occasion for occasion, _ in watch(*retries, *retries, spend(0), *retries)] == ["limit"] * 2
 
 
 @pytest.mark.parametrize(

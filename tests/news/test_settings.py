@@ -72,3 +72,11 @@ def test_what_is_not_allowed_is_named(tmp_path, row, words):
     with pytest.raises(ConfigError, match="notify") as told:
         load(tmp_path, f"notify = {row}\n")
     assert words in str(told.value)
+
+
+def test_a_run_may_be_told_to_call_nobody(tmp_path):
+    (tmp_path / "config.toml").write_text(WHOLE)
+    found = load_settings(
+        flags={}, environ={"RELAY_NOTIFY": "off"}, plan_settings={}, repo_root=None, user_dir=tmp_path
+    )
+    assert found.notify == ()
