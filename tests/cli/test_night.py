@@ -1,0 +1,99 @@
+"""One night of the whole program: it assumes, is told, is paused and killed, goes on, is reviewed, and calls out."""
+
+import json
+import subprocess
+import sys
+import time
+
+from relay.errors import ExitCode
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from tests.loop.test_questions import WHERE, ask
+from tests.loop.test_review import FINDING, REPAIR, WORK, judge, report
+from tests.news.listener import listen
+
+PLAN = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2 — World
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+TOOLS = (ask(WHERE), {"name": "submit_plan", "input": {"markdown": PLAN}})
+PLANNED = json.dumps({"sessions": [{"turns": [{"tools": [tool]} for tool in TOOLS]}]})
+LONG = "touch at; until [ -e go ]; do sleep 0.02; done; rm at go"
+WAITS = json.dumps({"sessions": [{"turns": [{"tools": [{"name": "bash", "input": {"command": LONG}}]}]}]})
+SAID = 'first_message_contains: "- use the v2 client"'
+HAND_OVER = f"""
+  - turns:
+      - expect: {{{SAID.replace("- ", "")}}}
+        tools: [{{name: hand_off, input: {{next_step: "say hello", learned: [], dead_ends: []}}}}]
+"""
+OTHER = FINDING | {"summary": "It is no poem", "line": 1}
+REST = (
+    "sessions:"
+    + HAND_OVER
+    + WORK.replace("- tools:", f"- expect: {{{SAID}}}\n        tools:", 1)
+    + report(FINDING, OTHER)
+    + judge((True, "line 2 is a command"), (False, "nobody asked for one"))
+    + REPAIR
+    + report()
+    + '  - turns: [{tools: [{name: block, input: {reason: "which world?"}}]}]\n'
+)
+
+
+def test_a_night(relay, project, environ, tmp_path):
+    config = tmp_path / "home/.config/relay/config.toml"
+    config.parent.mkdir(parents=True)
+
+    def command(script, *args, during=None):
+        with serve(parse_script(script)) as server:
+            env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+            ran = during(env) if during else relay(*args, env=env)
+            assert server.errors == [], ran
+            return ran
+
+    def kill_while_paused(env):
+        words = [sys.executable, "-u", "-P", "-m", "relay", "run"]
+        with subprocess.Popen(
+            words, cwd=project, env=environ | env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as run:
+            assert run.stdout
+            while not (project / "at").exists():
+                assert run.poll() is None, run.stdout.read()
+                time.sleep(0.01)
+            assert relay("say", "use the v2 client").out.startswith("left for the run that is at work here")
+            assert relay("pause").code == ExitCode.DONE
+            (project / "go").touch()
+            assert any("relay resume goes on" in line for line in run.stdout)
+            run.kill()
+
+    def git(*args):
+        return subprocess.run(["git", *args], cwd=project, env=environ, check=True, capture_output=True).stdout.decode()
+
+    with listen() as endpoint:
+        call = f'{{ form = "json", url = "{endpoint.url}", on = ["blocked"], details = true }}'
+        config.write_text(f'review = "phase"\nnotify = [{call}]\n')
+        planned = command(PLANNED, "plan", "greetings")
+        assert planned.code == ExitCode.DONE
+        assert "## Assumptions\n\n- Where are keys kept? in a file\n" in (project / "PLAN.md").read_text()
+        git("add", ".")
+        git("commit", "-qm", "plan")
+        command(WAITS, during=kill_while_paused)
+        ran = command(REST, "run")
+        told = [json.loads(body) for *_, body in endpoint.seen]
+
+    assert ran.code == ExitCode.STOPPED, ran
+    assert [one["occasion"] for one in told] == ["blocked"]
+    assert "which world?" in told[0]["text"]
+    done = git("log", "-1", "--format=%B")
+    assert done.startswith("Say hello safely\n")
+    assert "Relay-Review: rounds=2 found=2 confirmed=1 open=0 " in done
+    assert git("show", "HEAD:hello.txt") == "hello\n"
+    assert "v2 client" not in done
+    assert "review 1 of phase 1: 2 found, 1 confirmed" in ran.out
+    assert "gate of phase 1 passed" in ran.out.split("review 1 of phase 1:")[1]
