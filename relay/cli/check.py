@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -125,12 +125,24 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except ConfigError as error:
         remarks = (*remarks, _from_error(error, place))
         return Checked(place=place, plan=plan, remarks=remarks)
+    unknown = (_from_violation(one, place.plan_name) for one in _check_servers(plan, settings))
+    remarks = tuple(sorted((*remarks, *unknown), key=attrgetter("line")))
     if any(phase.runner for phase in plan.phases):  # the default needs no import
         from relay.setup.runners import check_runners
 
         found = (_from_violation(violation, place.plan_name) for violation in check_runners(plan.phases, settings))
         remarks = tuple(sorted((*remarks, *found), key=attrgetter("line")))
     return _size(place, plan, remarks, settings)
+
+
+def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:
+    from relay.plan.model import Violation
+
+    for phase in plan.phases:
+        for name, line in phase.tool_lines:
+            if not phase.done and name not in settings.mcp_servers:
+                words = f"Tools: {name} is none of your mcp_servers: the phase would work without it"
+                yield Violation(line=line, message=words, warning=True)
 
 
 def _from_error(error: RelayError, place: Place) -> Remark:

@@ -64,8 +64,13 @@ class Phase:
     """Who is to run its sessions; empty where the settings say it."""
     runner_line: int = 0
     """Where that is said; 0 where it is not."""
-    tools: tuple[str, ...] = ()
-    """Names of tool servers that its sessions are to have."""
+    tool_lines: tuple[tuple[str, int], ...] = ()
+    """Names of tool servers that its sessions are to have, each with its line."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names alone."""
+        return tuple(name for name, _ in self.tool_lines)
 
     @property
     def done(self) -> bool:

@@ -61,7 +61,7 @@ def parse_plan(text: str) -> Plan:
                 after=_find_after(section, known, phases[-1].id if phases else None),
                 runner=runner.name,
                 runner_line=runner.line,
-                tools=read_tools(section),
+                tool_lines=read_tools(section),
             )
         )
     first = extents[0].head

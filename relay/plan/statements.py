@@ -109,11 +109,15 @@ def read_runner_lines(section: Section) -> tuple[RunnerLine, ...]:
     return tuple(_read_runner(entry) for entry in found if _rest(entry.text))
 
 
-def read_tools(section: Section) -> tuple[str, ...]:
-    """Return the names in the ``Tools:`` lines of one section: of tool servers, should the user have such."""
-    lines = (_TOOLS.fullmatch(entry.text) for entry in section.entries if _is_line(entry))
-    names = (part.strip(" `.").casefold() for line in lines if line for part in line[1].split(","))
-    return tuple(dict.fromkeys(name for name in names if re.fullmatch(_TOOL_NAME, name)))
+def read_tools(section: Section) -> tuple[tuple[str, int], ...]:
+    """Return the names in the ``Tools:`` lines of one section, of tool servers, with the line of each."""
+    found: dict[str, int] = {}
+    for entry in section.entries:
+        line = _TOOLS.fullmatch(entry.text) if _is_line(entry) else None
+        for name in (part.strip(" `.").casefold() for part in line[1].split(",")) if line else ():
+            if re.fullmatch(_TOOL_NAME, name):
+                found.setdefault(name, entry.line)
+    return tuple(found.items())
 
 
 def is_validation(section: Section) -> bool:

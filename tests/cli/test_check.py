@@ -203,3 +203,18 @@ def test_what_can_run_side_by_side(relay, project):
     assert parallel["waves"] == [["1", "5"], ["2", "3", "4"]]
     assert (parallel["jobs"], parallel["time"], parallel["longest"]) == (3, 0.4, ["1", "2"])
     assert parallel["shared"] == [{"path": "docs", "phases": ["4", "5"]}]
+
+
+def test_a_tool_server_that_is_not_the_users_is_a_warning_with_its_line(relay, project, tmp_path):
+    config = tmp_path / "home/.config/relay/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[mcp_servers.db]\ncommand = ["db-server"]\n')
+    done = "## Phase 1 — A\nVerify: `test -f a`\nTools: gone\n- [x] Make a — a\n\n"
+    phase = "## Phase 2 — B\nVerify: `test -f b`\nTools: db, evil\n- [ ] Make b — b\n"
+    (project / "PLAN.md").write_text(f"# P\n\n{done}{phase}")
+
+    ran = relay("check")
+
+    assert ran.code == 0
+    assert "PLAN.md:10: warning: Tools: evil is none of your mcp_servers: the phase would work without it\n" in ran.out
+    assert ran.out.count("Tools: ") == 1
