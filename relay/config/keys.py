@@ -7,6 +7,18 @@ from dataclasses import fields, replace
 from typing import Any
 
 from relay.config.agents import AGENTS_SCHEMA, read_agents
+from relay.config.forms import (
+    Form,
+    Read,
+    make_choice,
+    make_list,
+    make_number,
+    make_rows,
+    make_table,
+    make_text,
+    make_texts,
+    make_words,
+)
 from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY_SCHEMA, read_notify
@@ -18,98 +30,6 @@ from relay.plan.statements import RUNNER_NAME
 from relay.values import dataclass
 
 _DAY_S = 86_400
-_Read = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """How a value looks: to relay, which reads it, and to an editor."""
-
-    read: _Read
-    """Checked value from a decoded one; raises ValueError with what is allowed."""
-    schema: Mapping[str, Any]
-    """The same as JSON Schema."""
-
-    def __call__(self, value: Any) -> Any:
-        """Read a value."""
-        return self.read(value)
-
-
-def _or_none(schema: dict[str, Any], *, optional: bool) -> dict[str, Any]:
-    return {"anyOf": [schema, {"const": "none"}]} if optional else schema
-
-
-def _number(low: float, high: float, *, whole: bool = False, optional: bool = False) -> Form:
-    """Read a number in a range; ``none`` means None where that is allowed."""
-    kind: Any = int if whole else (int, float)
-    allowed = f"{'a whole' if whole else 'a'} number from {low:g} to {high:,.0f}{' or none' if optional else ''}"
-
-    def read(value: Any) -> float | None:
-        if optional and (value is None or value == "none"):
-            return None
-        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-            raise ValueError(allowed)
-        return int(value) if whole else float(value)
-
-    schema = {"type": "integer" if whole else "number", "minimum": low, "maximum": high}
-    return Form(read=read, schema=_or_none(schema, optional=optional))
-
-
-def _choice(*words: str, optional: bool = False) -> Form:
-    """Read one of a few words."""
-
-    def read(value: Any) -> str | None:
-        if optional and value in (None, "none"):
-            return None
-        if value not in words:
-            raise ValueError(", ".join(words) + (" or none" if optional else ""))
-        return str(value)
-
-    return Form(read=read, schema={"enum": [*words, *(["none"] if optional else [])]})
-
-
-def _text(allowed: str, pattern: str, *, optional: bool = False) -> Form:
-    """Read a text of a form."""
-
-    def read(value: Any) -> str | None:
-        if optional and value in (None, "none"):
-            return None
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise ValueError(allowed)
-        return value
-
-    schema = {"type": "string", "pattern": f"^(?:{pattern})$"}
-    return Form(read=read, schema=_or_none(schema, optional=optional))
-
-
-def _list_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a list, or one of its entries alone."""
-    return {"anyOf": [{"type": "array", "items": schema}, schema]}
-
-
-def _texts(allowed: str, pattern: str) -> Form:
-    """Read a list of texts of a form; a bare text is a list of one."""
-    one = _text(allowed, pattern)
-
-    def read(value: Any) -> tuple[str, ...]:
-        items = [value] if isinstance(value, str) else value
-        if not isinstance(items, list | tuple):
-            raise ValueError(allowed)  # noqa: TRY004  # every reader refuses with ValueError
-        return tuple(one(item) for item in items)
-
-    return Form(read=read, schema=_list_of(one.schema))
-
-
-def _words(*words: str) -> Form:
-    """Read a list of some of a few words, each at most once."""
-
-    def read(value: Any) -> tuple[str, ...]:
-        items = [value] if isinstance(value, str) else value
-        if not isinstance(items, list | tuple) or not all(item in words for item in items):
-            raise ValueError(f"some of {', '.join(words)}")
-        return tuple(word for word in words if word in items)
-
-    return Form(read=read, schema=_list_of({"enum": list(words)}))
 
 
 def _read_hidden(value: Any) -> tuple[str, ...]:
@@ -189,7 +109,7 @@ def _read_models(value: Any) -> dict[str, ModelSettings]:
 
 def _read_model(model: str, row: Mapping[Any, Any]) -> ModelSettings:
     """Read what is said of one model."""
-    readers: dict[str, _Read] = {**MODEL_KEYS, "price": lambda item: parse_price(model, item), "compat": _read_compat}
+    readers: dict[str, Read] = {**MODEL_KEYS, "price": lambda item: parse_price(model, item), "compat": _read_compat}
     return ModelSettings(**_read_row(row, readers, "for each model"))
 
 
@@ -200,7 +120,7 @@ def _read_compat(value: Any) -> Compat:
     return Compat(**_read_row(value, COMPAT_KEYS, "in compat"))
 
 
-def _read_row(row: Mapping[Any, Any], readers: Mapping[str, _Read], where: str) -> dict[str, Any]:
+def _read_row(row: Mapping[Any, Any], readers: Mapping[str, Read], where: str) -> dict[str, Any]:
     """Read a table of a few keys, naming the one that does not fit."""
     if not row.keys() <= readers.keys():
         raise ValueError(f"{where} some of {', '.join(readers)}")
@@ -256,7 +176,7 @@ class Key:
     """Given the weaker and the stronger value, how both count; None: the stronger one alone."""
 
 
-_TOKENS = _number(1, 1e9, whole=True)
+_TOKENS = make_number(1, 1e9, whole=True)
 _SWITCH = Form(read=_read_bool, schema={"type": "boolean"})
 _NETWORK = Form(
     read=read_network,
@@ -272,7 +192,7 @@ _NETWORK = Form(
         ]
     },
 )
-_PORTS = Form(read=_read_ports, schema=_list_of({"type": "integer", "minimum": 1024, "maximum": 65535}))
+_PORTS = Form(read=_read_ports, schema=make_list({"type": "integer", "minimum": 1024, "maximum": 65535}))
 _TRIAL = Form(
     read=_read_trial,
     schema={
@@ -295,9 +215,9 @@ MODEL_KEYS: Mapping[str, Form] = {
 }
 """What may be said of one model, besides `COMPAT_KEYS` and its price."""
 COMPAT_KEYS: Mapping[str, Form] = {
-    "cache": _choice("request", "blocks", "off"),
+    "cache": make_choice("request", "blocks", "off"),
     "cache_hour": _SWITCH,
-    "thinking": _choice("adaptive", "budget", "off"),
+    "thinking": make_choice("adaptive", "budget", "off"),
     "thinking_display": _SWITCH,
     "unsigned_thinking": _SWITCH,
     "system_messages": _SWITCH,
@@ -310,17 +230,6 @@ _PRICE = {
 }
 
 
-def _table(forms: Mapping[str, Form], **more: Any) -> dict[str, Any]:
-    """Describe a table of a few keys."""
-    properties = {name: dict(form.schema) for name, form in forms.items()} | more
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _table_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a table of tables."""
-    return {"type": "object", "additionalProperties": row}
-
-
 _COMMA = ","
 _BLANK = r"[,:\s]"  # between names
 _PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
@@ -329,72 +238,78 @@ _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
 _INSIDE = r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\0\n]+"
 _SUBJECT = r"[^{}\x00-\x1f\x7f]{0,40}\{subject\}[^{}\x00-\x1f\x7f]{0,40}"
 _NAME = r"(?!\.\.?$)[^/\0\n]{1,255}"
-_SOCKETS = _texts("docker, podman or absolute paths", rf"docker|podman|{_ABSOLUTE}")
-_NAMES = _texts("a list of plain file names", _NAME)
-_DIRS = _texts("a list of paths, absolute or from ~/ on", rf"~/[^\0\n]*[^\0\n/]|{_ABSOLUTE}")
+_SOCKETS = make_texts("docker, podman or absolute paths", rf"docker|podman|{_ABSOLUTE}")
+_NAMES = make_texts("a list of plain file names", _NAME)
+_DIRS = make_texts("a list of paths, absolute or from ~/ on", rf"~/[^\0\n]*[^\0\n/]|{_ABSOLUTE}")
 
 KEYS: Mapping[str, Key] = {
-    "plan": Key(read=_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")),
-    "model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
-    "effort": Key(read=_choice("low", "medium", "high", "xhigh", "max", optional=True)),
-    "runner": Key(read=_text("the name of a runner", RUNNER_NAME)),
+    "plan": Key(
+        read=make_text("a path", r"[^\0\n]+"), widens=lambda path: path.startswith("/") or ".." in path.split("/")
+    ),
+    "model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
+    "effort": Key(read=make_choice("low", "medium", "high", "xhigh", "max", optional=True)),
+    "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),
     "agents": Key(read=Form(read=read_agents, schema=AGENTS_SCHEMA), widens=bool),
     "mcp_servers": Key(read=Form(read=read_servers, schema=SERVERS_SCHEMA), widens=bool),
     "reset_at": Key(read=_RESET_AT),
     "models": Key(
-        read=Form(read=_read_models, schema=_table_of(_table(MODEL_KEYS, price=_PRICE, compat=_table(COMPAT_KEYS)))),
+        read=Form(
+            read=_read_models, schema=make_rows(make_table(MODEL_KEYS, price=_PRICE, compat=make_table(COMPAT_KEYS)))
+        ),
         widens=lambda models: any(row.price is not None for row in models.values()),
         join=_merge_models,
     ),
-    "max_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
-    "max_phase_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
-    "max_tokens_total": Key(read=_number(0, 1e12, whole=True, optional=True), cap=True),
-    "max_legs": Key(read=_number(1, 1_000, whole=True)),
-    "max_turns": Key(read=_number(1, 100_000, whole=True)),
-    "max_repairs": Key(read=_number(0, 100, whole=True)),
-    "review": Key(read=_choice("off", "phase", "plan")),
-    "review_model": Key(read=_text("a model id", r"[\w.:/@\[\]-]{1,200}", optional=True)),
-    "review_runner": Key(read=_text("the name of a runner", RUNNER_NAME, optional=True)),
-    "review_max_cost_usd": Key(read=_number(0, 1e6, optional=True), cap=True),
-    "max_output_tokens": Key(read=_number(1, 1e6, whole=True, optional=True)),
-    "max_wait_s": Key(read=_number(0, 7 * _DAY_S)),
-    "idle_timeout_s": Key(read=_number(1, 3_600)),
-    "cache_ttl": Key(read=_choice("auto", "5m", "1h")),
+    "max_cost_usd": Key(read=make_number(0, 1e6, optional=True), cap=True),
+    "max_phase_cost_usd": Key(read=make_number(0, 1e6, optional=True), cap=True),
+    "max_tokens_total": Key(read=make_number(0, 1e12, whole=True, optional=True), cap=True),
+    "max_legs": Key(read=make_number(1, 1_000, whole=True)),
+    "max_turns": Key(read=make_number(1, 100_000, whole=True)),
+    "max_repairs": Key(read=make_number(0, 100, whole=True)),
+    "review": Key(read=make_choice("off", "phase", "plan")),
+    "review_model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}", optional=True)),
+    "review_runner": Key(read=make_text("the name of a runner", RUNNER_NAME, optional=True)),
+    "review_max_cost_usd": Key(read=make_number(0, 1e6, optional=True), cap=True),
+    "max_output_tokens": Key(read=make_number(1, 1e6, whole=True, optional=True)),
+    "max_wait_s": Key(read=make_number(0, 7 * _DAY_S)),
+    "idle_timeout_s": Key(read=make_number(1, 3_600)),
+    "cache_ttl": Key(read=make_choice("auto", "5m", "1h")),
     "cache_refresh": Key(read=_SWITCH),
-    "context": Key(read=_choice(*CONTEXTS)),
+    "context": Key(read=make_choice(*CONTEXTS)),
     "trial": Key(read=_TRIAL),
     "history": Key(read=_SWITCH, widens=bool),
-    "ablate": Key(read=_words(*FEATURES), split=_COMMA, widens=bool),
-    "prices": Key(read=Form(read=_read_prices, schema=_table_of(_PRICE)), widens=bool),
-    "verify": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
-    "setup": Key(read=_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
-    "jobs": Key(read=_number(1, 64, whole=True), widens=lambda jobs: jobs > 1),
-    "copy": Key(read=_texts("a list of paths relative to the repository, without ..", _INSIDE), split=_PATHS),
-    "command_timeout_s": Key(read=_number(1, _DAY_S)),
-    "command_memory_mib": Key(read=_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
-    "gate_timeout_s": Key(read=_number(1, _DAY_S)),
-    "sandbox": Key(read=_choice("auto", "off"), widens=lambda word: word == "off"),
+    "ablate": Key(read=make_words(*FEATURES), split=_COMMA, widens=bool),
+    "prices": Key(read=Form(read=_read_prices, schema=make_rows(_PRICE)), widens=bool),
+    "verify": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
+    "setup": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
+    "jobs": Key(read=make_number(1, 64, whole=True), widens=lambda jobs: jobs > 1),
+    "copy": Key(read=make_texts("a list of paths relative to the repository, without ..", _INSIDE), split=_PATHS),
+    "command_timeout_s": Key(read=make_number(1, _DAY_S)),
+    "command_memory_mib": Key(read=make_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),
+    "gate_timeout_s": Key(read=make_number(1, _DAY_S)),
+    "sandbox": Key(read=make_choice("auto", "off"), widens=lambda word: word == "off"),
     "hooks": Key(
-        read=Form(read=_read_hooks, schema=_list_of({"enum": ["run", "skip", *COMMIT_HOOKS]})),
+        read=Form(read=_read_hooks, schema=make_list({"enum": ["run", "skip", *COMMIT_HOOKS]})),
         split=_BLANK,
         widens=lambda names: names != COMMIT_HOOKS,
     ),
-    "commit_subject": Key(read=_text("one line with {subject} once in it", _SUBJECT)),
+    "commit_subject": Key(read=make_text("one line with {subject} once in it", _SUBJECT)),
     "network": Key(read=_NETWORK, widens=lambda network: network != CLOSED),
     "localhost": Key(read=_PORTS, split=_BLANK, widens=bool),
     "sockets": Key(read=_SOCKETS, split=_COMMA, widens=bool),
     "writable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
     "readable_dirs": Key(read=_DIRS, split=_PATHS, widens=bool),
-    "env_file": Key(read=_text("a path relative to the repository, without ..", _INSIDE, optional=True), widens=bool),
+    "env_file": Key(
+        read=make_text("a path relative to the repository, without ..", _INSIDE, optional=True), widens=bool
+    ),
     "writable_links": Key(read=_SWITCH, widens=bool),
     "unreadable": Key(
-        read=Form(read=_read_hidden, schema=_list_of({"type": "string", "minLength": 1})), split=_PATHS, join=_join
+        read=Form(read=_read_hidden, schema=make_list({"type": "string", "minLength": 1})), split=_PATHS, join=_join
     ),
-    "env": Key(read=_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
+    "env": Key(read=make_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
     "notify": Key(read=Form(read=read_notify, schema=NOTIFY_SCHEMA), widens=bool),
-    "otel_endpoint": Key(read=_text("an http(s):// address", r"https?://[^\s@]+", optional=True), widens=bool),
+    "otel_endpoint": Key(read=make_text("an http(s):// address", r"https?://[^\s@]+", optional=True), widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
-    "rules_max_bytes": Key(read=_number(0, 1024 * 1024, whole=True)),
+    "rules_max_bytes": Key(read=make_number(0, 1024 * 1024, whole=True)),
     "rules_root_markers": Key(read=_NAMES, split=_COMMA, widens=lambda names: names != (".git",)),
-    "rules_global_dir": Key(read=_text("an absolute path", _ABSOLUTE, optional=True), widens=bool),
+    "rules_global_dir": Key(read=make_text("an absolute path", _ABSOLUTE, optional=True), widens=bool),
 }
