@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import find_flags
+from relay.cli.screen import say
 from relay.cli.sessions import run_sessions
 from relay.setup.place import Place
 
 if TYPE_CHECKING:
     from relay.interrupts import Interrupts
+    from relay.plan.model import Phase, Plan
     from relay.run.hours import Hours
     from relay.setup.context import RunContext, RunEnd
     from relay.setup.request import RunRequest
@@ -34,6 +36,15 @@ def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) ->
     if options["jobs"] is not None and settings_jobs > 1 and alone:
         raise click.UsageError(f"{alone[0]} is for one phase at a time: leave it out, or --jobs")
     return 1 if alone else settings_jobs
+
+
+def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
+    """Say which phases may be side by side; return those that would start."""
+    from relay.plan.waves import find_waves
+
+    waves = find_waves(plan, {}, jobs=jobs).waves
+    say(f"waves  {' │ '.join(' '.join(wave) for wave in waves)}, up to {jobs} at once")
+    return tuple(phase for phase in plan.phases if phase.id in waves[0][:jobs]) if waves else ()
 
 
 def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:

@@ -1,13 +1,13 @@
 """`relay run`: work through the plan."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, tidy_jobs
+from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, show_waves, tidy_jobs
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
@@ -78,7 +78,8 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     request, place = make_request("run", options)
     selection = replace(find_selection(phase), unchecked=unchecked)
     if options["dry_run"]:
-        return show_dry_run(request, place, selection)
+        jobs = get_job_count(options, phase, request.settings.jobs)
+        return show_dry_run(request, place, selection, jobs=jobs)
     situation = ask(find_source(place), request.repo)
     if end := end_without_session(request, situation, selection):
         tidy_jobs(request)
@@ -125,7 +126,7 @@ def find_selection(phase: str) -> "Selection":
     return Selection(phase_id=phase, all=False)
 
 
-def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") -> int:
+def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", *, jobs: int) -> int:
     """Check what can be checked without a model and say what would follow.
 
     Raises:
@@ -170,15 +171,18 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection") 
         require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
     list_kinds(replace(request, phases=phases))
     show_standing(standing, place.caller, why=True)
-    show_next(phase, request.settings)
+    begins: tuple[Phase, ...] = (phase,) if phase else ()
+    if jobs > 1 and not situation.running and not situation.goes_on:
+        begins = show_waves(plan, jobs)
+    show_next(begins, request.settings)
     return ExitCode.DONE
 
 
-def show_next(phase: "Phase | None", settings: "Settings") -> None:
-    """Say what the next session would be; None where there is none, or another relay is at work."""
+def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:
+    """Say what the next sessions would be; none where there is none, or another relay is at work."""
     from relay.run.readiness import get_commands
 
-    if phase is not None:
+    for phase in begins:
         say(f"phase  {phase.id}  {phase.title}")
         say(f"gate   {'; '.join(get_commands(settings, phase)) or 'none: this phase has no Verify: line'}")
         say(f"runner {settings.runner_for(phase.runner)}")

@@ -224,6 +224,14 @@ def test_the_doctor_tries_a_work_tree(plan):
     assert "taken away" not in plan.relay("doctor").stdout
 
 
+def test_a_dry_run_says_what_would_be_side_by_side(plan):
+    shown = plan.relay("run", "--jobs", "2", "--dry-run").stdout.splitlines()
+    begins = shown[next(n for n, line in enumerate(shown) if line.startswith("waves")) :]
+    assert begins[0] == "waves  1 2 │ 3, up to 2 at once"
+    assert [line for line in begins if line.startswith("phase")] == ["phase  1  One", "phase  2  Two"]
+    assert not plan.root.with_name(f"{plan.root.name}.relay").exists()
+
+
 @pytest.mark.parametrize("words", [("--phase", "1"), ("--approve",)])
 def test_what_is_one_phase_at_a_time_is_refused(plan, words):
     done = plan.relay("run", "--jobs", "2", *words)
