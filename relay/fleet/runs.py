@@ -11,7 +11,15 @@ from typing import IO
 
 from relay.errors import ExitCode
 from relay.fleet.landing import Job
-from relay.session.events import LegEnded, RequestStarted, ResponseReceived, RunEnded, RunStarted, TextShown
+from relay.session.events import (
+    CacheRefreshed,
+    LegEnded,
+    RequestStarted,
+    ResponseReceived,
+    RunEnded,
+    RunStarted,
+    TextShown,
+)
 from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Spent, Usage
 from relay.session.values import SessionEnd
@@ -99,7 +107,7 @@ class JobRun:
 
     def _note(self, record: LoggedEvent) -> None:
         match record.event:
-            case ResponseReceived() as event:
+            case ResponseReceived() | CacheRefreshed() as event:
                 self._is_answered = True
                 self._spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
             case TextShown():
