@@ -201,13 +201,24 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
             _bring_home(job.repo.root, main.root)
             branch, own = get_branch(job.repo), _get_tip(job.repo)
             ignored = tuple(path for path in list_ignored(job.repo) if path.partition("/")[0] != STATE_DIR)
-            if ignored or not remove_worktree(main, job.repo.root):
+            if ignored or not _take_away(main, job.repo.root):
                 yield KeptTree(place=job.repo.root, ignored=ignored)
                 continue
         refs.drop_ref(main, f"refs/heads/{branch}", own)
     _drop_landed(main)
     with contextlib.suppress(OSError):  # something is left in it, or it never was
         get_jobs_place(main.root).rmdir()
+
+
+def _take_away(main: Repo, place: Path) -> bool:
+    """Have git remove a work tree, once more where it was killed meanwhile; False: it refuses."""
+    for _ in range(2):
+        if remove_worktree(main, place):
+            return True
+        finish_half(main, get_jobs_place(main.root))
+        if not place.exists():
+            return True
+    return False
 
 
 def _drop_landed(main: Repo) -> None:

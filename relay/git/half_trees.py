@@ -7,7 +7,6 @@ that might be anybody's: missing files are written again, and a file that is cut
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from relay.files.tree import read_file, remove_file
@@ -22,14 +21,14 @@ _MADE = b"initializing"
 """What git writes into the lock of a work tree that it makes. Source: builtin/worktree.c, 2.39 to 2.52."""
 
 
-@contextlib.contextmanager
-def note_half(repo: Repo, place: Path) -> Iterator[None]:
-    """Note on the disk which work tree the block makes or takes away; the note is gone when it is left alive."""
+def note_half(repo: Repo, place: Path) -> None:
+    """Note on the disk which work tree git is going to make or take away; it may be killed alone."""
     write_note(repo, _NOTE, str(place))
-    try:
-        yield
-    finally:
-        drop_note(repo, _NOTE)
+
+
+def drop_half(repo: Repo) -> None:
+    """Drop the note: git has said that all is done."""
+    drop_note(repo, _NOTE)
 
 
 def finish_half(repo: Repo, folder: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from relay.git.command import GitError
 from relay.git.config_guard import guard
-from relay.git.half_trees import note_half
+from relay.git.half_trees import drop_half, note_half
 from relay.git.lock_journal import declare_locks
 from relay.git.repository import Repo
 from relay.values import dataclass
@@ -51,19 +51,22 @@ def add_worktree(repo: Repo, place: Path, branch: str) -> None:
     Raises:
         GitError: There is something at that place, the branch is in another work tree, or git cannot write.
     """
-    with note_half(repo, place):
-        detached = () if branch else ("--detach",)
-        guard(repo).git.run("worktree", "add", "--quiet", *detached, str(place), branch or "HEAD")
+    note_half(repo, place)
+    guard(repo).git.run("worktree", "add", "--quiet", *(() if branch else ("--detach",)), str(place), branch or "HEAD")
+    drop_half(repo)
 
 
 def remove_worktree(repo: Repo, place: Path) -> bool:
     """Take away a work tree in which git sees nothing that is not committed; what it ignores goes with it.
 
     Returns:
-        False when git refuses: nothing has changed then.
+        False when git refuses, or was killed: `relay.git.half_trees.finish_half` makes it whole then.
     """
-    with note_half(repo, place):
-        return guard(repo).git.probe("worktree", "remove", str(place)).code == 0
+    note_half(repo, place)
+    is_gone = guard(repo).git.probe("worktree", "remove", str(place)).code == 0
+    if is_gone:
+        drop_half(repo)
+    return is_gone
 
 
 def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:

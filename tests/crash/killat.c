@@ -5,6 +5,7 @@
  * all of its children, grandchildren and whatever they execute. x86-64 Linux.
  *
  * mode  b  kill before call K       a  kill after it       t  let it write half of its bytes, then kill
+ *       o  kill before it whoever makes it alone, a relay or a git of one: those that started it, or that it started, go on
  *       e  call K fails with `error`                       E  call K and every later one that can fail so do
  */
 #define _GNU_SOURCE
@@ -89,6 +90,10 @@ static int kill_all(pid_t main_pid) { /* a task may still be making another one:
     } while (1);
 }
 
+static void kill_session(pid_t session) { /* each relay leads one, and so does each git */
+    for (int i = 0; i < alive; i++) if (getsid(tasks[i]) == session) kill(tasks[i], SIGKILL);
+}
+
 static int read_word(pid_t pid, unsigned long at, void *into, size_t size) {
     struct iovec here = {into, size}, there = {(void *)at, size};
     return process_vm_readv(pid, &here, 1, &there, 1, 0) > 0;
@@ -171,7 +176,7 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
             if (who == pid) { /* its children get a moment to follow it */
                 out->status = status, main_done = 1;
                 clock_gettime(CLOCK_MONOTONIC, &start);
-                limit_s = 3;
+                limit_s = mode == 'o' ? 30 : 3; /* they hand over */
             }
             continue;
         }
@@ -215,6 +220,8 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
             regs.orig_rax = -1, regs.rax = -error;
             ptrace(PTRACE_SETREGS, who, 0, &regs);
             ptrace(PTRACE_CONT, who, 0, 0);
+        } else if (mode == 'o') {
+            kill_session(getsid(who));
         } else if (mode == 'b' || (mode == 't' && !halve(who, &regs, call))) {
             out->reached = mode == 'b' ? 1 : 2; /* nothing to tear: killed before it */
             out->status = kill_all(pid);

@@ -161,6 +161,7 @@ class LandingRig:
             for fault in faults:
                 ended = self.run(top, fault)
                 hits += [ended.where] if ended.reached else []
+                wrong += [f"outlived it: {ended}"] if fault.mode == "o" and ended.orphans else []
                 self.boot_id = self.cut() or self.boot_id
                 seen |= self._find_versions(top)
             ended = self.run(top)
@@ -254,6 +255,8 @@ def main() -> int:
             for at, mode, error in itertools.product(every, "eE", (errno.ENOSPC, errno.EIO))
         ]
         failed += _try_row(rig, "killed while phases land", kills[:: asked.share], asked.seconds)
+        alone = [(Fault(at=at, mode="o"),) for at in every]
+        failed += _try_row(rig, "parent, child or git killed alone", alone[:: asked.share], asked.seconds)
         failed += _try_row(rig, "2-3 kills in a row", [rig.make_chain(n) for n in range(100)], asked.seconds)
         failed += _try_row(rig, "ENOSPC or EIO", failures[:: asked.share], asked.seconds)
     if asked.cuts:

@@ -32,6 +32,14 @@ def test_killed_while_phases_land(rig, part, mode):
     assert hits
 
 
+@pytest.mark.parametrize("part", range(2, PARTS, STRIDE))
+def test_one_is_killed_alone(rig, part):
+    """The parent goes on without a child, a child hands over without its parent, both without a git."""
+    hits, wrong = rig.try_faults(Fault(at=1 + rig.count * part // PARTS, mode="o"))
+    assert not wrong, (hits, wrong)
+    assert hits
+
+
 @pytest.mark.parametrize("seed", range(8 // STRIDE))
 def test_killed_again_while_it_recovers(rig, seed):
     hits, wrong = rig.try_faults(*rig.make_chain(seed))

@@ -279,7 +279,7 @@ def _trace(start: Start, native: ctypes.CDLL, child: int, go: int) -> Ended:
     )
     if failed:
         raise OSError(failed, "the tracer failed")
-    ended = os.WIFEXITED(out.status) and (not out.reached or fault.mode in "eE")
+    ended = os.WIFEXITED(out.status) and (not out.reached or fault.mode in "oeE")
     return Ended(
         code=os.WEXITSTATUS(out.status) if ended else None,
         count=out.count,

@@ -10,7 +10,7 @@ from relay.fleet.landing import find_landing, land
 from relay.fleet.worktrees import ensure_job, find_jobs, is_free, name_job_branch, remove_free
 from relay.git.lock_journal import declare_locks
 from relay.git.notes import write_note
-from relay.git.worktrees import list_worktrees
+from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.store.home import find_home, get_jobs_place
 from relay.store.lock import lock_worktree
 
@@ -167,6 +167,16 @@ def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main, far):
     assert not place.exists()
     assert not list(box.root.glob(".git/worktrees/*"))
     assert box.text("branch", "--list", "relay-jobs/*") == ""
+
+
+def test_a_git_that_failed_may_have_been_killed_half_way(main):
+    """Relay was not, and goes on: the next one looks what became of it."""
+    job = ensure(main, "1")
+    (job.repo.root / "mine.txt").write_text("mine")
+    assert not remove_worktree(main, job.repo.root)
+    assert (main.relay_dir / "worktree").exists()
+    assert ensure(main, "1") == job
+    assert not (main.relay_dir / "worktree").exists()
 
 
 def test_what_somebody_put_into_a_half_removed_one_stays(box, main):
