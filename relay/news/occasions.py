@@ -103,7 +103,8 @@ class Watcher:
 
     def _make(self, occasion: str, text: str, reason: str) -> News:
         where = f"{self._started.plan_path} on {self._started.branch}" if self._started else ""
-        details = " · ".join(filter(None, (where, " ".join(reason.split()))))
+        shown = "".join(filter(str.isprintable, " ".join(reason.split())))  # nothing that hides or reorders text
+        details = " · ".join(filter(None, (where, shown)))
         return News(occasion=occasion, text=text, details=shorten(details, DETAIL_CHARS))
 
 

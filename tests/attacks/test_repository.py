@@ -19,6 +19,7 @@ REFUSED = {
     "settings: a port of this machine": ("relay.toml", "localhost = [5432]\n"),
     "settings: a socket": ("relay.toml", 'sockets = ["docker"]\n'),
     "settings: setup commands": ("relay.toml", 'setup = ["touch set-up"]\n'),
+    "settings: somebody to call": ("relay.toml", 'notify = [{ form = "command", command = ["touch", "up"] }]\n'),
     "settings: environment": ("relay.toml", 'env = ["ANTHROPIC_API_KEY"]\n'),
     "settings: writable directories": ("relay.toml", 'writable_dirs = ["/"]\n'),
     "settings: a plan outside": ("relay.toml", 'plan = "../outside/PLAN.md"\n'),
