@@ -12,7 +12,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
+from relay.runners.agents.gateway import HeldRequest, Passed, Route, open_gateway
 from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, open_client
 from relay.runners.messages.faults import FaultKind
 
@@ -39,12 +39,12 @@ class Unix(http.client.HTTPConnection):
 
 
 @contextmanager
-def gateway(script, place):
+def gateway(script, place, keep=lambda _: None):
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with serve(parse_script(script)) as server:
         environ = {"ANTHROPIC_API_KEY": "sk-real-key-of-the-user", "ANTHROPIC_BASE_URL": server.base_url}
         with open_client(environ, 5.0) as client:
-            route = Route(client=client, mark=MARK, secrets=find_own_secrets(environ), tell=told.put)
+            route = Route(client=client, mark=MARK, secrets=find_own_secrets(environ), tell=told.put, keep=keep)
             with open_gateway(route, place / "socket"):
                 yield server, told, place / "socket"
 
@@ -69,6 +69,31 @@ def ask_released(path, told, body, **how):
     passed = told.get(timeout=20)
     thread.join()
     return answers[0], held, passed
+
+
+def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cost(tmp_path):
+    """The agent has the whole answer, and asks again, while relay still writes down what passed."""
+    written = threading.Event()
+    with gateway(SAY, tmp_path, lambda _: written.wait(20)) as (_, told, path):
+        answers = []
+        first = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
+        first.start()
+        told.get(timeout=20).release.set_result("")
+        first.join()
+        again = threading.Thread(target=ask, args=(path, BODY))
+        again.start()
+        ask_aside = {**BODY, "tools": []}
+        aside = threading.Thread(target=ask, args=(path, ask_aside))
+        aside.start()
+        held = told.get(timeout=20)
+        held.release.set_result("not now")
+        assert not held.request.is_main
+        written.set()
+        assert isinstance(told.get(timeout=20), Passed)
+        told.get(timeout=20).release.set_result("not now")
+        again.join()
+        aside.join()
+    assert answers[0][0] == 200
 
 
 def test_a_request_waits_until_it_is_let_go_and_its_answer_is_counted(tmp_path):

@@ -92,6 +92,9 @@ class Route:
     """What kind of endpoint it is."""
     keep: Keep = lambda _: None
     """Takes what passes, request by request; what an endpoint sends besides its answer is left out."""
+    turns: Lock = field(default_factory=Lock)
+    """Held by the request of the session's own conversation: an agent has an answer before its cost has been told, and
+    its next request would be judged without it."""
     lock: Lock = field(default_factory=Lock)
     """So that the notes of two requests at a time do not mix."""
     passes_login: bool = False
@@ -127,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
             if request is None:
                 self._forward(body, None)
             else:
-                self._hold(request, body)
+                with self.way.turns if request.is_main else contextlib.nullcontext():
+                    self._hold(request, body)
         except _TurnedAwayError as refusal:
             self._refuse(refusal.status, str(refusal))
 
