@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from relay.errors import RelayError, RepoError
-from relay.files.walk import open_folder, open_parent, open_regular
+from relay.files.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.git import refs
 from relay.git.half_trees import finish_half
@@ -93,7 +93,7 @@ def ensure_job(
     Raises:
         RelayError: It cannot be made.
     """
-    finish_half(main, get_jobs_place(main.root))
+    _finish_half(main)
     jobs = find_jobs(main, plan_path)
     job = next((job for job in jobs if job.phase_id == phase_id), None)
     if job is None:
@@ -191,7 +191,7 @@ class KeptTree:
 
 def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
     """Take away the work trees that hold nothing any more, with their branches; yield those that hold something."""
-    finish_half(main, get_jobs_place(main.root))
+    _finish_half(main)
     for job in find_jobs(main, plan_path):
         with contextlib.suppress(RepoError), hold_worktree(job.repo):
             pass  # what a run there left that was killed is made good
@@ -210,12 +210,20 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
         get_jobs_place(main.root).rmdir()
 
 
+def _finish_half(main: Repo) -> None:
+    """Make whole what git was making or taking away; without its ignore file relay's own folder would be somebody's."""
+    place = finish_half(main, get_jobs_place(main.root))
+    if place is not None and (place / STATE_DIR).is_dir():
+        with contextlib.suppress(OSError), open_ignored(place, (STATE_DIR,)):
+            pass
+
+
 def _take_away(main: Repo, place: Path) -> bool:
     """Have git remove a work tree, once more where it was killed meanwhile; False: it refuses."""
     for _ in range(2):
         if remove_worktree(main, place):
             return True
-        finish_half(main, get_jobs_place(main.root))
+        _finish_half(main)
         if not place.exists():
             return True
     return False

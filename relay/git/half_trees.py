@@ -31,23 +31,27 @@ def drop_half(repo: Repo) -> None:
     drop_note(repo, _NOTE)
 
 
-def finish_half(repo: Repo, folder: Path) -> None:
+def finish_half(repo: Repo, folder: Path) -> Path | None:
     """Make whole the work tree in `folder` that was being made or taken away; one without anything in it goes.
 
     Args:
         repo: Whose note it is; the caller holds the work tree's lock.
         folder: What the note says of other places is not believed: it may have come out of an archive.
+
+    Returns:
+        The work tree; None where no note named one, or a git is still at work there.
     """
     place = Path(read_note(repo, _NOTE))
     is_ours = place.parent == folder and place.name.isdecimal() and os.path.realpath(place) == str(place)
     if is_ours and is_git_at_work(place):
-        return
+        return None
     if is_ours:
         for own in _find_own(repo, place):
             _finish(own, place)
         with contextlib.suppress(OSError):  # something is in it: it is whole, or somebody's
             place.rmdir()
     drop_note(repo, _NOTE)
+    return place if is_ours else None
 
 
 def _find_own(repo: Repo, place: Path) -> tuple[Path, ...]:

@@ -145,17 +145,19 @@ def test_one_that_was_half_made_when_relay_was_killed_is_made_whole(box, main, f
     assert not (main.relay_dir / "worktree").exists()
 
 
-@pytest.mark.parametrize("far", ["begun", "link", "files", "folder", "named", "all"])
+@pytest.mark.parametrize("far", ["begun", "link", "files", "own", "folder", "named", "all"])
 def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main, far):
     """With its branch: all that it had has landed."""
     job = ensure(main, "1")
-    finish(box, main, job)
+    place_of_job = finish(box, main, job)
     own, place = job.repo.git_dir, job.repo.root
     leave_half(main, place)
     if far in {"begun", "files"}:
         (place / "PLAN.md").unlink()
     if far in {"link", "files"}:
         (place / ".git").unlink()
+    if far == "own":  # its ignore file went first
+        place_of_job.write(".relay/outputs/one.txt")
     if far in {"folder", "named", "all"}:
         shutil.rmtree(place)
     if far == "named":
