@@ -132,8 +132,25 @@ def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
 
 @command.command("reap", short_help="Hand on what dead workers had.")
 @_DATABASE
-def reap(database: str | None) -> None:
+@_REMOTE
+@_PLAN
+@click.option(
+    "--lost", is_flag=True, help="Free the money that lost workers may have spent unseen: look at the bill first."
+)
+def reap(database: str | None, remote: str, plan: str | None, *, lost: bool) -> None:
     """Hand on what workers had that show no sign of life; every worker does so by itself."""
+    from relay.fleet.overview import open_desk
+    from relay.store.legs import get_branch
+    from relay.words import render_usd
+
+    if lost:
+        there, plan_path = get_remote(plan, remote)
+        freed = open_desk(there, get_branch(there.repo), plan_path).free_lost()
+        for one in freed:
+            say(f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: free again")
+        if not freed:
+            say("nothing is set aside for a lost worker")
+        return
     reaped = open_engine(database).reap()
     say(f"{', '.join(map(str, reaped))}: handed on" if reaped else "every worker that has something is alive")
 

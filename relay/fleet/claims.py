@@ -107,6 +107,11 @@ class Claims:
         """All that is set aside."""
         return sum(one.cost_usd for one in self.reserved)
 
+    @property
+    def lost(self) -> tuple[Reservation, ...]:
+        """What is set aside for workers that lost their claims: they may have spent it unseen."""
+        return tuple(one for one in self.reserved if not any(one.is_of(claim) for claim in self.held))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
@@ -169,7 +174,7 @@ class ClaimDesk:
         )
 
     def take(self, bid: Bid) -> PhaseClaim | NotTaken:
-        """PhaseClaim a phase and reserve its money, or say why not.
+        """Claim a phase and reserve its money, or say why not.
 
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
@@ -199,10 +204,7 @@ class ClaimDesk:
         """
         fresh = self._store(replace(claim, expires_s=int(self.now()) + self.lease_s))
         own = RefUpdate(ref=self._name(claim.phase_id), old=claim.commit, new=fresh.commit)
-        pushed = self.remote.push(own, *results)
-        if pushed.end is PushEnd.REFUSED:
-            raise RemoteError(f"the remote refused a claim: {pushed.words}")
-        return fresh if pushed.end is PushEnd.DONE else None
+        return fresh if self._push(own, *results) else None
 
     def give_back(self, claim: PhaseClaim, *results: RefUpdate, waits: str = "") -> bool:
         """Push what came of a claim, and end it with its reservation, in one step.
@@ -231,6 +233,22 @@ class ClaimDesk:
                 return False
         raise self._too_busy()
 
+    def free_lost(self) -> tuple[Reservation, ...]:
+        """Free what is set aside for lost workers, for a person who knows what they have spent; return it.
+
+        Raises:
+            RemoteError: The remote cannot be reached, does not want it, or is too busy.
+        """
+        for _ in range(ATTEMPTS):
+            claims = self.read()
+            if not claims.lost:
+                return ()
+            kept = tuple(one for one in claims.reserved if one not in claims.lost)
+            account = self._write_account(kept, ended=claims.ended)
+            if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account)):
+                return claims.lost
+        raise self._too_busy()
+
     def _write_off(
         self, reserved: tuple[Reservation, ...], lost: PhaseClaim | None, seen_usd: float
     ) -> tuple[Reservation, ...]:
@@ -254,11 +272,14 @@ class ClaimDesk:
         own = [] if new is None or new.reserved_usd is None or new.state is ClaimState.WAITS else [_reserve(new)]
         account = self._write_account((*kept, *own), ended=claims.ended + (old is not None))
         phase_id = (new or old or NOBODY).phase_id
-        pushed = self.remote.push(
+        return self._push(
             RefUpdate(ref=self._name(phase_id), old=old.commit if old else None, new=new.commit if new else None),
             RefUpdate(ref=f"{self._place}account", old=claims.account, new=account),
             *results,
         )
+
+    def _push(self, *updates: RefUpdate) -> bool:
+        pushed = self.remote.push(*updates)
         if pushed.end is PushEnd.REFUSED:
             raise RemoteError(f"the remote refused a claim: {pushed.words}")
         return pushed.end is PushEnd.DONE

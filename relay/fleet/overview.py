@@ -88,6 +88,9 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed], *, 
         yield f"{phase.id:>4}  {phase.title}: {'done' if phase.done else '; '.join(words)}"
     if claims.reserved:
         yield f"reserved: {render_usd(claims.reserved_usd)}"
+    for one in claims.lost:
+        lost = f"{one.worker} may have spent it unseen on phase {one.phase_id} (attempt {one.attempt})"
+        yield f"of it {render_usd(one.cost_usd)}: {lost}; relay fleet reap --lost frees it"
 
 
 def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str:

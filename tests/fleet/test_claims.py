@@ -119,6 +119,11 @@ def test_what_a_lost_worker_may_have_spent_stays_reserved(desks, clock):
     assert {one.worker: one.cost_usd for one in bob.read().reserved} == pytest.approx({"ann": 3.0, "bob": 4.0})
     assert bob.give_back(taken)
     assert [(one.worker, one.cost_usd) for one in bob.read().reserved] == [("ann", pytest.approx(3.0))]
+    other = bob.take(bid("2", reserve=1.0, ended=2))
+    assert [one.worker for one in bob.free_lost()] == ["ann"]
+    assert [one.worker for one in bob.read().reserved] == ["bob"]
+    assert bob.free_lost() == ()
+    assert bob.give_back(other)
 
 
 def test_a_worker_that_was_killed_takes_its_own_up(desks):
