@@ -125,7 +125,7 @@ def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent
 
     ended = stage.seen(LegEnded)[0]
     assert (ended.end, ended.result) != ("finished", "done")
-    assert ended.end == end, ended
+    assert ended.end == end, ended.detail
     assert words in ended.detail
     assert (stage.root / "hello.txt").read_text() == "hello\n"
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/leg/main") or stage.git(
