@@ -201,10 +201,35 @@ def test_nothing_hostile_reaches_the_terminal(arena):
     played = arena.play([{"turns": turns}], "run", "--allow-dirty", terminal=True)
     status = arena.play(NONE, "status", "--why", terminal=True)
 
-    for shown in (played.out, status.out):
+    check_shown(played.out, status.out)
+    assert b"[bold red]loud" in played.out + status.out
+
+
+def check_shown(*texts: bytes) -> None:
+    for shown in texts:
         for raw in (b"\x1b]", b"\x1bP", b"\x1b[999", "\u009b".encode(), "\u202e".encode(), b"\x07"):
             assert raw not in shown, shown[max(0, shown.find(raw) - 80) :][:200]
-    assert b"[bold red]loud" in played.out + status.out
+
+
+def test_nothing_hostile_reaches_who_decides_between_phases_or_asks_for_a_pull_request(arena):
+    """Titles and items stand in the question of --approve, in a dry run with jobs, and in the text of `relay pr`."""
+    hostile = f"## Phase 2 — {EVIL} @all\nAfter: none\nVerify: `test -d .`\n- [ ] a {EVIL} — b.py\n"
+    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — One\nVerify: `test -d .`\n- [ ] Say it — a.txt\n{hostile}")
+    arena.commit()
+    waves = arena.play(NONE, "run", "--dry-run", "--jobs", "2", terminal=True)
+    turns = [
+        {"tools": [{"name": "write", "input": {"path": "a.txt", "content": "a\n"}}]},
+        {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": EVIL}}]},
+        {"text": f"Commit: {EVIL}"},
+    ]  # fmt: skip
+    approved = arena.play([{"turns": turns}], "run", "--approve")
+    asked = arena.play(NONE, "pr", "--text", terminal=True)
+
+    assert (approved.code, asked.code) == (0, 0), approved.tail + asked.tail
+    assert b"waits for a yes" in approved.out
+    assert b"@all" not in asked.out
+    assert all(b"[bold red]loud" in text for text in (approved.out, asked.out))
+    check_shown(waves.out, approved.out, asked.out)
 
 
 def token() -> str:
