@@ -80,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a shell's background job ignores it, and so would children
+    tempfile.gettempdir()  # remembered by the library: not that of a test that moves TMPDIR and takes it away
     home = Path(tempfile.mkdtemp(prefix="relay-tests-home-"))
     config.add_cleanup(lambda: _remove(home))
     (home / ".gitconfig").write_text(GIT_CONFIG)

@@ -96,6 +96,8 @@ class _State:
     working: dict[str, _Working] = field(default_factory=dict)
     stopped: dict[str, JobEnd] = field(default_factory=dict)
     """Phases that no child goes on with in this run, and how the last one ended."""
+    retried: set[str] = field(default_factory=set)
+    """Phases whose run did not come to work once."""
     hungry: set[str] = field(default_factory=set)
     """Phases that came to the end of their share: they go on alone, with all that is left."""
     pending: frozenset[str] = frozenset()
@@ -176,6 +178,8 @@ class _Parent:
                 self._stop(phase_id, end)  # asked again, it would say the same
         elif is_locked(working.child.job.repo):
             pass  # a run of a killed parent's began there in the same moment: it is waited for
+        elif not end.began and phase_id not in state.retried:
+            state.retried.add(phase_id)  # that run may have ended since
         elif end.at_cap and not working.has_all:
             state.hungry.add(phase_id)
             self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")

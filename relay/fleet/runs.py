@@ -48,6 +48,8 @@ class JobEnd:
     """What it has cost; None when it did not say."""
     at_cap: bool = False
     """Its last session ended because the next request could have passed a cap."""
+    began: bool = True
+    """Whether it came to work at all: what must hold before did."""
 
 
 class JobRun:
@@ -68,6 +70,7 @@ class JobRun:
         self._errors = b""
         self._spent = Spent()
         self._ended: RunEnded | None = None
+        self._began = False
         self._last_leg: LegEnded | None = None
         argv = (sys.executable, "-P", "-m", "relay", "run", "--phase", phase_id, "--json")
         # A session of its own: Ctrl-C in the terminal reaches the parent only, which hands it on.
@@ -117,6 +120,7 @@ class JobRun:
             case LegEnded() as event:
                 self._last_leg = event
             case RunStarted():
+                self._began = True
                 self._last_leg = None
             case RunEnded() as event:
                 self._ended = event
@@ -151,6 +155,7 @@ class JobRun:
             next_command=ended.next_command if ended else "",
             spent=self._spent if ended or code == ExitCode.USER else None,
             at_cap=leg is not None and leg.end is SessionEnd.BUDGET,
+            began=self._began,
         )
 
 
