@@ -352,6 +352,13 @@ def stage(stage_template: Path, arranged: Path, tmp_path: Path, request: pytest.
     made.interrupts.close()
 
 
+@pytest.fixture(autouse=True)
+def place_for_temporary_files(monkeypatch):
+    """Whatever another test had its relay remember, this one's are where the machine has them."""
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # the library's own memory
+    monkeypatch.delenv("TMPDIR", raising=False)
+
+
 @pytest.fixture
 def berlin(monkeypatch):
     """A clock on the wall that is not UTC."""
