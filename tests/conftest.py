@@ -80,7 +80,6 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a shell's background job ignores it, and so would children
-    tempfile.gettempdir()  # remembered by the library: not that of a test that moves TMPDIR and takes it away
     home = Path(tempfile.mkdtemp(prefix="relay-tests-home-"))
     config.add_cleanup(lambda: _remove(home))
     (home / ".gitconfig").write_text(GIT_CONFIG)
@@ -350,13 +349,6 @@ def stage(stage_template: Path, arranged: Path, tmp_path: Path, request: pytest.
     made.git("update-index", "-q", "--refresh")  # the files are others than those that its index knows
     yield made
     made.interrupts.close()
-
-
-@pytest.fixture(autouse=True)
-def place_for_temporary_files(monkeypatch):
-    """Whatever another test had its relay remember, this one's are where the machine has them."""
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # the library's own memory
-    monkeypatch.delenv("TMPDIR", raising=False)
 
 
 @pytest.fixture

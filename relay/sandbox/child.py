@@ -18,7 +18,7 @@ from relay.sandbox.launcher import find_descendants
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import Launch, kill_below, read_init_pid, wrap_limits
-from relay.sandbox.start import make_expendable, settle
+from relay.sandbox.start import ATTEMPTS, make_expendable, settle
 
 START_S = 20.0
 """How long the sandbox may take to be there; it takes a hundredth of it."""
@@ -53,12 +53,8 @@ class Child:
         self._init_pid = 0
         self._ended = False
 
-    def let_go(self) -> None:
-        """Let the program begin, once its sandbox is there.
-
-        Raises:
-            SandboxError: The sandbox could not be set up.
-        """
+    def let_go(self) -> bool:
+        """Let the program begin, once its sandbox is there; False when that cannot be set up, and all of it is gone."""
         self._speak.settimeout(START_S)
         try:
             ready = self._speak.recv(1)
@@ -67,12 +63,13 @@ class Child:
         if not ready:
             self.end()
             self.output.close()
-            raise SandboxError(f"the sandbox could not be set up: {self.read_errors() or 'no message'}")
+            return False
         if self._launch.status_fd is not None:
             self._init_pid = read_init_pid(self._launch.status_fd)
             settle(self._init_pid)
         self._speak.settimeout(SEND_S)
         self.send(b"\n")
+        return True
 
     def send(self, data: bytes) -> bool:
         """Say something to it; False when it does not listen any more."""
@@ -155,7 +152,16 @@ def start_child(
         SandboxError: The sandbox could not be set up, or the program line is none.
     """
     command = wrap_limits(tuple(argv), limits, shared_user=confinement.counts_user, keeps_input=True)
-    launch = confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
+    words = ""
+    for _ in range(ATTEMPTS):
+        child = _spawn(confinement.build_launch(command, cwd=cwd, extra_env=extra_env), limits, errors)
+        if child.let_go():
+            return child
+        words = child.read_errors()
+    raise SandboxError(f"the sandbox could not be set up: {words or 'no message'}")
+
+
+def _spawn(launch: Launch, limits: Limits, errors: Path) -> Child:
     ours, theirs = socket.socketpair()
     try:
         with theirs, errors.open("wb") as said:
@@ -177,6 +183,4 @@ def start_child(
             os.close(fd)
     if launch.status_fd is not None:
         make_expendable(process.pid)
-    child = Child(process, ours, launch, limits, errors)
-    child.let_go()
-    return child
+    return Child(process, ours, launch, limits, errors)

@@ -11,10 +11,9 @@ from relay.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult, Ending, refuse, run_launch, wrap_limits
+from relay.sandbox.start import ATTEMPTS
 
 NO_ENV: Mapping[str, str] = MappingProxyType({})
-_ATTEMPTS = 3
-"""A path that vanished between check and mount fails the set-up before the command runs; then it is laid out anew."""
 
 
 def never() -> bool:
@@ -42,7 +41,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     if not argv:
         return refuse("there is no command")
     words = ""
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         lent = tuple(map(os.dup, streams or ()))
         command = wrap_limits(
             (*render_lending(confinement.inside, lent), *argv), limits, shared_user=confinement.counts_user

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from relay.sandbox.launcher import find_descendants
 
+ATTEMPTS = 3
+"""A path that vanished between check and mount fails the set-up before a command runs; then it is laid out anew."""
 _EXPENDABLE = "1000"
 _LOOKS, _PAUSE_S = 2000, 0.0005
 

@@ -1,10 +1,12 @@
 """A sandbox is proven before it is used, and refused when nothing holds."""
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,18 @@ import pytest
 from relay.errors import SandboxError
 from relay.files.replacement import is_temporary
 from relay.sandbox.bwrap import find_advice, find_bwrap
-from relay.sandbox.policy import Level, Mechanism
+from relay.sandbox.child import start_child
+from relay.sandbox.confined import run_confined
+from relay.sandbox.confinement import Confinement
+from relay.sandbox.policy import Level, Limits, Mechanism
 from relay.sandbox.probe import holds, probe, prove
+from relay.sandbox.process import Launch
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.scan import scan_repository
+from relay.sandbox.start import ATTEMPTS
 
 ROOT = Path(__file__).parents[2]
+LIMITS = Limits(timeout_s=20)
 
 
 def test_probe_names_each_act_and_leaves_nothing(place: Any) -> None:
@@ -141,6 +149,51 @@ def test_path_that_vanished_does_not_fail_the_next_command(place: Any, writer: A
     assert writer.sh("true").exit_code == 0
     assert not (place.root / "docs" / "AGENTS.md").exists()
     assert not (place.root / ".env").exists()
+
+
+@dataclass(slots=True)
+class Late:
+    """A confinement whose first launches name a path that has vanished by the time they start. Mutable: it counts."""
+
+    inner: Confinement
+    left: int
+
+    counts_user = False
+
+    def build_launch(self, command: tuple[str, ...], **more: Any) -> Launch:
+        launch = self.inner.build_launch(command, **more)
+        if self.left == 0:
+            return launch
+        self.left -= 1
+        return replace(launch, argv=(launch.argv[0], "--ro-bind", "/nowhere", "/nowhere", *launch.argv[1:]))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@pytest.mark.parametrize("vanished", [1, 3])
+def test_path_that_vanishes_before_the_start_has_it_laid_out_anew(place: Any, writer: Any, vanished: int) -> None:
+    """A command and a program that lives on start at the next try; what stays wrong is told."""
+
+    def run() -> bytes:
+        return run_confined(confinement(), ("/bin/echo", "here"), cwd=place.root, limits=LIMITS).output
+
+    def speak() -> bytes:
+        errors = place.outside / "errors"
+        child = start_child(
+            confinement(), ("/bin/cat",), limits=LIMITS, cwd=place.root, extra_env={}, errors=errors
+        )  # fmt: skip
+        with contextlib.closing(child.output), contextlib.ExitStack() as stack:
+            stack.callback(child.end)
+            child.send(b"here\n")
+            return child.output.read(5)
+
+    def confinement() -> Any:
+        return Late(writer.sandbox.confinement, vanished)
+
+    for start in (run, speak):
+        with pytest.raises(SandboxError, match="nowhere") if vanished == ATTEMPTS else contextlib.nullcontext():
+            assert start() == b"here\n"
 
 
 CONNECT = """
