@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 
 from relay.errors import ExitCode
@@ -25,6 +26,8 @@ Verify: `grep -q world world.txt`
 """
 TOOLS = (ask(WHERE), {"name": "submit_plan", "input": {"markdown": PLAN}})
 PLANNED = json.dumps({"sessions": [{"turns": [{"tools": [tool]} for tool in TOOLS]}]})
+LIMIT_S = 120
+"""For the run that is killed: what it waits for comes within seconds."""
 LONG = "touch at; until [ -e go ]; do sleep 0.02; done; rm at go"
 WAITS = json.dumps({"sessions": [{"turns": [{"tools": [{"name": "bash", "input": {"command": LONG}}]}]}]})
 SAID = 'first_message_contains: "- use the v2 client"'
@@ -63,6 +66,8 @@ def test_a_night(relay, project, environ, tmp_path):
             words, cwd=project, env=environ | env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as run:
             assert run.stdout
+            limit = threading.Timer(LIMIT_S, run.kill)  # ends both waits: no process, no line
+            limit.start()
             while not (project / "at").exists():
                 assert run.poll() is None, run.stdout.read()
                 time.sleep(0.01)
@@ -70,6 +75,7 @@ def test_a_night(relay, project, environ, tmp_path):
             assert relay("pause").code == ExitCode.DONE
             (project / "go").touch()
             assert any("relay resume goes on" in line for line in run.stdout)
+            limit.cancel()
             run.kill()
 
     def git(*args):
