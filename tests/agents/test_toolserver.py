@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.agents.toolserver import BRIDGE, Offer, answer_line, open_toolserver
+from relay.runners.agents.toolserver import BRIDGE, LATE, Called, Offer, answer_line, open_toolserver
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.specs import HAND_OFF, TICK
 
@@ -79,6 +79,25 @@ def test_the_bridge_carries_lines_of_any_length_both_ways(tmp_path):
         answer = json.loads(done.stdout.readline())
         done.communicate()
     assert answer["result"]["content"][0]["text"] == long
+
+
+def test_a_call_that_takes_long_is_answered_in_time_and_its_result_is_had_by_the_same_call():
+    """An agent gives a call up after a minute; a person may think for longer, and is asked once."""
+    told: list[Called] = []
+    slow = Offer(tools=(TICK, HAND_OFF), tell=told.append, patience_s=0)
+
+    def call(name, **given):
+        return ask("tools/call", {"name": name, "arguments": given}, slow)["result"]
+
+    assert call("tick", item="1", evidence="x") == {"content": [{"type": "text", "text": LATE}], "isError": False}
+    assert call("tick", evidence="x", item="1")["content"][0]["text"] == LATE
+    assert call("tick", item="2")["content"][0]["text"] == LATE
+    assert [one.call.input["item"] for one in told] == ["1", "2"]
+    for one in told:
+        one.answer.set_result(ToolResult(text=f"answer {one.call.input['item']}", is_error=True))
+    assert call("tick", item="1", evidence="x") == {"content": [{"type": "text", "text": "answer 1"}], "isError": True}
+    assert call("tick", item="1", evidence="x")["content"][0]["text"] == LATE  # a result is had once; this is a new one
+    assert len(told) == 3
 
 
 def test_a_session_that_ends_answers_who_waits(tmp_path):

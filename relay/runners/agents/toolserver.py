@@ -33,6 +33,10 @@ while data := os.read(0, 65536):
 """
 """The server as the agent starts it: ``python -I -S -c BRIDGE SOCKET``."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
+PATIENCE_S = 45.0
+"""How long a call is left without an answer. Source: Codex, Cline and all that is built on the official TypeScript SDK
+give a call up after 60 seconds by default; a person, or a server of the user's, may take longer."""
+LATE = "There is no result yet. Call it again with exactly the same input: that waits on for it, nothing is done twice."
 _VERSION = "2025-06-18"
 _NAME = "relay"
 _THEIRS = frozenset({"read", "search", "list", "edit", "write", "bash"})
@@ -47,13 +51,16 @@ class Called:
     answer: "Future[ToolResult]" = field(default_factory=Future)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Offer:
-    """What is offered."""
+    """What is offered. Mutable: it keeps what was called and is not answered yet."""
 
     tools: tuple[ToolSpec, ...]
     tell: Callable[[Called], None]
     """Told of each call, on a thread of the connection's own."""
+    patience_s: float = PATIENCE_S
+    late: dict[tuple[str, str], Called] = field(default_factory=dict)
+    """Calls that were answered with `LATE`, by name and input; the same call again takes the result."""
 
 
 def choose_offered(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
@@ -113,10 +120,17 @@ def _call(params: Mapping[str, Any], offer: Offer) -> dict[str, Any]:
     if all(tool.name != name for tool in offer.tools):
         known = ", ".join(tool.name for tool in offer.tools)
         return _say(f"There is no tool {str(name)[:100]!r}. Tools: {known}.", is_error=True)
-    called = Called(call=ToolCall(id="", name=str(name), input=given if isinstance(given, dict) else {}))
-    offer.tell(called)
+    call = ToolCall(id="", name=str(name), input=given if isinstance(given, dict) else {})
+    key = call.name, json.dumps(call.input, sort_keys=True)
+    called = offer.late.pop(key, None)
+    if called is None:
+        called = Called(call=call)
+        offer.tell(called)
     try:
-        result = called.answer.result()
+        result = called.answer.result(offer.patience_s)
+    except TimeoutError:
+        offer.late[key] = called
+        return _say(LATE, is_error=False)
     except CancelledError:
         return _say("The session has ended.", is_error=True)
     return _say(result.text, is_error=result.is_error)
