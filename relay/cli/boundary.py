@@ -17,6 +17,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +25,9 @@ from relay.cli.screen import complain
 from relay.errors import ExitCode, RelayError
 from relay.hints import AT_ROOT, RUN, Caller
 from relay.interrupts import Interrupted
+
+if TYPE_CHECKING:
+    from relay.setup.place import Place
 
 _ENVIRONMENT_ERRNOS = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE
@@ -37,9 +41,21 @@ class Asked:
         self.caller = AT_ROOT
 
 
-def note_caller(caller: Caller) -> None:
-    """Note in which folder the current command was typed, and how it named its plan."""
-    click.get_current_context().ensure_object(Asked).caller = caller
+def note_place(plan: str | None = None, *, needs_repo: bool = True) -> "Place":
+    """Find where the current command works, and note how it was typed there.
+
+    Args:
+        plan: As in `relay.setup.place.get_place`.
+        needs_repo: The same.
+
+    Raises:
+        RelayError: There is no repository, or a setting is not allowed.
+    """
+    from relay.setup.place import get_place
+
+    place = get_place(plan=plan, environ=os.environ, needs_repo=needs_repo)
+    click.get_current_context().ensure_object(Asked).caller = place.caller
+    return place
 
 
 def run_guarded(run: Callable[[], object], argv: list[str], asked: Asked | None = None) -> int:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say, say_json
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Command
-from relay.setup.place import Place, find_settings, get_place, load_plan
+from relay.setup.place import Place, find_settings, load_plan
 from relay.values import dataclass
 from relay.words import count, render_tokens, render_usd, shorten
 
@@ -86,8 +86,7 @@ def command(plan: str | None, *, as_json: bool) -> int:
     Every violation is shown as PLAN.md:12: what was found and what is allowed. Warnings do not fail the check. The
     sizes are estimates: see `relay/planning/sizes.py` for the formula.
     """
-    place = get_place(plan=plan, environ=os.environ, needs_repo=False)
-    note_caller(place.caller)
+    place = note_place(plan, needs_repo=False)
     checked = check_file(place, os.environ)
     if as_json:
         say_json(render_json(checked))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say, say_fitting
-from relay.errors import RelayError, RepoError
-from relay.setup.place import find_settings, get_place
+from relay.errors import RelayError
+from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
     from relay.fleet.engine import Engine, Ticket
@@ -199,10 +199,7 @@ def get_remote(plan: str | None, name: str) -> "tuple[Remote, str]":
     """
     from relay.git.remote import Remote
 
-    place = get_place(plan=plan, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place(plan)
     return Remote(repo=place.repo, name=name, environ=os.environ), place.plan_name
 
 

@@ -1,13 +1,11 @@
 """`relay gc`: old snapshots go, those of work that is committed."""
 
-import os
 import time
 
 import click
 
+from relay.cli.boundary import note_place
 from relay.cli.screen import say
-from relay.errors import RepoError
-from relay.setup.place import get_place
 from relay.words import count
 
 DAYS = 30
@@ -36,9 +34,7 @@ def command(*, dry_run: bool, days: int) -> None:
     from relay.store.lock import lock_worktree
     from relay.store.old_snapshots import drop_snapshots, sort_snapshots
 
-    place = get_place(plan=None, environ=os.environ)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place()
     before = time.time() - days * _DAY_S
     if dry_run:
         found = sort_snapshots(place.repo, before=before)

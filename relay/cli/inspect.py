@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say, say_json
 from relay.cli.text import clean_line
-from relay.setup.place import get_place
 from relay.values import dataclass
 from relay.words import render_size, shorten
 
@@ -105,8 +104,7 @@ def inspect(file: Path, session: str) -> Inspection:
 def _list(*, as_json: bool) -> None:
     from relay.transcripts.library import list_transcripts
 
-    place = get_place(plan=None, environ=os.environ)
-    note_caller(place.caller)
+    place = note_place()
     found = list_transcripts(place.root, os.environ)
     if as_json:
         say_json(json.dumps({"directory": str(place.root), "transcripts": [asdict(one) for one in found]}, default=str))

@@ -1,7 +1,6 @@
 """`relay ledger`: what sessions and people have claimed about the project, whether it still holds, and why."""
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say, say_json
 from relay.errors import ConfigError, ExitCode, LedgerError, RepoError, within
 from relay.plan.files import find_ledger_path
-from relay.setup.place import get_place
 from relay.values import dataclass
 from relay.words import count
 
@@ -270,10 +268,7 @@ def _open(plan: str | None) -> Open:
     Raises:
         LedgerError: It cannot be read as one.
     """
-    place = get_place(plan=plan, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place(plan)
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a ledger is committed with the work")
     return _read(place.repo, place.plan_name)

@@ -4,11 +4,10 @@ import os
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say
 from relay.cli.watch import get_run, open_log
-from relay.errors import ConfigError, RepoError
-from relay.setup.place import get_place
+from relay.errors import ConfigError
 from relay.words import count
 
 
@@ -24,10 +23,7 @@ def command(run: str, *, endpoint: str | None) -> None:
     said, read or run is not. Nothing is sent unless you type this, or set otel_endpoint, which has runs send theirs
     while they are at work; a log that is sent twice has the same spans.
     """
-    place = get_place(plan=None, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place()
     from relay.telemetry.collector import DEFAULT, Collector, CollectorError, Export
 
     url = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT

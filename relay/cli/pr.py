@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say, say_fitting
 from relay.errors import RelayError, RepoError
 from relay.git.message import disarm
 from relay.hints import RUN
-from relay.setup.place import find_source, get_place
+from relay.setup.place import find_source
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 from relay.words import count, render_usd
 
@@ -56,10 +56,7 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     Both use their own login; no token passes through relay. --push brings the branch to its remote before,
     forward only; nothing is pushed else. Where neither is installed the text is printed.
     """
-    place = get_place(plan=plan, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
     from relay.store.history import read_plan_commits
 

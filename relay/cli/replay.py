@@ -1,14 +1,13 @@
 """`relay replay`: a session again, from its tape."""
 
 import json
-import os
 from typing import TYPE_CHECKING
 
 import click
 
+from relay.cli.boundary import note_place
 from relay.cli.screen import complain, say, say_json
-from relay.errors import ConfigError, ExitCode, RepoError
-from relay.setup.place import get_place
+from relay.errors import ConfigError, ExitCode
 from relay.words import count
 
 if TYPE_CHECKING:
@@ -30,9 +29,7 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     """
     from relay.telemetry.tape import list_tapes, read_tape
 
-    place = get_place(plan=None, environ=os.environ)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place()
     entries = list_tapes(place.root)
     if as_list:
         for entry in entries:

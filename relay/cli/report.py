@@ -1,21 +1,19 @@
 """`relay report`: where the tokens of a run went."""
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from relay.cli.boundary import note_place
 from relay.cli.screen import complain, say, say_json
-from relay.errors import ConfigError, RepoError
-from relay.setup.place import get_place
+from relay.errors import ConfigError
 from relay.words import UNKNOWN, count, render_moment, render_tokens
 
 if TYPE_CHECKING:
     from relay.figures.values import Figures
-    from relay.git.repository import Repo
     from relay.session.records import LoggedEvent
     from relay.telemetry.log import LogReader
     from relay.telemetry.logs import LogEntry
@@ -58,7 +56,7 @@ def _say_document(figures: "Figures", skipped: int) -> None:
     from relay.cli.report_ledger import read_ledger, render_ledger
     from relay.figures.document import render_document
 
-    found = read_ledger(_get_repo(), figures)
+    found = read_ledger(note_place().repo, figures)
     beliefs = render_ledger(*found, figures) if found else None
     document = {**render_document(figures, skipped_lines=skipped), "beliefs": beliefs}
     say_json(json.dumps(document, ensure_ascii=True, default=str))
@@ -79,14 +77,14 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
         require_libraries()
     found = [read_figures(some) for some in chosen]
     sides = [figures for figures, _ in found]
-    page = build_page(_get_repo(), sides)
+    page = build_page(note_place().repo, sides)
     if as_text:
         from relay.cli.page_text import render_text
 
         for line, style in render_text(page):
             say(line, style=style)
     else:
-        say(str(write_page(_get_repo(), sides, page, output)))
+        say(str(write_page(note_place().repo, sides, page, output)))
     _complain_of(sum(skipped for _, skipped in found))
 
 
@@ -105,17 +103,10 @@ def get_entries() -> "tuple[LogEntry, ...]":
     """
     from relay.telemetry.logs import list_logs
 
-    entries = list_logs(_get_repo().root)
+    entries = list_logs(note_place().repo.root)
     if not entries:
         raise ConfigError("there is no log of a run here yet", hint="relay run writes one below .relay/sessions/")
     return entries
-
-
-def _get_repo() -> "Repo":
-    place = get_place(plan=None, environ=os.environ)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
-    return place.repo
 
 
 def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEntry, ...]":

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.options import offer_phases
 from relay.cli.screen import say
 from relay.errors import ConfigError, RepoError
 from relay.hints import RUN
-from relay.setup.place import find_settings, get_place
+from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -39,10 +39,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     from relay.store.completion import finish_pending
     from relay.store.lock import lock_worktree
 
-    place = get_place(plan=plan, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place(plan)
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     with lock_worktree(place.repo), hold_collections(place.repo):

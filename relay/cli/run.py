@@ -111,10 +111,9 @@ def start_branch(place: "Place") -> None:
     from relay.store.lock import lock_worktree
     from relay.store.own_branch import begin_branch, name_branch
 
-    if place.repo is not None:
-        name = name_branch(load_plan(place).title, place.plan_name)
-        with lock_worktree(place.repo):
-            begin_branch(place.repo, name)
+    name = name_branch(load_plan(place).title, place.plan_name)
+    with lock_worktree(place.repo):
+        begin_branch(place.repo, name)
 
 
 def find_selection(phase: str) -> "Selection":

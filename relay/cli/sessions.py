@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.options import find_flags
 from relay.cli.screen import say
-from relay.errors import ConfigError, FlagError, PlanError, RelayError, RepoError
+from relay.errors import ConfigError, FlagError, PlanError, RelayError
 from relay.hints import Caller
 from relay.session.events import RunEnded
-from relay.setup.place import Place, find_settings, get_place, load_plan
+from relay.setup.place import Place, find_settings, load_plan
 
 if TYPE_CHECKING:
     from relay.cli.view import SharedView
@@ -34,10 +34,7 @@ def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool =
     """
     from relay.setup.request import RunRequest
 
-    place = get_place(plan=options["plan"], environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place(options["plan"])
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     try:

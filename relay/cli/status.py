@@ -1,6 +1,5 @@
 """`relay status`: phases, boxes, what comes next, what was spent."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -9,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say, say_json
-from relay.errors import RepoError
 from relay.git.holder import is_locked
 from relay.hints import RUN, Caller
 from relay.plan.model import Item, Phase
 from relay.session.usage import Spent
-from relay.setup.place import find_source, get_place
+from relay.setup.place import find_source
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 from relay.words import (
@@ -49,10 +47,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 
     All of it is read from the work tree, the branch's commits and refs/relay/; nothing is asked of a model.
     """
-    place = get_place(plan=plan, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
     last, work = find_last_run(place.repo, standing), None
     if is_locked(place.repo):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.options import offer_phases
 from relay.cli.screen import say
 from relay.cli.text import clean_line
 from relay.errors import PlanError, RepoError
 from relay.hints import RUN
-from relay.setup.place import Place, get_place, load_plan
+from relay.setup.place import Place, load_plan
 from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
 from relay.store.lock import find_holder
 
@@ -32,7 +32,8 @@ def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
     The sessions after it are told too, until the phase is committed. Where no relay is at work, the next session is
     told. What you say counts as much as the plan; the gate decides as before.
     """
-    place, repo = _get_place(plan)
+    place = note_place(plan)
+    repo = place.repo
     text = "\n".join(clean_line(line) for line in " ".join(words).splitlines()).strip()
     if not text:
         raise click.UsageError("there is nothing to say")
@@ -71,7 +72,7 @@ def pause_command() -> None:
 
     What a tool or a verify command is doing goes on to its end. A prompt cache of five minutes may run out meanwhile.
     """
-    _, repo = _get_place()
+    repo = note_place().repo
     _require_run(repo)
     for one in _list_runs(repo):
         ask_for_pause(one)
@@ -81,7 +82,7 @@ def pause_command() -> None:
 @click.command("resume", short_help="Let a paused run go on.")
 def resume_command() -> None:
     """Let a paused run go on. A run that was stopped or killed goes on with relay run."""
-    _, repo = _get_place()
+    repo = note_place().repo
     _require_run(repo)
     ended = [end_pause(one) for one in _list_runs(repo)]
     say("the run goes on" if any(ended) else "the run was not paused")
@@ -94,7 +95,7 @@ def stop_command(*, now: bool) -> None:
 
     A second one stops at once, as a second Ctrl-C does. relay run goes on from there.
     """
-    _, repo = _get_place()
+    repo = note_place().repo
     process = _require_run(repo)
     try:
         os.kill(process, signal.SIGTERM if now else signal.SIGINT)
@@ -120,14 +121,6 @@ def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
 def _list_runs(repo: "Repo") -> "tuple[Repo, ...]":
     """Return the work trees of the runs that work on the plan of this one: its own, and those of its jobs."""
     return (repo, *(job.repo for job in find_working_jobs(repo, "")))
-
-
-def _get_place(plan: str | None = None) -> tuple[Place, "Repo"]:
-    place = get_place(plan=plan, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
-    return place, place.repo
 
 
 def _require_run(repo: "Repo") -> int:

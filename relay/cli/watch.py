@@ -1,7 +1,6 @@
 """`relay watch`: the board of a run from another terminal, by its event log alone."""
 
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -10,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_caller
+from relay.cli.boundary import note_place
 from relay.cli.screen import say_now
 from relay.cli.view import View, make_view
-from relay.errors import ConfigError, ExitCode, RepoError
+from relay.errors import ConfigError, ExitCode
 from relay.git.holder import is_locked
 from relay.session.events import RunEnded
-from relay.setup.place import get_place
 from relay.telemetry.follow import LogTail, list_logs
 from relay.telemetry.job_logs import RunLogs, list_own_logs
 from relay.words import list_some
@@ -45,10 +43,7 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
     RUN is the beginning of a run's id; the last run when left out. It is read from the event log alone: nothing that
     is done here reaches the run, and Ctrl-C leaves it alone. The exit status is the run's own, once it has ended.
     """
-    place = get_place(plan=None, environ=os.environ)
-    note_caller(place.caller)
-    if place.repo is None:
-        raise RepoError("there is no git repository here", hint="git init")
+    place = note_place()
     repo, run_id = place.repo, get_run(place.repo, run)
     with RunLogs(repo.root, open_log(repo, run_id)) as log:
         if serve is not None:

@@ -119,7 +119,7 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings 
         return settings, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint)
     except ConfigError as error:
         return settings, make_missing("settings", error)
-    if place.repo and (unfit := check_plan_file(place.repo, place.plan_name)).error:
+    if place.found and (unfit := check_plan_file(place.repo, place.plan_name)).error:
         return settings, unfit
     words = f"{place.plan_name}: {len(plan.phases)} {'phase' if len(plan.phases) == 1 else 'phases'}"
     return settings, Finding(name="plan", state=State.OK, words=words, hint="")

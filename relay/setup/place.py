@@ -33,12 +33,20 @@ class Place:
 
     root: Path
     """The repository's root; the current directory where there is no repository."""
-    repo: "Repo | None"
+    found: "Repo | None"
+    """The repository; None where the command may do without and there is none."""
     plan_file: Path
     plan_name: str
     """The plan's path as messages show it: relative to the root where it lies inside."""
     caller: Caller
     """Writes the commands that the user is told to type."""
+
+    @property
+    def repo(self) -> "Repo":
+        """The repository. Raises RepoError where there is none."""
+        if self.found is None:
+            raise RepoError("there is no git repository here", hint="git init")
+        return self.found
 
 
 def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool = True) -> Place:
@@ -72,7 +80,7 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
     if repo:
         repo = _hide(repo, environ, plan_file)
     caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
-    return Place(root=root, repo=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
+    return Place(root=root, found=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
 
 
 def _require_own_settings(repo: "Repo") -> None:
