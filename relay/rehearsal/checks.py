@@ -174,6 +174,9 @@ def _check_tools(body: Body, card: ModelCard) -> ApiError | None:
         schema = tool.get("input_schema")
         if tool.get("type", "custom") == "custom" and not isinstance(schema, Mapping):
             return refuse(f"tools.{index}.custom.input_schema: Field required")
+        if isinstance(schema, Mapping) and not schema.keys().isdisjoint(("oneOf", "allOf", "anyOf")):
+            words = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+            return refuse(f"tools.{index}.custom.input_schema: {words}")
     kind = (body.get("tool_choice") or {}).get("type")
     if kind in {"any", "tool"} and not card.forced_tools:
         return refuse(f"tool_choice: '{kind}' is not supported on {card.id}; use 'auto' or 'none'")

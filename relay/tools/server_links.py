@@ -60,7 +60,7 @@ class ProgramLink:
             while data := self._child.output.read(65536):
                 buffer += data
                 *lines, buffer = buffer.split(b"\n")
-                for line in lines:
+                for line in filter(bytes.strip, lines):  # an empty one is the end
                     self._put(line)
                 if len(buffer) > MAX_ANSWER_BYTES:
                     break
@@ -121,6 +121,8 @@ class AddressLink:
 
     def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
         """Post a message; the answer is JSON, or an event of a stream."""
+        if time.monotonic() >= until:
+            raise ServerError("no answer in time")
         opener = urllib.request.build_opener(_Straight)
         request = urllib.request.Request(  # noqa: S310  # http and https only, as the settings are read
             self._url, data=json.dumps(message).encode(), headers=self._headers, method="POST"

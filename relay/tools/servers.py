@@ -34,6 +34,8 @@ _VERSION = "2025-06-18"
 _BETWEEN = "__"
 """Stands between the name of a server and its tool's, in the names that models see."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_REFUSED = frozenset({"oneOf", "anyOf", "allOf"})
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
 """Finds the program as every command is found."""
 
@@ -61,13 +63,13 @@ class ToolServer:
         """Whether files may change that no call has changed."""
         return self._link is not None and not self.settings.url
 
-    def list_tools(self) -> tuple[ToolSpec, ...]:
+    def list_tools(self, within_s: float = START_S) -> tuple[ToolSpec, ...]:
         """Return its tools as sessions get them.
 
         Raises:
-            ServerError: It has none that can be offered.
+            ServerError: It has none that can be offered, or does not say in time which.
         """
-        until = time.monotonic() + START_S
+        until = time.monotonic() + within_s
         rows: list[Any] = []
         cursor: Any = None
         while len(rows) <= MAX_TOOLS:
@@ -77,7 +79,8 @@ class ToolServer:
             cursor = found.get("nextCursor")
             if not cursor:
                 break
-        specs = tuple(spec for row in rows if (spec := self._read_spec(row)))[:MAX_TOOLS]
+        named = {spec.name: spec for row in rows if (spec := self._read_spec(row))}  # an endpoint wants each name once
+        specs = tuple(named.values())[:MAX_TOOLS]
         tokens = measure(specs)
         if not specs:
             raise ServerError("it has no tool that can be offered")
@@ -89,10 +92,12 @@ class ToolServer:
         name, schema = (row.get("name"), row.get("inputSchema")) if isinstance(row, dict) else (None, None)
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(schema, dict):
             return None
-        if schema.get("type") != "object" or (self.settings.tools and name not in self.settings.tools):
+        if not _may_send(schema) or (self.settings.tools and name not in self.settings.tools):
             return None
         text = render_output(str(row.get("description") or "").encode("utf-8", "replace"))
-        return ToolSpec(name=f"{self.name}{_BETWEEN}{name}", description=self._clean(text), input_schema=schema)
+        # The API refuses these at the top, and with them each request; the server looks at what it is given itself.
+        taken = {key: value for key, value in schema.items() if key not in _REFUSED}
+        return ToolSpec(name=f"{self.name}{_BETWEEN}{name}", description=self._clean(text), input_schema=taken)
 
     def call(self, call: ToolCall, timeout_s: float) -> ToolAnswer:
         """Call a tool; whatever goes wrong is an answer."""
@@ -137,6 +142,18 @@ class ToolServer:
         if self._link is not None:
             self._link.close()
             self._link = None
+
+
+def _may_send(schema: Mapping[str, Any]) -> bool:
+    """Say whether an endpoint takes a schema: one tool that it refuses has it refuse every request."""
+    known = schema.get("properties", {})
+    if schema.get("type") != "object" or not isinstance(known, dict) or not all(map(_PROPERTY.fullmatch, known)):
+        return False
+    try:
+        json.dumps(schema, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False  # half a character, no number, too deep
+    return True
 
 
 def _render_part(part: Any) -> str:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.runners.agents.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, may_pass, read_request
@@ -252,7 +252,8 @@ JSON: Any = st.recursive(
 )  # fmt: skip
 
 
-@given(st.sampled_from(list(STREAMS)), JSON, st.booleans())
+@given(dialect=st.sampled_from(list(STREAMS)), found=JSON, streamed=st.booleans())
+@example(dialect=RESPONSES, found={"response": {"status": []}}, streamed=True)
 def test_neither_does_any_json(dialect, found, streamed):
     tally = Tally(dialect=dialect, streamed=streamed)
     text = json.dumps(found).encode()

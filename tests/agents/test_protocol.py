@@ -22,7 +22,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
     max_leaves=10,
 )
-KINDS = st.sampled_from(["tool_call", "tool_call_update", "agent_message_chunk", "plan", 7])
+KINDS = st.sampled_from(["tool_call", "tool_call_update", "agent_message_chunk", "plan", 7]) | JSON
 FIELDS = ("content", "locations", "rawInput", "rawOutput", "status", "title", "name", "kind", "toolCallId", "x")
 
 
@@ -61,7 +61,7 @@ def test_no_message_breaks_the_reader(value):
     choose_option(found.params)
     takes_system(found.params)
     find_version(found.params)
-    has_mode(found.params, "x")
+    has_mode({"modes": {"availableModes": value}}, "x")
 
 
 @given(st.fixed_dictionaries({"sessionUpdate": KINDS}, optional=dict.fromkeys(FIELDS, JSON)))

@@ -129,6 +129,10 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "empty system": ({"system": [text("")]}, "system: text content blocks"),
     "tool twice": ({"tools": [TOOL, TOOL]}, "Tool names must be unique"),
     "tool name": ({"tools": [{**TOOL, "name": "a.b"}]}, "tools.0.name"),
+    "choosy schema": (
+        {"tools": [{"name": "a", "input_schema": {"type": "object", "anyOf": []}}]},
+        "oneOf, allOf, or anyOf at the top level",
+    ),
     "no schema": ({"tools": [{"name": "a"}]}, "tools.0.custom.input_schema"),
     "five marks": ({"system": [text("a", **MARK)] * 5}, "maximum of 4 blocks with cache_control may be"),
     "automatic is the fifth": ({"system": [text("a", **MARK)] * 4, **MARK}, "Found 5"),

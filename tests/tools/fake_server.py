@@ -9,10 +9,20 @@ from pathlib import Path
 KIND = sys.argv[1]
 TOOL = {"name": "query", "description": "Ask \x07it", "inputSchema": {"type": "object"}}
 MANY = [{"name": f"tool-{n}", "description": "x" * 900, "inputSchema": {"type": "object"}} for n in range(50)]
+WITH = {"type": "object", "properties": {"ok": {}}}
+UNSENDABLE = [
+    {**WITH, "x": "\ud800"},
+    {**WITH, "x": float("nan")},
+    {**WITH, "properties": {"a b": {}}},
+    {**WITH, "properties": []},
+]
+"""Schemas that an endpoint refuses, and with them every request."""
 ODD = [{**TOOL, "name": name} for name in ("a b", "x" * 99, "../up", "", 1)] + [{**TOOL, "inputSchema": "no"}, "no"]
 
 
 def say(message):
+    """Say it as some do, behind an empty line."""
+    sys.stdout.write("\n")
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
@@ -25,6 +35,10 @@ def list_tools(params):
             return {"tools": MANY}
         case "endless pages":
             return {"tools": MANY[:20], "nextCursor": f"{params.get('cursor', '')}x"}
+        case "odd schemas":
+            return {"tools": [{**TOOL, "inputSchema": schema} for schema in UNSENDABLE]}
+        case "choosy twice":
+            return {"tools": [{**TOOL, "inputSchema": {**WITH, "anyOf": [{"required": ["ok"]}]}}] * 2}
         case "odd names":
             return {"tools": ODD}
         case _:

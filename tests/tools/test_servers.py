@@ -10,7 +10,8 @@ import pytest
 
 from relay.config.servers import ServerSettings
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.servers import ask_servers
+from relay.tools.server_links import AddressLink, ServerError
+from relay.tools.servers import ToolServer, ask_servers
 from relay.tools.toolbox import Toolbox
 
 FAKE = Path(__file__).with_name("fake_server.py")
@@ -74,6 +75,7 @@ def test_a_program_is_confined_as_commands_are(bench, workspace):
         ("dear", "tokens on every request; `tools` picks some"),
         ("endless pages", "tokens on every request; `tools` picks some"),
         ("odd names", "it has no tool that can be offered"),
+        ("odd schemas", "it has no tool that can be offered"),
         ("error", "not today"),
         ("nonsense", "its program has ended"),
         ("flood", "its program has ended"),
@@ -119,6 +121,18 @@ def test_what_is_not_the_users_is_not_started(workspace):
 def test_only_the_tools_that_are_wanted_are_offered(workspace):
     _, toolbox = serve_one(workspace, program("dear", tools=("tool-3",)))
     assert [spec.name for spec in toolbox.specs] == ["db__tool-3"]
+
+
+def test_what_the_api_refuses_is_offered_without_it_and_once(workspace):
+    _, toolbox = serve_one(workspace, program("choosy twice"))
+    assert [dict(spec.input_schema) for spec in toolbox.specs] == [{"type": "object", "properties": {"ok": {}}}]
+
+
+def test_an_address_whose_pages_never_end_is_left_out_in_time():
+    with address(lambda _: (200, "application/json", {"nextCursor": "x"})) as (url, _):
+        server = ToolServer("db", ServerSettings(url=url), lambda: AddressLink(url, {}), ())
+        with pytest.raises(ServerError, match="no answer in time"):
+            server.list_tools(0.2)
 
 
 @contextmanager

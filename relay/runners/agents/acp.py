@@ -84,7 +84,8 @@ def find_version(initialized: Mapping[str, Any]) -> str:
 def has_mode(opened: Mapping[str, Any], mode: str) -> bool:
     """Say whether a session has a mode of this name."""
     modes = dig(opened, "modes.availableModes")
-    return any(isinstance(found, dict) and found.get("id") == mode for found in modes or ())
+    known = modes if isinstance(modes, list) else []
+    return any(isinstance(found, dict) and found.get("id") == mode for found in known)
 
 
 def choose_option(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def read_update(params: Mapping[str, Any]) -> Update | None:
     update = params.get("update")
     if not isinstance(update, dict):
         return None
-    kind = update.get("sessionUpdate")
+    kind = _find_text(update, "sessionUpdate")
     if kind in _TEXTS:
         text = dig(update, "content.text")
         return Text(text=text, thinking=_TEXTS[kind]) if isinstance(text, str) and text else None

@@ -57,7 +57,7 @@ def _hear_responses(part: Mapping[str, Any]) -> Heard:
     whole = part if part.get("object") == "response" else part.get("response")
     if not isinstance(whole, dict):
         return Heard()
-    status = whole.get("status")
+    status = whole.get("status") if isinstance(whole.get("status"), str) else None
     return Heard(
         model=whole.get("model"),
         reason=dig(whole, "incomplete_details.reason") or status,
