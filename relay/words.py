@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+HIDING = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+"""What turns text around or has no width, for the brackets of a pattern: a reader would see another text than is there.
+The two joiners are not among them, which emoji and scripts need."""
 BOXES = {"open": "[ ]", "optional": "[ ]*", "claimed": "[~]", "done": "[x]"}
 UNKNOWN = "unknown"
 _MINUTE_S = 60

@@ -14,10 +14,10 @@ from relay.files.tree import read_start
 from relay.git.command import Git
 from relay.git.repository import Repo
 from relay.values import dataclass
+from relay.words import HIDING
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
-_DECEPTIVE = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-"""Turns text around or has no width: a reader of the log would see another text than is there."""
+_HIDING = re.compile(f"[{HIDING}]")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
 _TRAILER = re.compile(r"(?P<key>[A-Za-z0-9-]+)[ \t]*:(?P<value>.*)", re.DOTALL)
 
@@ -100,9 +100,9 @@ def render_trailers(trailers: Iterable[tuple[str, str]]) -> str:
 def render_message(message: Message) -> bytes:
     """Return the bytes of a commit message; text from a session is made harmless, not refused."""
     body = message.body.replace("\r\n", "\n").encode(errors="replace").decode()
-    body = _DECEPTIVE.sub("", _CONTROL_BUT_LINES.sub(" ", body)).strip("\n")
+    body = _HIDING.sub("", _CONTROL_BUT_LINES.sub(" ", body)).strip("\n")
     parts = [
-        make_line(_DECEPTIVE.sub("", message.subject)) or "relay",
+        make_line(_HIDING.sub("", message.subject)) or "relay",
         body,
         render_trailers(message.trailers).rstrip("\n"),
     ]

@@ -23,7 +23,7 @@ from relay.plan.statements import (
     read_validation_commands,
     read_verify_lines,
 )
-from relay.words import list_some, shorten
+from relay.words import HIDING, list_some, shorten
 
 _HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
 _SENTENCE = re.compile(r"[A-Z][a-z]+ .*")
@@ -39,8 +39,8 @@ _FEW_WORDS = 2
 _SHOWN_CHARS = 60
 _SHOWN_NAMES = 8
 _MAX_COMMAND_CHARS = 4_000
-_DECEPTIVE = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufffd]")
-"""Control characters but tab and line feed, what reorders or hides text, and what stands for NUL."""
+_UNSEEN = re.compile(rf"[\0-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029\ufffd{HIDING}]")
+"""Control characters but tab and line feed, what hides or reorders text, joiners, and what stands for NUL."""
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
@@ -192,7 +192,7 @@ def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violati
 
 def find_obscurity(command: str) -> str:
     """Say why a person who reads a command does not see what it does; empty when nothing hides it."""
-    found = _DECEPTIVE.search(command)
+    found = _UNSEEN.search(command)
     if found:
         return f"holds the character U+{ord(found[0]):04X}, which a screen does not show; take it out"
     if len(command) > _MAX_COMMAND_CHARS:

@@ -6,7 +6,6 @@ without touching something else is refused, never done by halves. Boxes alone ar
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -16,7 +15,7 @@ from relay.plan.model import Phase, Plan
 from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
-from relay.words import list_some
+from relay.words import HIDING, list_some
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
@@ -26,8 +25,8 @@ _BLOCK_START = re.compile(
     r"(?:[-+*]|\#{1,6})(?:[ \t]|\Z)|(?:[-*_=][ \t]*)+\Z|>|<|`{3}|~{3}|\[[ xX]\]|\[[^\]]*\]:"
     r"|(?P<digits>\d{1,9})[.)](?:[ \t]|\Z)"
 )
-_REORDERING = frozenset("\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff")
-"""And what has no width; a joiner is not among them, which emoji and scripts need."""
+_UNSEEN = re.compile(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
+"""Control characters but those that are white space, and what hides or reorders text."""
 _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999
 
@@ -227,12 +226,7 @@ def _insert(lines: Lines, at: int, added: Sequence[str]) -> str:
 
 def _clean(text: str) -> str:
     """Return a text as one line, without the characters that make a screen show something else than what is there."""
-    visible = "".join("\ufffd" if _is_deceptive(char) else char for char in text)
-    return " ".join(visible.split())
-
-
-def _is_deceptive(char: str) -> bool:
-    return (unicodedata.category(char) == "Cc" and not char.isspace()) or char in _REORDERING
+    return " ".join(_UNSEEN.sub("\ufffd", text).split())
 
 
 def _render_inert(text: str) -> str:

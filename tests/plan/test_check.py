@@ -258,6 +258,11 @@ def test_a_phase_that_waits_for_two_is_in_no_circle():
     assert any("wait for each other" in words for _, _, words in found(circle))
 
 
+def test_a_command_with_an_arabic_letter_mark_is_an_error():
+    """It turns what stands behind it around and has no width."""
+    assert "U+061C" in find_obscurity("rm \u061c/ -rf")
+
+
 def test_a_command_too_long_to_be_reviewed_is_an_error():
     assert find_obscurity("x" * 4_001) == "has 4,001 characters; 4,000 are allowed, put the rest into a script"
     assert find_obscurity("x" * 4_000) == ""

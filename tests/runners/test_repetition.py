@@ -1,6 +1,6 @@
 """Circles are recognised, work is not mistaken for one."""
 
-from relay.runners.messages.repetition import LoopDetector
+from relay.runners.turns import LoopDetector
 from relay.session.values import ToolCall, ToolResult
 
 

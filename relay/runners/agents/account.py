@@ -14,6 +14,7 @@ from relay.runners.agents.gateway import Passed
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.runners.messages.retry import RetryPolicy, Wait
+from relay.runners.turns import end_at_hard_line, end_by_turns, refuse_first_prompt
 from relay.session.events import Observe, RequestStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
@@ -202,15 +203,7 @@ class Account:
         """Say that the conversation is over its hard line, or has gone on for too long."""
         gauge = self.gauge
         if self.turn >= self._spec.max_turns:
-            return SessionOutcome(end=SessionEnd.HARD_LINE, detail=f"{self.turn} turns in one session (max_turns)")
+            return end_by_turns(self.turn)
         if gauge.zone is not Zone.HARD:
             return None
-        if not self.turn:
-            words = (
-                f"the first prompt of a session has about {gauge.least_tokens:,} tokens, and sessions stop at "
-                f"{gauge.hard_tokens:,} (reset_at) of a window of {gauge.window_tokens:,}: raise reset_at, or choose "
-                "a leaner agent"
-            )
-            return SessionOutcome(end=SessionEnd.DENIED, detail=words)
-        words = f"{gauge.least_tokens:,} tokens in context, the hard line is {gauge.hard_tokens:,}"
-        return SessionOutcome(end=SessionEnd.HARD_LINE, detail=words)
+        return end_at_hard_line(gauge) if self.turn else refuse_first_prompt(gauge, "or choose a leaner agent")

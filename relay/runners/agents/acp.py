@@ -7,6 +7,7 @@ to it.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from relay.runners.agents.wire import dig
@@ -46,6 +47,12 @@ class ToolUpdate:
     """It has not begun; more of its input may come."""
     ended: bool = False
     failed: bool = False
+
+    def add(self, later: "ToolUpdate") -> "ToolUpdate":
+        """Return what both say; the later one counts, but for the name, which is the first that was told."""
+        parts = ("title", "kind", "input", "result", "paths", "ended", "failed")
+        known = {part: getattr(later, part) or getattr(self, part) for part in parts}
+        return replace(later, name=self.name or later.name, **known)
 
 
 Update = Text | ToolUpdate

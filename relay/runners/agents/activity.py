@@ -1,16 +1,16 @@
 """What an agent does, as events: its words, and its tools from their beginning to their end."""
 
-import hashlib
 import json
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from relay.runners.agents.acp import Text, ToolUpdate, Update
-from relay.session.events import Observe, TextShown, ToolFinished, ToolStarted
+from relay.runners.turns import render_summary, show_tool_end, show_tool_start
+from relay.session.events import Observe, TextShown, ToolStarted
 from relay.session.values import ToolCall, ToolResult
 from relay.values import dataclass
 
@@ -24,32 +24,19 @@ _LOOKING = frozenset({"read", "search", "fetch", "think"})
 class _Tool:
     """One call of a tool of the agent's. Mutable: its updates come one by one."""
 
-    id: str
-    name: str = ""
-    title: str = ""
-    kind: str = ""
-    input: str = ""
-    result: str = ""
-    paths: tuple[str, ...] = ()
-    failed: bool = False
+    told: ToolUpdate
+    """All that they said by now."""
     shown: bool = False
-    ended: bool = False
     late: bool = False
     """A boundary has passed since it began: its end is told after it, if at all."""
     begun: float = field(default_factory=time.monotonic)
 
-    def take(self, update: ToolUpdate) -> None:
-        self.name = self.name or update.name
-        for part in ("title", "kind", "input", "result", "paths"):
-            setattr(self, part, getattr(update, part) or getattr(self, part))
-        self.failed = self.failed or update.failed
-        self.ended = self.ended or update.ended
-
     @property
-    def summary(self) -> str:
-        """One line for a person: the title where it says more than the name, else what it was given."""
-        said = self.title if self.title and self.title != self.name else " ".join(_list_texts(self.input))
-        return " ".join(said.split())[:200]
+    def started(self) -> ToolStarted:
+        """With one line for a person: the title where it says more than the name, else what it was given."""
+        told = self.told
+        said = told.title if told.title and told.title != told.name else _find_text(told.input)
+        return ToolStarted(call_id=told.id, name=told.name or "tool", summary=render_summary(said))
 
 
 def _compile(names: Iterable[str]) -> re.Pattern[str]:
@@ -58,12 +45,12 @@ def _compile(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:{words})(?: \(relay MCP Server\))?", re.IGNORECASE)
 
 
-def _list_texts(text: str) -> list[str]:
+def _find_text(given: str) -> str:
     try:
-        found = json.loads(text)
+        found = json.loads(given)
     except ValueError:
-        return []  # it was cut
-    return [value for value in found.values() if isinstance(value, str)][:1] if isinstance(found, dict) else []
+        return ""  # it was cut
+    return next((value for value in found.values() if isinstance(value, str)), "") if isinstance(found, dict) else ""
 
 
 class AgentActivity:
@@ -90,7 +77,7 @@ class AgentActivity:
     @property
     def is_busy(self) -> bool:
         """Whether a tool runs."""
-        return any(not tool.ended for tool in self._tools.values())
+        return any(not tool.told.ended for tool in self._tools.values())
 
     def take(self, update: Update) -> None:
         """Take an update in."""
@@ -101,15 +88,14 @@ class AgentActivity:
             return
         self._flush()
         self._is_told = True
-        tool = self._tools.setdefault(update.id, _Tool(id=update.id))
-        tool.take(update)
-        tool.name = tool.name or self._find_name(update)
-        if not self._is_own(tool) and not tool.shown and (tool.input or tool.ended) and not update.pending:
+        tool = self._tools.setdefault(update.id, _Tool(told=ToolUpdate(id=update.id)))
+        told = tool.told = tool.told.add(replace(update, name=update.name or self._find_name(update)))
+        if not self._is_own(tool) and not tool.shown and (told.input or told.ended) and not update.pending:
             tool.shown = True
-            self._observe(ToolStarted(call_id=tool.id, name=tool.name or "tool", summary=tool.summary))
+            self._observe(tool.started)
 
     def _is_own(self, tool: _Tool) -> bool:
-        return self._own.fullmatch(tool.name) is not None
+        return self._own.fullmatch(tool.told.name) is not None
 
     def _find_name(self, update: ToolUpdate) -> str:
         """Return the name that a title says; else the kind of tool, empty where that is not told."""
@@ -128,12 +114,12 @@ class AgentActivity:
         """
         self._flush()
         seen, self._is_told = self._is_told, False
-        over = [tool for tool in self._tools.values() if tool.ended or tool.late]
+        over = [tool for tool in self._tools.values() if tool.told.ended or tool.late]
         for tool in self._tools.values():
             tool.late = True
         for tool in over:
-            del self._tools[tool.id]
-            self._over.add(tool.id)
+            del self._tools[tool.told.id]
+            self._over.add(tool.told.id)
         return tuple(self._finish(tool) for tool in over if not self._is_own(tool)) if seen or over else None
 
     def close(self) -> None:
@@ -142,20 +128,20 @@ class AgentActivity:
             self.begin_turn()
 
     def _finish(self, tool: _Tool) -> tuple[ToolCall, ToolResult]:
-        call = ToolCall(id=tool.id, name=tool.name or "tool", input={"title": tool.title, "input": tool.input})
-        changed = self._find_changed(tool)
+        told = tool.told
+        call = ToolCall(id=told.id, name=told.name or "tool", input={"title": told.title, "input": told.input})
         if not tool.shown:
-            self._observe(ToolStarted(call_id=tool.id, name=call.name, summary=tool.summary))
-        result = ToolResult(text=tool.result, is_error=tool.failed, changed_paths=changed)
-        self._show_end(call, result, tool.begun)
+            self._observe(tool.started)
+        result = ToolResult(text=told.result, is_error=told.failed, changed_paths=self._find_changed(told))
+        show_tool_end(self._observe, call, result, duration_s=time.monotonic() - tool.begun)
         return call, result
 
-    def _find_changed(self, tool: _Tool) -> tuple[str, ...] | None:
-        if tool.kind in _LOOKING:
+    def _find_changed(self, told: ToolUpdate) -> tuple[str, ...] | None:
+        if told.kind in _LOOKING:
             return ()
-        if tool.kind != "edit":
+        if told.kind != "edit":
             return None
-        places = (self._root / path for path in tool.paths)
+        places = (self._root / path for path in told.paths)
         return tuple(str(place.relative_to(self._root)) for place in places if place.is_relative_to(self._root)) or None
 
     def _flush(self) -> None:
@@ -169,22 +155,7 @@ class AgentActivity:
     def run_own(self, call: ToolCall, run: Any) -> ToolResult:
         """Run a tool of relay's, and show it."""
         begun = time.monotonic()
-        summary = next((" ".join(value.split())[:200] for value in call.input.values() if isinstance(value, str)), "")
-        self._observe(ToolStarted(call_id=call.id, name=call.name, summary=summary))
+        show_tool_start(self._observe, call)
         result: ToolResult = run(call)
-        self._show_end(call, result, begun)
+        show_tool_end(self._observe, call, result, duration_s=time.monotonic() - begun)
         return result
-
-    def _show_end(self, call: ToolCall, result: ToolResult, begun: float) -> None:
-        data = result.text.encode("utf-8", "surrogatepass")
-        self._observe(
-            ToolFinished(
-                call_id=call.id,
-                name=call.name,
-                is_error=result.is_error,
-                result_sha256=hashlib.sha256(data).hexdigest(),
-                result_bytes=len(data),
-                duration_s=time.monotonic() - begun - result.waited_s,
-                changed_paths=result.changed_paths,
-            )
-        )

@@ -3,20 +3,18 @@
 The order of truth at a turn's end: the gateway's last main request, then the error, then the reason that is given.
 """
 
+from dataclasses import replace
+
 from relay.interrupts import Interrupts
 from relay.meters.gauge import Zone
 from relay.runners.agents.account import Account
 from relay.runners.agents.activity import AgentActivity
 from relay.runners.agents.wire import Answered
 from relay.runners.base import SessionSpec
-from relay.runners.messages.repetition import LoopDetector
-from relay.session.events import GaugeCrossed, Observe
+from relay.runners.turns import LoopDetector, show_crossing
+from relay.session.events import Observe
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
-_NUDGE = (
-    "relay: you have made the same calls with the same results three times and nothing changed in between. "
-    "Do something else, or call block with what stands in the way."
-)
 _GO_ON = "relay: the endpoint failed and is asked again. Go on where you stopped."
 _STOPS = {
     "refusal": SessionEnd.REFUSED,
@@ -52,7 +50,7 @@ class Boundary:
         self._observe = observe
         self._interrupts = interrupts
         self._stuck = LoopDetector()
-        self._noticed = self._nudged = False
+        self._noticed = False
 
     def cross(self) -> Decision:
         """Look at what there is before the next request of a turn is let go."""
@@ -61,10 +59,10 @@ class Boundary:
             return stop
         if outcome := self._account.check_lines():
             if self._account.gauge.zone is Zone.HARD:
-                self._observe_line("hard", self._account.gauge.hard_tokens)
+                show_crossing(self._observe, self._account.gauge, Zone.HARD)
             return outcome
-        if calls and self._stuck.is_stuck(calls):
-            return self._judge_loop(", ".join(dict.fromkeys(call.name for call, _ in calls)))
+        if calls and (found := self._stuck.judge(calls)):
+            return found if isinstance(found, str) else replace(found, text=self._activity.last_text)
         return self._find_words() if self._account.turn else ""
 
     def end_turn(self, answered: Answered, title: str) -> Decision:
@@ -105,15 +103,8 @@ class Boundary:
         if gauge.zone is not Zone.SOFT or self._noticed:
             return self._spec.hear()
         self._noticed = True
-        self._observe_line("soft", gauge.soft_tokens)
+        show_crossing(self._observe, gauge, Zone.SOFT)
         return self._spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
-
-    def _judge_loop(self, names: str) -> Decision:
-        if self._nudged:
-            return self._end(SessionEnd.STUCK, f"the same calls with the same results again ({names})")
-        self._nudged = True
-        self._stuck.forget()
-        return _NUDGE
 
     def _wait_for_endpoint(self, fault: str) -> Decision:
         """The agent gave up on its endpoint before relay would: wait as relay does, then have it go on."""
@@ -125,10 +116,6 @@ class Boundary:
         if self._interrupts.wait(wait.wait_s):
             return self._end(SessionEnd.INTERRUPTED, "stopped while waiting for the API")
         return _GO_ON
-
-    def _observe_line(self, line: str, line_tokens: int) -> None:
-        fill = self._account.gauge.least_tokens
-        self._observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
 
     def _end(self, end: SessionEnd, detail: str) -> SessionOutcome:
         return SessionOutcome(end=end, detail=detail, text=self._activity.last_text)

@@ -4,7 +4,6 @@ The loop is the same for every end: an answer is accounted for, then handled by 
 what a model or an endpoint does.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
@@ -16,8 +15,16 @@ from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.connection import ApiConnection, get_model
 from relay.runners.messages.context_window import ContextWindow
-from relay.runners.messages.repetition import LoopDetector
-from relay.session.events import GaugeCrossed, Noticed, RelaySpoke, ToolFinished, ToolStarted
+from relay.runners.turns import (
+    LoopDetector,
+    end_at_hard_line,
+    end_by_turns,
+    refuse_first_prompt,
+    show_crossing,
+    show_tool_end,
+    show_tool_start,
+)
+from relay.session.events import Noticed, RelaySpoke
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.values import dataclass
 
@@ -26,10 +33,6 @@ MAX_CUT_ANSWERS = 2
 MAX_IDLE_ANSWERS = 3
 """Answers in a row that may do nothing: empty ones, pauses, a stop for tools without a call."""
 
-_NUDGE = (
-    "relay: you have made the same calls with the same results three times and nothing changed in between. "
-    "Do something else, or call block with what stands in the way."
-)
 _EMPTY = "relay: your answer was empty. Go on with your task, or end your turn with a last line of text."
 _PAUSED = "relay: your turn was paused. Go on where you stopped."
 _NO_CALL = "relay: you stopped to use a tool but called none. Go on."
@@ -115,7 +118,7 @@ class Conversation:
         self._context.history.begin_task()
         self._stuck = LoopDetector()
         self._cut_answers = self._idle_answers = 0
-        self._noticed = self._nudged = False
+        self._noticed = False
         self._first_turn = self._context.turn
 
     def staying_warm(self) -> AbstractContextManager[None]:
@@ -156,25 +159,22 @@ class Conversation:
         """Stop a session whose first prompt is over the hard line, and one that has gone on for too long."""
         gauge, turns = self._context.gauge, self._context.turn - self._first_turn
         if turns >= self._context.spec.max_turns:
-            return SessionOutcome(end=SessionEnd.HARD_LINE, detail=f"{turns} turns in one session (max_turns)")
+            return end_by_turns(turns)
         if self._context.turn or gauge.zone not in {Zone.SOFT, Zone.HARD} or self._context.history.call_ids:
             return None
-        prompt = f"the first prompt of a session has about {gauge.least_tokens:,} tokens"
-        if gauge.zone is Zone.SOFT:
-            words = (
-                f"{prompt}, over the reset line of {gauge.soft_tokens:,}: it is asked to hand over at once (reset_at)"
-            )
-            self._connection.observe(Noticed(text=words, warning=True))
-            return None
+        if gauge.zone is Zone.HARD:
+            ways = "choose a model with a larger window, or shorten the rules, the plan or the phase"
+            return refuse_first_prompt(gauge, ways)
         words = (
-            f"{prompt}, and sessions stop at {gauge.hard_tokens:,} (reset_at) of a window of {gauge.window_tokens:,}: "
-            "raise reset_at, choose a model with a larger window, or shorten the rules, the plan or the phase"
+            f"the first prompt of a session has about {gauge.least_tokens:,} tokens, over the reset line of "
+            f"{gauge.soft_tokens:,}: it is asked to hand over at once (reset_at)"
         )
-        return SessionOutcome(end=SessionEnd.DENIED, detail=words)
+        self._connection.observe(Noticed(text=words, warning=True))
+        return None
 
     def _make_room(self, shorten: Shorten) -> SessionOutcome | None:
         before = self._context.gauge
-        self._observe_line("soft", before.soft_tokens)
+        show_crossing(self._connection.observe, before, Zone.SOFT)
         found = shorten(self._context)
         if isinstance(found, SessionOutcome):
             return found
@@ -287,22 +287,10 @@ class Conversation:
         return call, self._run_tool(call)
 
     def _run_tool(self, call: ToolCall) -> ToolResult:
-        started = self._connection.clock()
-        self._connection.observe(ToolStarted(call_id=call.id, name=call.name, summary=_summarise(call)))
+        observe, started = self._connection.observe, self._connection.clock()
+        show_tool_start(observe, call)
         result = self._context.spec.run_tool(call)
-        data = result.text.encode("utf-8", "surrogatepass")
-        self._connection.observe(
-            ToolFinished(
-                call_id=call.id,
-                name=call.name,
-                is_error=result.is_error,
-                result_bytes=len(data),
-                result_sha256=hashlib.sha256(data).hexdigest(),
-                duration_s=self._connection.clock() - started - result.waited_s,
-                changed_paths=result.changed_paths,
-                shown=result.shown,
-            )
-        )
+        show_tool_end(observe, call, result, duration_s=self._connection.clock() - started)
         return result
 
     def _say(self, text: str) -> None:
@@ -330,35 +318,20 @@ class Conversation:
             return self._cross_hard_line()
         if gauge.zone is Zone.SOFT and not self._noticed:
             self._noticed = True
-            self._observe_line("soft", gauge.soft_tokens)
+            show_crossing(self._connection.observe, gauge, Zone.SOFT)
             self._notify(
                 self._context.spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
             )
         return None
 
     def _cross_hard_line(self) -> SessionOutcome:
-        gauge = self._context.gauge
-        self._observe_line("hard", gauge.hard_tokens)
-        words = f"{gauge.least_tokens:,} tokens in context, the hard line is {gauge.hard_tokens:,}"
-        return SessionOutcome(end=SessionEnd.HARD_LINE, detail=words)
-
-    def _observe_line(self, line: str, line_tokens: int) -> None:
-        fill = self._context.gauge.least_tokens
-        self._connection.observe(GaugeCrossed(line=line, fill_tokens=fill, line_tokens=line_tokens))
+        show_crossing(self._connection.observe, self._context.gauge, Zone.HARD)
+        return end_at_hard_line(self._context.gauge)
 
     def _look_for_loop(self, pairs: Sequence[tuple[ToolCall, ToolResult]]) -> SessionOutcome | None:
-        if not self._stuck.is_stuck(pairs):
-            return None
-        if self._nudged:
-            names = ", ".join(dict.fromkeys(call.name for call, _ in pairs))
-            return SessionOutcome(end=SessionEnd.STUCK, detail=f"the same calls with the same results again ({names})")
-        self._nudged = True
-        self._stuck.forget()
-        self._notify(_NUDGE)
+        found = self._stuck.judge(pairs)
+        if isinstance(found, SessionOutcome):
+            return found
+        if found:
+            self._notify(found)
         return None
-
-
-def _summarise(call: ToolCall) -> str:
-    """One line that tells a person what the call is about: its first text argument."""
-    words = next((value for value in call.input.values() if isinstance(value, str)), "")
-    return " ".join(words.split())[:200]
