@@ -168,8 +168,9 @@ def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
         begin = time.perf_counter()
         meter, status, output = run_metered(argv, root, environ)
         commits = int(git(root, "rev-list", "--count", "HEAD"))
-        if status or server.errors or commits != (PHASES + 1 if under_relay else 1):
-            raise RuntimeError(f"exit {status}, {commits} commits\n{output}\n{server.errors}{server.unplayed}")
+        if status or server.errors or not asked or commits != (PHASES + 1 if under_relay else 1):
+            faults = f"{server.errors}{server.unplayed}"
+            raise RuntimeError(f"{agent.name}, {under_relay=}: exit {status}, {commits} commits\n{output}\n{faults}")
         used = [request.usage for request in server.requests if request.usage]
     return Run(
         wall_s=meter.end_s - begin,
@@ -222,9 +223,10 @@ def work_bare(agent: Agent, root: Path) -> None:
             make_home(profile, way, home, words)
             env = {key: fill(text, words) for key, text in (*profile.env, *way.env)}
             arguments = (*profile.arguments, *way.arguments)
+            environ = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}  # all is at home
             process = subprocess.Popen(
                 [str(installed.program), *(fill(word, words) for word in arguments)],
-                cwd=root, env={**os.environ, **env, "HOME": str(home), "PATH": installed.path},
+                cwd=root, env={**environ, **env, "HOME": str(home), "PATH": installed.path},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             talk(process, root, profile, n)
@@ -242,6 +244,8 @@ def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, n: in
             if isinstance(found, Question):
                 wire.answer(found, None)
             if isinstance(found, Answered) and found.id == number:
+                if found.error:
+                    raise RuntimeError(f"{profile.name} answers {method} with: {found.error}")
                 return found.result
 
     ask("initialize", make_initialize())

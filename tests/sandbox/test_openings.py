@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from relay.sandbox.bwrap import find_open, knows_abstract
+from relay.sandbox.openings import inside
+from relay.sandbox.openings.sockets import carry
 from relay.sandbox.policy import Door, Level, Mechanism
 
 ASK = """
@@ -193,3 +195,25 @@ def test_landlock_opens_nothing_and_says_so(place: Any, aside: Path) -> None:
     ):
         assert box.sandbox.gaps[-1].startswith("only bubblewrap can open single hosts")
         assert b"<hi>" not in box.python(ASK, "5432", str(name)).output
+
+
+def test_what_carries_a_connection_holds_no_small_piece_back() -> None:
+    """Neither what listens inside of a sandbox nor what carries further waits for receipts, as TCP does by itself."""
+    held_back = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    listeners = inside._listen(0)  # the program's own; nothing else shows it
+    with socket.create_connection(listeners[0].getsockname()):
+        fd, _ = listeners[0]._accept()  # type: ignore[attr-defined]
+        with socket.socket(fileno=fd) as near:
+            assert near.getsockopt(*held_back)
+    for listener in listeners:
+        listener.close()
+    one, other = socket.socketpair()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as near,
+        other,
+    ):
+        server.accept()[0].close()
+        one.close()
+        carry(near, other)
+        assert near.getsockopt(*held_back)

@@ -57,6 +57,8 @@ def carry(one: socket.socket, other: socket.socket) -> None:
     """Carry both directions, each to its own end."""
     for end in (one, other):
         end.settimeout(IDLE_S)
+        if end.family != socket.AF_UNIX:  # or what is said last waits 40 ms for the receipt of what was said before it
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     back = threading.Thread(target=_pump, args=(other, one), name="door back", daemon=True)
     back.start()
     _pump(one, other)
