@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from relay.cli.bands import render_band
 from relay.cli.board import Board
-from relay.meters.gauge import find_band
+from relay.meters.gauge import find_band, render_band
 from relay.telemetry.follow import LogTail, list_logs
 from relay.values import dataclass
 from relay.words import render_clock, render_tokens, shorten

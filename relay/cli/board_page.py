@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from relay.cli.board import Board
-from relay.cli.draw_jobs import draw_run
+from relay.cli.draw import draw_run
 from relay.cli.narrate import Line
 from relay.cli.view import render_line
 

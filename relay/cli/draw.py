@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from relay.cli.bands import render_band
 from relay.cli.board import Board
 from relay.cli.narrate import LOST, STOPPING
 from relay.cli.text import clean_line
-from relay.meters.gauge import Band, find_band
+from relay.meters.gauge import Band, find_band, render_band
 from relay.session.events import RunEnded, RunStarted
 from relay.session.shapes import ShownItem, ShownPhase
 from relay.words import (
@@ -46,6 +45,8 @@ _ROOMY_LINES = 12
 _LONGEST_CHARS = 600
 _HEALTHY, _POOR = 0.8, 0.5
 """Of the input that was read from the cache: above is healthy, below is poor. Source: Token Wiki, chapter 3."""
+_INDENT = 4
+_LINES_OF_A_JOB = 2
 
 
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
@@ -309,3 +310,46 @@ def _draw_said(board: Board, width: int, room: int) -> list[Text]:
         style = "dim italic" if thinking else "not dim"
         lines.extend(Text("┆ ", "dim").append(part, style) for part in parts)
     return lines[-room:] if room else []
+
+
+def draw_run(board: Board, *, now: float, width: int, height: int) -> list[Text]:
+    """Lay a board out as `draw` does; where it has jobs, each has its gauge and what it does below its phase."""
+    if board.run is None or not board.jobs or board.ended is not None or board.lost:
+        return draw(board, now=now, width=width, height=height)
+    return _draw_jobs(board, board.run, now, width, height)
+
+
+def _draw_jobs(board: Board, run: RunStarted, now: float, width: int, height: int) -> list[Text]:
+    head = [Text("─" * width, "dim"), *draw_head(board, run, now, width), draw_spend(board, width)]
+    shown: list[list[Text]] = []
+    for phase in board.phases:
+        phase_id = str(phase["id"])
+        job = board.jobs.get(phase_id)
+        current = next((p for p in job.phases if str(p["id"]) == phase_id), phase) if job else phase
+        lines = [draw_phase(current, width, current=job is not None)]
+        if job is not None:
+            lines += [_indent(draw_gauge(job, width - _INDENT)), _indent(draw_activity(job, now, width - _INDENT))]
+        elif words := board.job_states.get(phase_id):
+            lines[0] = draw_phase(phase, max(1, width - len(words) - 2), current=False).append(f"  {words}", "yellow")
+        shown.append(lines)
+    gap = [Text("")] if height > len(head) + len(shown) + _LINES_OF_A_JOB * len(board.jobs) else []
+    lines = _choose(shown, max(1, height - len(head) - len(gap)))
+    return [fit(line, width) for line in (*head, *gap, *lines)][:height]
+
+
+def _indent(line: Text) -> Text:
+    return Text(" " * _INDENT).append_text(line)
+
+
+def _choose(phases: list[list[Text]], room: int) -> list[Text]:
+    """Leave out what does not fit: phases at which nobody is first, from both ends."""
+    left = list(phases)
+    while sum(map(len, left)) > room:
+        idle = [n for n, lines in enumerate(left) if len(lines) <= 1]
+        if not idle:
+            break
+        del left[idle[0] if idle[0] < len(left) - 1 - idle[-1] else idle[-1]]
+        room -= len(left) == len(phases) - 1  # for the line that says so
+    hidden = len(phases) - len(left)
+    lines = [line for phase in left for line in phase]
+    return [*lines, *([Text(f"  … {count(hidden, 'more phase')}", "dim")] if hidden else [])]

@@ -4,12 +4,14 @@ The run's thread only appends to a queue. One thread of the view folds events, p
 eight times a second and at least once, so that clocks run.
 """
 
+import os
+import signal
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import TracebackType
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType, TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group
@@ -17,9 +19,8 @@ from rich.live import Live
 from rich.text import Text
 
 from relay.cli.board import Board
-from relay.cli.draw_jobs import draw_run
+from relay.cli.draw import draw_run
 from relay.cli.narrate import Line, Narrator, Tone, tell_job
-from relay.cli.suspension import showing_cursor
 from relay.cli.text import clean_line, clip
 from relay.interrupts import Urgency
 from relay.session import events
@@ -42,6 +43,7 @@ _STYLES = {
     Tone.BAD: "red",
     Tone.QUIET: "dim",
 }
+_SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
 
 class LiveView:
@@ -171,3 +173,28 @@ def _cut(lines: list[Line], height: int) -> list[Line]:
 def _style(line: Line) -> Text:
     safe = clip(clean_line(shorten(line.text, 2 * _LONGEST_LINE_CHARS)), _LONGEST_LINE_CHARS)
     return Text(safe, _STYLES[line.tone], overflow="fold")
+
+
+@contextmanager
+def showing_cursor(stream: TextIO) -> Iterator[None]:
+    """Show the cursor of a terminal, which the body hides, while Ctrl-Z has stopped the program."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
+        yield
+        return
+
+    def write(data: bytes) -> None:
+        with suppress(OSError, ValueError):
+            os.write(stream.fileno(), data)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        write(_SHOW)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # stopped here
+        signal.signal(number, stop)
+        write(_HIDE)
+
+    signal.signal(signal.SIGTSTP, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)

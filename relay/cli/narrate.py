@@ -9,9 +9,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from relay.cli.bands import render_band
 from relay.interrupts import Urgency
-from relay.meters.gauge import find_band
+from relay.meters.gauge import find_band, render_band
 from relay.session import events
 from relay.session.shapes import CheckResult, ShownPhase
 from relay.values import dataclass

@@ -53,7 +53,7 @@ def command(  # its options
 
 
 def _say_document(figures: "Figures", skipped: int) -> None:
-    from relay.cli.report_ledger import read_ledger, render_ledger
+    from relay.cli.report_page import read_ledger, render_ledger
     from relay.figures.document import render_document
 
     found = read_ledger(note_place().repo, figures)

@@ -1,9 +1,7 @@
 """What a prompt consists of, by source: estimates by size, scaled to what the endpoint counted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-
-from relay.figures.shares import share
 
 MOST_SCALE = 2
 """An estimate by size is at most so much too small: what the endpoint counted beyond that is of unknown source."""
@@ -139,3 +137,27 @@ def has_fallen(before_tokens: int, prompt_tokens: int) -> bool:
     """
     fall = before_tokens - prompt_tokens
     return fall > FALL_SHARE * before_tokens and fall > FALL_TOKENS
+
+
+def share(total: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """Divide a whole number by weights; the parts add up to it, by largest remainder, the first of equals first.
+
+    Args:
+        total: At least 0.
+        weights: None below 0; where all are 0 the parts are as equal as they can be.
+
+    Returns:
+        One part for each weight; nothing where there is no weight.
+    """
+    if not weights:
+        return ()
+    whole = sum(weights)
+    if not whole:
+        return share(total, [1] * len(weights))
+    parts = [total * weight // whole for weight in weights]
+    rest = total - sum(parts)
+    if rest:
+        order = sorted(range(len(weights)), key=lambda n: (-(total * weights[n] % whole), n))
+        for n in order[:rest]:
+            parts[n] += 1
+    return tuple(parts)

@@ -81,3 +81,21 @@ class Verdict:
     """What to repair, with the last output of what failed; empty when green."""
     for_user: str
     """One line per command that is not green, or that all are."""
+
+
+def render_baseline(result: GateResult) -> str:
+    """Return a gate as a leg's trailer carries it, on one line: command, status and exit code of each."""
+    return json.dumps([[check.command, check.status, check.exit_code] for check in result.commands])
+
+
+def parse_baseline(text: str) -> GateResult | None:
+    """Undo `render_baseline`; None when the value is missing or not relay's."""
+    try:
+        rows = json.loads(text)
+        checks = tuple(
+            CommandCheck(command=str(command), status=Outcome(status), exit_code=code, duration_s=0.0, output_tail="")
+            for command, status, code in rows
+        )
+    except (ValueError, TypeError):
+        return None
+    return GateResult(commands=checks)

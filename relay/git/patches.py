@@ -1,4 +1,4 @@
-"""Two trees as a patch, for somebody who reads it."""
+"""What lies between two trees, for somebody who reads it: as a patch, and counted in lines."""
 
 import os
 from collections.abc import Collection
@@ -6,6 +6,10 @@ from collections.abc import Collection
 from relay.git.config_guard import guard
 from relay.git.objects import diff_trees
 from relay.git.repository import Repo
+from relay.session.shapes import ChangedFile
+
+MOST_FILES = 500
+"""Files that are counted; a commit of more is a move or a generated tree, whose lines nobody reads."""
 
 
 def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[str] | None = None) -> str:
@@ -32,3 +36,20 @@ def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[
     if left:
         shown.append("Not shown, look at them in the work tree (git diff HEAD -- <file>):\n" + "\n".join(left))
     return "\n".join(shown)
+
+
+def count_lines(repo: Repo, commit: str) -> tuple[ChangedFile, ...]:
+    """Return what a commit did to each file against its first parent, by name; at most `MOST_FILES` files."""
+    parts = repo.git.run(
+        "diff-tree", "--root", "--no-commit-id", "-r", "-m", "--first-parent", "-z", "--numstat", "--no-renames",
+        "--no-ext-diff", "--no-textconv", commit, "--",
+    )  # fmt: skip
+    rows = (row.split(b"\t", 2) for row in parts.split(b"\0")[:MOST_FILES] if row)
+    return tuple(
+        ChangedFile(path=os.fsdecode(path), added=_read_count(added), deleted=_read_count(deleted))
+        for added, deleted, path in rows
+    )
+
+
+def _read_count(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None

@@ -17,6 +17,7 @@ from typing import Self
 from relay.session.tokens import pad_tokens
 from relay.session.usage import Usage
 from relay.values import dataclass
+from relay.words import UNKNOWN
 
 LARGEST_RESULT_TOKENS = 10_000
 """What one tool result may add at most; the tools cut there."""
@@ -220,3 +221,8 @@ def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  
     if cramped:
         words.append("one large tool result can pass both lines at once")
     return "; ".join(words)
+
+
+def render_band(band: Band | None) -> str:
+    """Write a band's name as a word of the screen."""
+    return UNKNOWN if band is None else band.value.capitalize()

@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
 from relay.plan.alignment import Alignment, align
-from relay.plan.model import Phase, Plan, Violation
+from relay.plan.model import Item, Phase, Plan, Violation
 from relay.plan.outline import OPEN_SIGNS, Section
 from relay.plan.parts import BLANK, PlanPart, Side, find_key, make_side
 from relay.words import list_some, shorten
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SHOWN_CHARS = 60
+_NO_WORD = re.compile(r"[\W_]+")
 
 
 def check_transition(
@@ -246,3 +247,24 @@ def _quote(text: str) -> str:
 
 def _violation(line: int, message: str) -> Violation:
     return Violation(line=line, message=message)
+
+
+def has_same_words(before: Plan, after: Plan) -> bool:
+    """Say whether the second is the first with other blanks, marks and line ends.
+
+    Every letter and digit is as it was and in its place, and so is every box, command, path and setting to the last
+    character: who formats a plan must not be able to change what it asks for.
+    """
+    return _NO_WORD.sub("", before.text) == _NO_WORD.sub("", after.text) and _read(before) == _read(after)
+
+
+def _read(plan: Plan) -> tuple[object, ...]:
+    return (plan.settings, tuple(map(_read_phase, plan.phases)))
+
+
+def _read_phase(phase: Phase) -> tuple[object, ...]:
+    return (phase.id, phase.verify, phase.own_verify, phase.files, phase.after, tuple(map(_read_item, phase.items)))
+
+
+def _read_item(item: Item) -> tuple[object, ...]:
+    return (item.id, item.done, item.optional, item.depth, item.paths, item.targets)

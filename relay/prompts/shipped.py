@@ -3,8 +3,12 @@
 from pathlib import Path
 
 from relay.errors import RelayError
+from relay.hints import Command, Hint
+from relay.plan.model import Plan
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+EXAMPLE = "this is the example that relay init put here: nothing of yours is in it"
+INSTEAD: Hint = (Command(words=("plan", "what you want")), " writes your plan over it")
 
 
 def get_shipped(name: str, *, package: Path = _PACKAGE) -> Path:
@@ -25,3 +29,11 @@ def get_shipped(name: str, *, package: Path = _PACKAGE) -> Path:
     if (checkout / "pyproject.toml").is_file() and (checkout / name).exists():
         return checkout / name
     raise RelayError(f"this installation of relay lacks {name}", hint="install relay again")
+
+
+def is_example(plan: Plan) -> bool:
+    """Say whether every item of a plan is one of the example's, and none is done: nobody has written one."""
+    if plan.done_ids:
+        return False
+    shipped = get_shipped("templates/PLAN.md").read_text(encoding="utf-8")
+    return all(f"- [ ] {item.text}\n" in shipped for item in plan.items)

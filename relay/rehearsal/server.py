@@ -1,4 +1,4 @@
-"""The life of a rehearsal server."""
+"""A rehearsal server: its application, and its life."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,34 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from relay.errors import ConfigError
-from relay.rehearsal.app import App
-from relay.rehearsal.delivery import Receive, Send
+from relay.rehearsal.delivery import Connection, ConnectionEnded, Receive, Send
+from relay.rehearsal.exchange import Exchange
 from relay.rehearsal.state import Recorded, ServerState
 from relay.rehearsal.turns import Script
 from relay.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """Answers HTTP requests from one state."""
+
+    state: ServerState
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the server shuts down."""
+        return self.state.stopping
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request; websockets and lifespan do not come here."""
+        stopping = self.state.stopping
+        connection = Connection(scope=scope, receive=receive, send=send, stopping=stopping)
+        exchange = Exchange(state=self.state, connection=connection, number=self.state.count())
+        try:
+            await exchange.run()
+        except ConnectionEnded:
+            return
+
 
 _START_S = 10.0
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.files.secrecy import is_covered
-from relay.git.line_counts import count_lines
 from relay.git.message import Message
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_entries
 from relay.git.operations import check_state
+from relay.git.patches import count_lines
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.parse import parse_plan

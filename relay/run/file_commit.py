@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from relay.config import Settings
 from relay.errors import RepoError
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
-from relay.run.commit_subject import list_other_subjects, render_subject
 from relay.run.gates import open_hooks
 from relay.run.hook_refusal import explain_hook
 from relay.session.events import Committed, Noticed
@@ -15,6 +15,12 @@ from relay.store import trailers
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.legs import get_branch
 from relay.values import dataclass
+from relay.words import shorten
+
+SUBJECT_CHARS = 72
+"""Longest subject taken from a session. Source: git's own convention, a log stays below 80 columns."""
+_USUAL = "chore: {subject}"
+"""Conventional Commits, the form that most hooks of this kind ask for. Source: conventionalcommits.org, 1.0.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +96,22 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
         told = f"a commit hook rewrote files, which are not committed with the {file.title}: {list_paths(others)}"
         ctx.observe(Noticed(text=told, warning=True))
     return outcome.replaced[file.path]
+
+
+def render_subject(words: str, settings: Settings) -> str:
+    """Return a subject of relay's own in the form that the settings give it."""
+    return _fill(settings.commit_subject, words)
+
+
+def list_other_subjects(words: str, settings: Settings) -> tuple[str, ...]:
+    """Return what is tried, in this order, where a hook refuses the words as they are."""
+    forms = [settings.commit_subject]
+    if settings.origins.get("commit_subject", "default") == "default":
+        forms.append(_USUAL)
+    # Such hooks want no capital behind the colon either.
+    lowered = words[:1].lower() + words[1:] if words[1:2].islower() else words
+    return tuple(dict.fromkeys(_fill(form, text) for text in (words, lowered) for form in forms))
+
+
+def _fill(form: str, words: str) -> str:
+    return shorten(form.replace("{subject}", words), SUBJECT_CHARS)

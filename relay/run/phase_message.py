@@ -5,7 +5,7 @@ from relay.git.message import Message, disarm
 from relay.git.names import render_path
 from relay.plan.model import Item
 from relay.run.candidate import Candidate
-from relay.run.commit_subject import SUBJECT_CHARS, list_other_subjects, render_subject
+from relay.run.file_commit import SUBJECT_CHARS, list_other_subjects, render_subject
 from relay.run.gates import GateRun
 from relay.run.landing_leg import find_merged, render_merge
 from relay.run.pending_plan import PendingPlan

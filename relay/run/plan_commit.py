@@ -5,10 +5,10 @@ from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
 from relay.hints import Command, TypedPath
 from relay.plan.encoding import decode_text, encode_text, require_utf8
-from relay.plan.form import has_same_words
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
+from relay.plan.transitions import has_same_words
 from relay.run.file_commit import FileCommit, commit_file
 from relay.session.events import Noticed
 from relay.session.usage import Spent

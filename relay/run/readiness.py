@@ -12,7 +12,7 @@ from relay.gate.shell_line import check_command, proves_nothing
 from relay.hints import Command, Hint
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
-from relay.prompts.example import EXAMPLE, INSTEAD, is_example
+from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
 from relay.sandbox.policy import Mechanism
 from relay.setup.context import RunContext
 from relay.words import list_some, shorten

@@ -26,7 +26,7 @@ from relay.plan.encoding import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.run.commit_subject import list_other_subjects, render_subject
+from relay.run.file_commit import list_other_subjects, render_subject
 from relay.run.gates import open_hooks
 from relay.run.hook_refusal import explain_hook
 from relay.setup.request import RunRequest

@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 
 from relay.config import Settings
 from relay.errors import within
-from relay.gate.baseline import parse_baseline, render_baseline
-from relay.gate.model import GateResult, Outcome
+from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref

@@ -16,7 +16,7 @@ from relay.meters.prices import Price
 from relay.meters.reset_trial import parse_line
 from relay.meters.spend import Meter
 from relay.meters.warmth import Waits
-from relay.prompts.parts import measure_prompt
+from relay.prompts.texts import measure_prompt
 from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
@@ -67,7 +67,7 @@ class SessionTask:
     system: str
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
-    """Of the first message, each with its source, as `relay.prompts.parts` takes them; its sizes are told."""
+    """Of the first message, each with its source, as `relay.prompts.texts` takes them; its sizes are told."""
     run_tool: Callable[[ToolCall], ToolResult]
     """Runs one call to its end. Must not raise for what a model or a command can do."""
     render_soft_notice: Callable[[int, int], str]

@@ -78,7 +78,7 @@ class Metrics:
                 failed: dict[str, Any] = {ERROR: "tool_error"} if event.is_error else {}
                 self._add("gen_ai.execute_tool.duration", event.duration_s, {TOOL: event.name, **failed})
             case events.GateFinished():
-                said = {"relay.gate.passed": event.passed, "relay.gate.baseline": event.baseline}
+                said = {"relay.gate.passed": event.passed, "relay.gate.model": event.baseline}
                 self._add("relay.gate.duration", event.duration_s, said)
             case events.Committed():
                 self._add("relay.items", len(event.items), {})

@@ -102,7 +102,7 @@ class Spans:
                 yield self._make(f"execute_tool {event.name}", key, times, said, failed=event.is_error)
             case events.GateFinished():
                 said = {"relay.phase": event.phase_id, "relay.gate.passed": event.passed}
-                said["relay.gate.baseline"] = event.baseline
+                said["relay.gate.model"] = event.baseline
                 yield self._make("relay.gate", f"gate {record.at}", times, said)
 
     def _end_leg(self, at: float, event: events.LegEnded | None) -> Iterator[dict[str, Any]]:

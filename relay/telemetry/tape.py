@@ -6,7 +6,7 @@ what cannot be written is given up.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -16,7 +16,6 @@ from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
 from relay.session.tape import Note, TapedSession, find_conversation, join_notes, seal_content, shorten_request
-from relay.telemetry.stream_text import redact_stream
 from relay.values import dataclass
 
 FOLDER = "history"
@@ -27,6 +26,10 @@ MAX_NOTE_BYTES = 32 * 1024 * 1024
 TAPE_AGE_S = 30 * 86_400
 """Tapes are kept so long by their modification time."""
 _SUFFIX = ".jsonl"
+_DATA = "data:"
+_PLACE = ("type", "index", "item_id", "output_index")
+"""What says of an event which text its piece is of."""
+_Holder = dict[str, Any] | list[Any]
 
 
 class FileTape:
@@ -175,3 +178,55 @@ def sweep_tapes(repo_root: Path, *, now_s: float) -> None:
                     os.unlink(file.name, dir_fd=folder)
     except OSError:
         return  # there are none, or they are not relay's to delete
+
+
+def redact_stream(body: str, redact: Callable[[str], str]) -> str:
+    """Leave secrets out of a stream of any dialect, whose texts come in pieces: no piece looks like one.
+
+    Where a text holds one, its first piece gets the whole text and the rest none.
+
+    Args:
+        body: As it came.
+        redact: Leaves secrets out of a text.
+    """
+    lines = body.split("\n")
+    events: dict[int, Any] = {}
+    texts: dict[object, list[tuple[int, _Holder, Any]]] = {}
+    for number, event in _iter_events(lines):
+        events[number] = event
+        place = tuple(str(event.get(name)) for name in _PLACE)
+        for path, holder, name in _iter_texts(event):
+            texts.setdefault((place, path), []).append((number, holder, name))
+    for pieces in texts.values():
+        text = "".join(holder[name] for _, holder, name in pieces)
+        left = redact(text)
+        if left == text:
+            continue
+        for number, holder, name in pieces:
+            holder[name], left = left, ""
+            lines[number] = f"{_DATA} {json.dumps(events[number], ensure_ascii=False, separators=(',', ':'))}"
+    return "\n".join(lines)
+
+
+def _iter_events(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines):
+        if not line.startswith(_DATA):
+            continue
+        try:
+            event = json.loads(line[len(_DATA) :])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            yield number, event
+
+
+def _iter_texts(event: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
+    """Yield where each text of an event stands: its path, and what holds it by which name."""
+    rest: list[tuple[tuple[object, ...], _Holder]] = [((), event)]
+    while rest:
+        path, holder = rest.pop()
+        for name, value in [*(holder.items() if isinstance(holder, dict) else enumerate(holder))]:
+            if isinstance(value, str):
+                yield (*path, name), holder, name
+            elif isinstance(value, dict | list):
+                rest.append(((*path, name), value))

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.figures.composition import Composition, has_fallen
-from relay.figures.drift import find_strayed
+from relay.figures.composition import Composition, has_fallen, share
+from relay.figures.phases import find_strayed
 from relay.figures.reads import MOST_PARTS, MOST_PATHS, Reads
 from relay.figures.series import Series
-from relay.figures.shares import share
 from relay.session.values import Shown
 
 

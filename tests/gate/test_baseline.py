@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.baseline import parse_baseline, render_baseline
-from relay.gate.model import CommandCheck, GateResult, Outcome
+from relay.gate.model import CommandCheck, GateResult, Outcome, parse_baseline, render_baseline
 
 CHECKS = st.builds(
     CommandCheck,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.plan.form import has_same_words
 from relay.plan.parse import parse_plan
+from relay.plan.transitions import has_same_words
 
 PLAN = """\
 ---

@@ -1,8 +1,7 @@
 """What a session is told is told in parts, by size."""
 
 from relay.figures.composition import TokenSource
-from relay.prompts.parts import measure_prompt
-from relay.prompts.texts import render_runner_system
+from relay.prompts.texts import measure_prompt, render_runner_system
 from relay.session.tokens import estimate_tokens
 from relay.session.values import ToolSpec
 from tests.sessions.reference import render as render_events
