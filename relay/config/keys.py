@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from relay.config.agents import AGENTS_SCHEMA, read_agents
+from relay.config.agents import AGENTS
 from relay.config.forms import (
+    SWITCH,
+    VARIABLE,
     Form,
-    Read,
     make_choice,
     make_list,
     make_number,
@@ -21,8 +22,8 @@ from relay.config.forms import (
 )
 from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
-from relay.config.news import NOTIFY_SCHEMA, read_notify
-from relay.config.servers import SERVERS_SCHEMA, read_servers
+from relay.config.news import NOTIFY
+from relay.config.servers import SERVERS
 from relay.meters.gauge import RESET_AT_GRAMMAR, ResetAt, parse_reset_at
 from relay.meters.prices import PRICE_KEYS, Price, parse_price, parse_prices
 from relay.meters.reset_trial import LEAST_LINES, parse_line
@@ -55,13 +56,6 @@ def _read_hooks(value: Any) -> tuple[str, ...]:
     if not all(item in COMMIT_HOOKS for item in items):
         raise ValueError(f"run, skip, or some of {', '.join(COMMIT_HOOKS)}")
     return tuple(name for name in COMMIT_HOOKS if name in items)
-
-
-def _read_bool(value: Any) -> bool:
-    """Read a switch."""
-    if not isinstance(value, bool):
-        raise ValueError("true or false")  # noqa: TRY004  # every reader refuses with ValueError
-    return value
 
 
 def _read_ports(value: Any) -> tuple[int, ...]:
@@ -100,37 +94,10 @@ def _read_trial(value: Any) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _read_models(value: Any) -> dict[str, ModelSettings]:
-    """Read the table of models."""
-    if not isinstance(value, Mapping) or not all(isinstance(row, Mapping) for row in value.values()):
-        raise ValueError("a table of tables, one for each model")
-    return {str(model): _read_model(str(model), row) for model, row in value.items()}
-
-
-def _read_model(model: str, row: Mapping[Any, Any]) -> ModelSettings:
-    """Read what is said of one model."""
-    readers: dict[str, Read] = {**MODEL_KEYS, "price": lambda item: parse_price(model, item), "compat": _read_compat}
-    return ModelSettings(**_read_row(row, readers, "for each model"))
-
-
-def _read_compat(value: Any) -> Compat:
-    """Read what an endpoint takes."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"compat is a table with some of {', '.join(COMPAT_KEYS)}")  # noqa: TRY004  # as above
-    return Compat(**_read_row(value, COMPAT_KEYS, "in compat"))
-
-
-def _read_row(row: Mapping[Any, Any], readers: Mapping[str, Read], where: str) -> dict[str, Any]:
-    """Read a table of a few keys, naming the one that does not fit."""
-    if not row.keys() <= readers.keys():
-        raise ValueError(f"{where} some of {', '.join(readers)}")
-    read: dict[str, Any] = {}
-    for key, item in row.items():
-        try:
-            read[key] = readers[key](item)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}") from None
-    return read
+def _make_model(model: str) -> Form:
+    """Return the form of what is said of one model."""
+    price = Form(read=lambda item: parse_price(model, item), schema=_PRICE)
+    return make_table({**MODEL_KEYS, "price": price, "compat": _COMPAT}, ModelSettings, "for each model")
 
 
 def _merge_models(weak: Mapping[str, ModelSettings], strong: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
@@ -177,7 +144,6 @@ class Key:
 
 
 _TOKENS = make_number(1, 1e9, whole=True)
-_SWITCH = Form(read=_read_bool, schema={"type": "boolean"})
 _NETWORK = Form(
     read=read_network,
     schema={
@@ -216,12 +182,13 @@ MODEL_KEYS: Mapping[str, Form] = {
 """What may be said of one model, besides `COMPAT_KEYS` and its price."""
 COMPAT_KEYS: Mapping[str, Form] = {
     "cache": make_choice("request", "blocks", "off"),
-    "cache_hour": _SWITCH,
+    "cache_hour": SWITCH,
     "thinking": make_choice("adaptive", "budget", "off"),
-    "thinking_display": _SWITCH,
-    "unsigned_thinking": _SWITCH,
-    "system_messages": _SWITCH,
+    "thinking_display": SWITCH,
+    "unsigned_thinking": SWITCH,
+    "system_messages": SWITCH,
 }
+_COMPAT = make_table(COMPAT_KEYS, Compat, "in compat")
 _PRICE = {
     "type": "object",
     "properties": {name: {"type": "number", "minimum": 0} for name in PRICE_KEYS},
@@ -249,13 +216,11 @@ KEYS: Mapping[str, Key] = {
     "model": Key(read=make_text("a model id", r"[\w.:/@\[\]-]{1,200}")),
     "effort": Key(read=make_choice("low", "medium", "high", "xhigh", "max", optional=True)),
     "runner": Key(read=make_text("the name of a runner", RUNNER_NAME)),
-    "agents": Key(read=Form(read=read_agents, schema=AGENTS_SCHEMA), widens=bool),
-    "mcp_servers": Key(read=Form(read=read_servers, schema=SERVERS_SCHEMA), widens=bool),
+    "agents": Key(read=AGENTS, widens=bool),
+    "mcp_servers": Key(read=SERVERS, widens=bool),
     "reset_at": Key(read=_RESET_AT),
     "models": Key(
-        read=Form(
-            read=_read_models, schema=make_rows(make_table(MODEL_KEYS, price=_PRICE, compat=make_table(COMPAT_KEYS)))
-        ),
+        read=make_rows("model", _make_model),
         widens=lambda models: any(row.price is not None for row in models.values()),
         join=_merge_models,
     ),
@@ -273,12 +238,12 @@ KEYS: Mapping[str, Key] = {
     "max_wait_s": Key(read=make_number(0, 7 * _DAY_S)),
     "idle_timeout_s": Key(read=make_number(1, 3_600)),
     "cache_ttl": Key(read=make_choice("auto", "5m", "1h")),
-    "cache_refresh": Key(read=_SWITCH),
+    "cache_refresh": Key(read=SWITCH),
     "context": Key(read=make_choice(*CONTEXTS)),
     "trial": Key(read=_TRIAL),
-    "history": Key(read=_SWITCH, widens=bool),
+    "history": Key(read=SWITCH, widens=bool),
     "ablate": Key(read=make_words(*FEATURES), split=_COMMA, widens=bool),
-    "prices": Key(read=Form(read=_read_prices, schema=make_rows(_PRICE)), widens=bool),
+    "prices": Key(read=Form(read=_read_prices, schema={"type": "object", "additionalProperties": _PRICE}), widens=bool),
     "verify": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "setup": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "jobs": Key(read=make_number(1, 64, whole=True), widens=lambda jobs: jobs > 1),
@@ -301,12 +266,12 @@ KEYS: Mapping[str, Key] = {
     "env_file": Key(
         read=make_text("a path relative to the repository, without ..", _INSIDE, optional=True), widens=bool
     ),
-    "writable_links": Key(read=_SWITCH, widens=bool),
+    "writable_links": Key(read=SWITCH, widens=bool),
     "unreadable": Key(
         read=Form(read=_read_hidden, schema=make_list({"type": "string", "minLength": 1})), split=_PATHS, join=_join
     ),
-    "env": Key(read=make_texts("a list of variable names", r"[A-Za-z_]\w*"), split=_BLANK, widens=bool),
-    "notify": Key(read=Form(read=read_notify, schema=NOTIFY_SCHEMA), widens=bool),
+    "env": Key(read=make_texts("a list of variable names", VARIABLE), split=_BLANK, widens=bool),
+    "notify": Key(read=NOTIFY, widens=bool),
     "otel_endpoint": Key(read=make_text("an http(s):// address", r"https?://[^\s@]+", optional=True), widens=bool),
     "rules_fallback_names": Key(read=_NAMES, split=_COMMA),
     "rules_max_bytes": Key(read=make_number(0, 1024 * 1024, whole=True)),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from relay.config.forms import HEADERS, SWITCH, TEXTS, Form, make_choice, make_list, make_table, make_words
 from relay.values import dataclass
 
 OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
@@ -21,8 +22,8 @@ question a session asks the user something
 USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
 FORMS = ("ntfy", "slack", "discord", "json", "desktop", "command")
 _WITH_URL = frozenset(FORMS[:4])
+_ADDRESS = "https://… or http://…; ${NAME} in it stands for a variable"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,41 +47,38 @@ class Channel:
         return f"{self.form} on {', '.join(self.on)}"
 
 
-def read_notify(value: Any) -> tuple[Channel, ...]:
-    """Read the list of channels.
+def fill_variables(text: str, environ: Mapping[str, str]) -> str:
+    """Put variables' values in the place of ``${NAME}``.
 
     Raises:
-        ValueError: It is none; says what is allowed.
+        KeyError: One is not set; its name.
     """
+    return _VARIABLE.sub(lambda found: environ[found[1]], text)
+
+
+def _read_channels(value: Any) -> tuple[Channel, ...]:
     rows = [value] if isinstance(value, Mapping) else value
     if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
         raise ValueError("a list of tables, one for each way to call you")
-    return tuple(_read_channel(row) for row in rows)
+    return tuple(_CHANNEL(row) for row in rows)
 
 
-def _read_channel(row: Mapping[str, Any]) -> Channel:
-    if not row.keys() <= _KEYS:
-        raise ValueError(f"in each some of {', '.join(sorted(_KEYS))}")
-    form, on, details = row.get("form"), row.get("on", list(USUAL)), row.get("details", False)
-    if form not in FORMS:
+def _make_channel(form: str = "", url: str = "", command: tuple[str, ...] = (), **found: Any) -> Channel:
+    if not form:
         raise ValueError(f"form: {', '.join(FORMS)}")
-    if not isinstance(on, list | tuple) or not on or not all(word in OCCASIONS for word in on):
-        raise ValueError(f"on: some of {', '.join(OCCASIONS)}")
-    if not isinstance(details, bool):
-        raise ValueError("details: true or false")  # noqa: TRY004  # every reader refuses with ValueError
-    url, headers, command = _read_url(row, form), _read_headers(row), _read_command(row, form)
-    return Channel(form=form, url=url, headers=headers, command=command, on=tuple(on), details=details)
+    if url and form not in _WITH_URL:
+        raise ValueError(f"url: {form} has none")
+    if form in _WITH_URL and not url:
+        raise ValueError(f"url: {_ADDRESS}")
+    if bool(command) != (form == "command"):
+        raise ValueError('command: a list of words, for the form "command" alone')
+    return Channel(form=form, url=url, command=command, **found)
 
 
-def _read_url(row: Mapping[str, Any], form: str) -> str:
-    url = row.get("url", "")
-    if form not in _WITH_URL:
-        if url:
-            raise ValueError(f"url: {form} has none")
-        return ""
-    if not isinstance(url, str) or not url.isprintable() or not _is_address(_VARIABLE.sub("x", url)):
-        raise ValueError("url: https://… or http://…; ${NAME} in it stands for a variable")
-    return url
+def _read_url(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not _is_address(_VARIABLE.sub("x", value)):
+        raise ValueError(_ADDRESS)
+    return value
 
 
 def _is_address(url: str) -> bool:
@@ -91,48 +89,16 @@ def _is_address(url: str) -> bool:
     return url == "x" or (found.scheme in {"http", "https"} and bool(found.hostname) and " " not in url)
 
 
-def _read_headers(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    found = row.get("headers", {})
-    if not isinstance(found, Mapping) or not all(
-        _HEADER.fullmatch(str(name)) and isinstance(value, str) and value.isprintable() for name, value in found.items()
-    ):
-        raise ValueError("headers: a table of texts")
-    return tuple((str(name), value) for name, value in found.items())
-
-
-def _read_command(row: Mapping[str, Any], form: str) -> tuple[str, ...]:
-    words = row.get("command", [])
-    good = isinstance(words, list | tuple) and all(isinstance(word, str) and "\0" not in word for word in words)
-    if not good or bool(words) != (form == "command"):
-        raise ValueError('command: a list of words, for the form "command" alone')
-    return tuple(words)
-
-
-def fill_variables(text: str, environ: Mapping[str, str]) -> str:
-    """Put variables' values in the place of ``${NAME}``.
-
-    Raises:
-        KeyError: One is not set; its name.
-    """
-    return _VARIABLE.sub(lambda found: environ[found[1]], text)
-
-
-_KEYS = frozenset({"form", "url", "headers", "command", "on", "details"})
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-NOTIFY_SCHEMA: Mapping[str, Any] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "form": {"enum": list(FORMS)},
-            "url": {"type": "string"},
-            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-            "command": _TEXTS,
-            "on": {"type": "array", "items": {"enum": list(OCCASIONS)}, "minItems": 1},
-            "details": {"type": "boolean"},
-        },
-        "required": ["form"],
-        "additionalProperties": False,
+_CHANNEL = make_table(
+    {
+        "command": TEXTS,
+        "details": SWITCH,
+        "form": make_choice(*FORMS),
+        "headers": HEADERS,
+        "on": make_words(*OCCASIONS, least=1),
+        "url": Form(read=_read_url, schema={"type": "string"}),
     },
-}
-"""The same as JSON Schema."""
+    _make_channel,
+    "in each",
+)
+NOTIFY = Form(read=_read_channels, schema=make_list({**_CHANNEL.schema, "required": ["form"]}))

@@ -67,7 +67,7 @@ def test_a_repository_brings_no_agent(tmp_path):
         ("[agents.x]\nendpoints = ['mine']", "endpoints: anthropic, openai, gemini"),
         ("[agents.x]\nenv = { 'A B' = 'x' }", "env: a table of variables"),
         ("[agents.x]\nenv = ['x']", "env: a table of variables"),
-        ("[agents.x]\nenv = { A = 1 }", "env: a list of texts"),
+        ("[agents.x]\nenv = { A = 1 }", "env: a table of variables"),
         ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
         ("[agents.x]\nlogin = 'mine'", "login: key, tunnel, gateway"),
         ("[agents.x]\nhosts = ['*']", "hosts: names of hosts; every host is none of an agent's vendor"),

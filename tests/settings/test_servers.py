@@ -55,7 +55,7 @@ def test_a_repository_brings_no_server(tmp_path):
         ("[mcp_servers.x]\ncommand = 'x'", "command: a list of texts"),
         ("[mcp_servers.x]", "command, a list of words, or url"),
         ("[mcp_servers.x]\nurl = 'https://x'\ncommand = ['x']", "command, a list of words, or url"),
-        ("[mcp_servers.x]\nurl = 1", "command, a list of words, or url"),
+        ("[mcp_servers.x]\nurl = 1", "url: https://"),
         ("[mcp_servers.x]\nurl = 'http://example.org/'", "url: https://"),
         ("[mcp_servers.x]\nurl = 'file:///etc/passwd'", "url: https://"),
         ("[mcp_servers.x]\nurl = 'https://[x'", "url: https://"),
