@@ -69,6 +69,8 @@ class PhaseClaim:
     """How long its holder may show no sign of life; 0 where it does not say."""
     words: str = ""
     """Why it waits."""
+    noted: tuple[tuple[str, str], ...] = ()
+    """The open session and its cost at the last sign of life, as trailers: its snapshots may not say so yet."""
     commit: str = ""
 
 
@@ -191,7 +193,7 @@ class ClaimDesk:
             if left is not None and (left <= 0 or left < (bid.reserve_usd or 0.0)):
                 words = f"of {bid.cap_usd:g} USD are {bid.spent_usd:.2f} spent and {claims.reserved_usd:.2f} reserved"
                 return NotTaken(words=f"{words}: not enough for phase {bid.phase_id}")
-            claim = self._make(bid, attempt=there.attempt + 1 if there else 1)
+            claim = self._make(bid, there or NOBODY)
             if self._swap(claims, there, claim, kept):
                 return claim
         raise self._too_busy()
@@ -284,16 +286,17 @@ class ClaimDesk:
             raise RemoteError(f"the remote refused a claim: {pushed.words}")
         return pushed.end is PushEnd.DONE
 
-    def _make(self, bid: Bid, *, attempt: int) -> PhaseClaim:
+    def _make(self, bid: Bid, before: PhaseClaim) -> PhaseClaim:
         return self._store(
             PhaseClaim(
                 phase_id=bid.phase_id,
                 worker=self.worker,
-                attempt=attempt,
+                attempt=before.attempt + 1,
                 state=ClaimState.HELD,
                 expires_s=int(self.now()) + self.lease_s,
                 reserved_usd=bid.reserve_usd if bid.cap_usd is not None else None,
                 seen_usd=bid.seen_usd,
+                noted=before.noted,
             )
         )
 
@@ -308,6 +311,7 @@ class ClaimDesk:
             (_RESERVED, "" if claim.reserved_usd is None else trailers.render_cost(claim.reserved_usd)),
             (_BEFORE, trailers.render_cost(claim.seen_usd)),
             (_TOKEN, secrets.token_hex(8)),
+            *claim.noted,
         )
         subject = f"relay: phase {claim.phase_id} is {claim.state}"
         commit = self._write(Message(subject=subject, body=claim.words, trailers=found))
@@ -378,6 +382,7 @@ def _parse_claim(text: CommitText) -> PhaseClaim | None:
         seen_usd=trailers.parse_cost(text.get(_BEFORE)) or 0.0,
         lease_s=_parse_time(text.get(_LEASE)),
         words=text.message.body,
+        noted=tuple(pair for pair in text.found if pair[0] in {trailers.SESSION, trailers.USAGE, trailers.COST}),
         commit=text.commit,
     )
 

@@ -12,10 +12,14 @@ from relay.git.names import parse_ref_part, render_ref_part
 from relay.git.remote import RefUpdate, Remote
 from relay.git.repository import Repo
 from relay.git.trees import find_tree
-from relay.store.legs import next_ref
+from relay.store import trailers
+from relay.store.legs import next_ref, read_leg
+from relay.store.tally import find_spent, note_spent
 
 _HEADS = "refs/heads/"
 _LEG = "refs/relay/leg/"
+_NOTED = 3
+"""Trailers of a note: the session, what it used and what that cost."""
 _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 
 
@@ -91,3 +95,18 @@ def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
     kept = objects.write_commit(repo, find_tree(repo, commits[0]), dict.fromkeys(commits), message)
     refs.move_ref(repo, ref, kept, None)
     return ref
+
+
+def find_noted(repo: Repo, branch: str) -> tuple[tuple[str, str], ...]:
+    """Return what the open session of a job has cost, as trailers: a note of this machine's; nothing without one."""
+    leg = read_leg(repo, branch)
+    noted = None if leg is None else find_spent(repo, leg.session_id)
+    return () if leg is None or noted is None else ((trailers.SESSION, leg.session_id), *trailers.render_spent(noted))
+
+
+def save_noted(repo: Repo, noted: tuple[tuple[str, str], ...]) -> None:
+    """Have a note of another machine's be one of this one's, for the session that goes on with the job."""
+    found = dict(noted)
+    if len(found) == len(noted) == _NOTED:
+        spent = trailers.parse_spent(found[trailers.USAGE], found[trailers.COST])
+        note_spent(repo, found[trailers.SESSION], spent, synced=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.fleet.claims import ClaimDesk, PhaseClaim
-from relay.fleet.exchange import find_updates, read_here, read_there
+from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
 from relay.git.remote import RefUpdate, RemoteError
@@ -121,6 +121,7 @@ class Holding:
         """
         branch, asked_s = get_branch(job.repo), time.monotonic()
         here = read_here(job.repo, branch)
+        self.claim = replace(self.claim, noted=find_noted(job.repo, branch))
         # A remote that takes the call and does not answer must not keep a run going beyond its claim.
         remote = self._desk.remote
         limit_s = min(remote.limit_s, max(_LEAST_S, (self._ends_s - asked_s) / 2))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from relay.config import Settings
 from relay.errors import ExitCode, RelayError, RepoError
 from relay.fleet.claims import NOBODY, Bid, Claims, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed
-from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there
+from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, save_noted
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.fleet.merge import prepare
@@ -137,7 +137,7 @@ class _Worker:
         is_own = before is not None and before.worker == self._desk.worker
         try:
             with self._freeing(lambda: self._desk.give_back(taken)):
-                job = self._take_up(taken.phase_id, jobs, is_own=is_own)
+                job = self._take_up(taken, jobs, is_own=is_own)
             if job is None:  # a twin of this worker in the same clone
                 self._desk.give_back(taken)
                 words = f"another relay is at work on phase {taken.phase_id} in this clone"
@@ -269,17 +269,21 @@ class _Worker:
         spends = [commit.spent for commit in commits] + ([leg.spend] if leg else [])
         return sum(spent.cost_usd or 0.0 for spent in spends)
 
-    def _take_up(self, phase_id: str, jobs: Mapping[str, Mapping[str, str]], *, is_own: bool) -> Job | None:
+    def _take_up(self, claim: PhaseClaim, jobs: Mapping[str, Mapping[str, str]], *, is_own: bool) -> Job | None:
         """Return the phase's work tree, with what other workers have pushed of it; None: a run is at work in it."""
-        branch = name_job_branch(self._main, phase_id)
+        branch = name_job_branch(self._main, claim.phase_id)
         there = jobs.get(branch, {})
-        own = next((job for job in self._find_jobs() if job.phase_id == phase_id), None)
+        own = next((job for job in self._find_jobs() if job.phase_id == claim.phase_id), None)
         # What this worker has not pushed is in no other hands: it was the last to hold the phase.
         if own is not None and not is_own and there and there != read_here(self._main, branch):
             self._leave(own, branch)
             fetch_jobs(self._remote, {branch: there}, but=())
         with locking(self._main, self._interrupts):
-            return ensure_job(self._main, phase_id, self._task.plan_path, copied=self._task.settings.copy, busy=())
+            copied = self._task.settings.copy
+            job = ensure_job(self._main, claim.phase_id, self._task.plan_path, copied=copied, busy=())
+        if job is not None and not is_own:
+            save_noted(self._main, claim.noted)
+        return job
 
     def _leave(self, job: Job, branch: str) -> None:
         """Put a work tree aside whose phase another machine has gone on with: nothing in it is touched."""

@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from relay.fleet.claims import Bid, ClaimDesk, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed, name_plan
+from relay.fleet.exchange import save_noted
 from relay.git.message import Message
 from relay.git.objects import write_commit
 from relay.git.remote import RefUpdate, Remote, RemoteError
 from relay.git.repository import open_repo
 from relay.git.trees import find_tree
+from relay.store.tally import find_spent
 
 PLAN = name_plan("main", "PLAN.md")
 
@@ -57,6 +59,25 @@ def bid(phase_id="1", *, reserve=2.0, cap=10.0, spent=0.0, seen=0.0, instead="",
         instead=instead,
         ended=ended,
     )
+
+
+NOTED = (("Relay-Session", "3cd30138"), ("Relay-Usage", "input=1 output=2"), ("Relay-Cost", "0.25 USD"))
+
+
+def test_what_a_lost_session_has_cost_is_handed_on(desks):
+    """Nobody but its holder knows it else, until the next snapshot."""
+    ann, bob = desks("ann"), desks("bob")
+    claim = ann.renew(replace(ann.take(bid()), noted=NOTED))
+    (there,) = bob.read().held
+    assert there == claim
+    taken = bob.take(bid(instead=there.commit))
+    assert (taken.worker, taken.noted) == ("bob", NOTED)
+    assert bob.read().held == (taken,)
+    save_noted(bob.remote.repo, taken.noted)
+    save_noted(bob.remote.repo, ())
+    spent = find_spent(bob.remote.repo, "3cd30138")
+    assert spent
+    assert spent.cost_usd == 0.25
 
 
 def test_a_phase_is_claimed_once_and_free_again_after(desks):

@@ -198,7 +198,6 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
     assert field.git("show", "main:one.txt") == "one"  # which only the first session wrote
     message = field.git("log", "-1", "--format=%B", "main")
     assert message.count("Relay-Session: ") == 1
-    assert "cache_write=2253" in message  # the first session's request is paid for by the commit too
 
 
 def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):

@@ -1,0 +1,201 @@
+"""Eight phases in three waves, done three ways: one by one, three at once, and by two machines of which one dies.
+
+What is left is the same to the byte, and what it cost is what the server has billed. The sessions record no claims:
+these name their session and the time, and are told to who comes later. What a session is told differs by the name of
+its branch and by which other phases are done so far, so prompts differ by a few tokens; answers do not.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.fleet.claims import NOBODY
+from relay.fleet.overview import open_desk
+from relay.git.remote import Remote
+from relay.git.repository import open_repo
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.store import trailers
+
+AFTER = {1: "none", 2: "none", 3: "none", 4: "1", 5: "2", 6: "3", 7: "4, 5", 8: "6"}
+PLAN = "# Eight parts\n\n" + "\n".join(
+    f"## Phase {n} — Part {n}\nAfter: {after}\nVerify: `test -s {n}.txt`\n- [ ] Write part {n} — {n}.txt\n"
+    for n, after in AFTER.items()
+)
+BILLED = {
+    "input_tokens": "input_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_write_5m_tokens": "cache_creation_input_tokens",
+    "output_tokens": "output_tokens",
+}
+
+
+def act(name, **given):
+    return {"tools": [{"name": name, "input": given}]}
+
+
+def make_session(n, *turns, name=""):
+    when = {"first_message_contains": f"Write part {n} — "}
+    return {"name": name or f"phase {n}", "when": when, "turns": turns}
+
+
+def write(n):
+    return act("write", path=f"{n}.txt", content=f"part {n}\n")
+
+
+def finish(n):
+    return act("tick", item=f"{n}.1", evidence="it has a line"), {"text": f"Commit: Write part {n}"}
+
+
+SESSIONS = [make_session(n, write(n), *finish(n)) for n in AFTER]
+DIES = [
+    make_session(1, write(1), act("bash", command="sleep 100"), name="dies"),
+    make_session(1, act("read", path="1.txt"), *finish(1), name="goes on"),
+    *SESSIONS[1:],
+]
+
+
+def sum_bills(requests):
+    """What a server has billed, as relay names the kinds."""
+    return {name: sum(dict(request.usage or {}).get(kind, 0) for request in requests) for name, kind in BILLED.items()}
+
+
+def pick(usage):
+    return {name: usage[name] for name in BILLED}
+
+
+def list_prompts(server):
+    """What each session was told at its start, without what depends on the others: session → text."""
+    first = {request.session: request.body for request in server.requests if request.step == 1}
+    texts = {name: json.dumps([body[key] for key in ("system", "tools", "messages")]) for name, body in first.items()}
+    return {name: re.sub(r"Branch [^;]+;|\((?:done|later)\)", "", text) for name, text in texts.items()}
+
+
+def list_answers(server):
+    """What came of each session: session → output tokens, answer by answer."""
+    return {
+        name: [request.usage["output_tokens"] for request in server.requests if request.session == name]
+        for name in list_prompts(server)
+    }
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.1)
+
+
+class Hall:
+    """A repository with the plan, and what is cloned from it."""
+
+    def __init__(self, top, stage):
+        self.top, self.stage = top, stage
+        stage.write("PLAN.md", PLAN)
+        stage.commit("plan")
+
+    def clone(self, name, origin="", *words):
+        self.git(self.top, "clone", "-q", *words, str(origin or self.stage.root), name)
+        return self.top / name
+
+    def git(self, root, *args):
+        return subprocess.run(["git", *args], cwd=root, check=True, capture_output=True, text=True).stdout
+
+    def start(self, root, server, *words, program=()):
+        environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        return subprocess.Popen(
+            [*(program or self.stage.find_program()), *words],
+            cwd=root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def ask(self, root, *words):
+        asked = [*self.stage.find_program(), *words, "--json"]
+        return json.loads(subprocess.run(asked, cwd=root, check=True, capture_output=True, text=True).stdout)
+
+    def report(self, root):
+        return pick(self.ask(root, "report", "PLAN.md")["totals"]["spent"]["usage"])
+
+    def measure(self, root, server):
+        """Return the files of the last commit, ticks included; what it cost is what was billed."""
+        standing = self.ask(root, "status")
+        assert standing["done"]
+        assert not standing["spent"]["estimated"]
+        assert pick(standing["spent"]) == sum_bills(server.requests)
+        assert self.git(root, "status", "--porcelain") == ""
+        assert (root / "PLAN.md").read_text() == PLAN.replace("- [ ]", "- [x]")
+        return self.git(root, "ls-tree", "-r", "HEAD"), standing["spent"]["usd"]
+
+
+@pytest.fixture
+def hall(stage, tmp_path):
+    return Hall(tmp_path, stage)
+
+
+def run(hall, root, *words):
+    with serve(parse_script(json.dumps({"sessions": SESSIONS}))) as server:
+        child = hall.start(root, server, "run", *words)
+        out = child.communicate()[0]
+        assert (child.returncode, server.errors, server.unplayed) == (0, [], ()), out
+    tree, usd = hall.measure(root, server)
+    assert hall.report(root) == sum_bills(server.requests)
+    return tree, usd, server
+
+
+def work_and_die(hall, ann, bob, away):
+    """Two workers; the machine of the first one dies in the middle of a phase, and its claim runs out."""
+    cold = (sys.executable, "-P", "-m", "relay")
+    remote = Remote(repo=open_repo(hall.stage.root), name=str(away), environ=os.environ)
+    desk = open_desk(remote, "main", "PLAN.md", lease_s=1)
+    then = replace(desk, now=lambda: time.time() - 1_000)
+
+    def has_told():
+        """Whether a sign of life has told of all that the session was billed for."""
+        paid = [request for request in server.requests if request.session == "dies"]
+        claim = desk.read().find("1")
+        noted = dict(claim.noted).get(trailers.USAGE, "") if claim else ""
+        return len(paid) == 2 and f"output={sum_bills(paid)['output_tokens']}" in noted
+
+    with serve(parse_script(json.dumps({"sessions": DIES}))) as server:
+        first = hall.start(ann, server, "work", "--phase", "all", "--lease", "15", program=cold)
+        wait_for(lambda: any(request.step for request in server.requests))  # the second reads what it has cached
+        second = hall.start(bob, server, "work", "--phase", "all")
+        wait_for(has_told)
+        below = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+        for pid in (first.pid, *map(int, below)):
+            os.kill(pid, signal.SIGKILL)
+        first.communicate()
+        # As if that were long ago; what of git was on its way may still move it.
+        wait_for(lambda: then.renew(desk.read().find("1") or NOBODY))
+        out = second.communicate()[0]
+        assert (second.returncode, server.errors, server.unplayed) == (0, [], ()), out
+    return server
+
+
+@pytest.mark.timeout(300)
+def test_three_ways_leave_the_same(hall):
+    tree, usd, server = run(hall, hall.clone("serial"))
+    beside_tree, beside_usd, beside = run(hall, hall.clone("beside"), "--jobs", "3")
+    assert beside_tree == tree
+    assert list_prompts(beside) == list_prompts(server)
+    assert list_answers(beside) == list_answers(server)
+    assert beside_usd == pytest.approx(usd, rel=0.02)
+
+    away = hall.clone("away.git", "", "--bare")
+    ann, bob = (hall.clone(name, away) for name in ("ann", "bob"))
+    fleet = work_and_die(hall, ann, bob, away)
+    fleet_tree, _ = hall.measure(hall.clone("after", away), fleet)
+    assert fleet_tree == tree
+    prompts, answers = list_prompts(fleet), list_answers(fleet)
+    assert prompts.pop("dies") == list_prompts(server)["phase 1"]
+    assert prompts.pop("goes on")
+    assert prompts.items() <= list_prompts(server).items()
+    assert [len(answers.pop(name)) for name in ("dies", "goes on")] == [2, 3]
+    assert answers.items() <= list_answers(server).items()
+    own, other = hall.report(ann), hall.report(bob)
+    assert {name: own[name] + other[name] for name in own} == sum_bills(fleet.requests)
