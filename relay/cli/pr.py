@@ -128,7 +128,8 @@ def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
     """Return the text as Markdown; nobody is mentioned and no issue is closed that the plan does not name."""
     plan = standing.plan
     by_id = {commit.commit: commit for commit in commits}
-    parts = [plan.preamble.strip(), "## What was done"]
+    heading, _, rest = plan.preamble.strip().partition("\n")
+    parts = [rest.strip() if heading.removeprefix("# ") == plan.title else plan.preamble.strip(), "## What was done"]
     parts += [
         _render_phase(phase, known, [by_id[one] for one in known.commits if one in by_id])
         for phase, known in zip(plan.phases, standing.phases, strict=True)
@@ -143,7 +144,10 @@ def render_body(standing: Standing, commits: "tuple[RelayCommit, ...]") -> str:
 
 def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayCommit]") -> str:
     lines = [f"### Phase {phase.id} — {_clean(phase.title)}"]
-    lines += [f"- [{'x' if item.done else ' '}] {_clean(item.text)}" for item in phase.items]
+    evidence = {item: words for commit in commits for item, words in find_evidence(commit.body).items()}
+    for item in phase.items:
+        lines.append(f"- [{'x' if item.done else ' '}] {_clean(item.text)}")
+        lines += [f"  evidence: {_clean(evidence[item.id])}"] if evidence.get(item.id) else []
     for commit in commits:
         facts = [f"gate {commit.gate.split()[0]}"] if commit.gate else []
         found = dict(commit.found)
@@ -152,6 +156,22 @@ def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayComm
         lines.append(f"\n{commit.commit[:10]} {_clean(commit.subject)} ({'; '.join(facts) or commit.status})")
     lines += [f"\n**Doubt:** {_clean(words)}" for words in known.doubts]
     return "\n".join(lines)
+
+
+def find_evidence(body: str) -> dict[str, str]:
+    """Return what a commit's body gives as evidence for its items, by their ids."""
+    found: dict[str, str] = {}
+    item = ""
+    for line in body.splitlines():
+        if line.startswith("- [x] "):
+            item = line.removeprefix("- [x] ").split(" ")[0]
+        elif line.startswith("  evidence: "):
+            found[item] = line.removeprefix("  evidence: ")
+        elif line.startswith("  ") and item in found:
+            found[item] += f" {line.strip()}"  # it was wrapped
+        else:
+            item = item if line.startswith("  ") else ""
+    return found
 
 
 def _clean(text: str) -> str:

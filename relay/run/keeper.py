@@ -31,7 +31,7 @@ from relay.store.inbox import drop_words, read_words
 from relay.store.legs import WipRecord, save_snapshots, save_wip
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
-from relay.store.trailers import render_said
+from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
 from relay.tools.notes import LegNotes
 
 _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
@@ -149,8 +149,15 @@ class Keeper:
             baton=baton,
             replace=pending.render_files(self._ctx.plan_path, self._ctx.ledger_path),
             paths=paths,
-            trailers=trailers,
+            trailers=trailers + self._render_evidence(),
         )
+
+    def _render_evidence(self) -> tuple[tuple[str, str], ...]:
+        """Return what the claims are based on: another session may be the one whose work is committed."""
+        texts, values = {item.id: item.text for item in self._notes.phase.items}, self._ctx.secret_values
+        clean = ((item, redact(words, environ_values=values)) for item, words in self._notes.claims.items())
+        found = render_evidence((texts.get(item, ""), words[:EVIDENCE_CHARS]) for item, words in clean)
+        return tuple(mark for mark in found if mark not in self.leg.carried)
 
     def _is_shared(self) -> bool:
         """Return whether files may have changed by a command of the session's since the last snapshot."""

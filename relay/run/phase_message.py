@@ -17,7 +17,6 @@ from relay.words import name_item
 
 BATON_TITLE = "Baton:"
 """Line of a hand-off commit's body after which the baton stands."""
-EVIDENCE_CHARS = 300
 LINE_CHARS = 100
 """Of a line of the body. Source: @commitlint/config-conventional, body-max-line-length."""
 
@@ -35,7 +34,10 @@ def render_phase_message(
     """
     pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)
     merged = find_merged(ctx.repo, candidate.leg)
-    ticked = "\n".join(_render_tick(item, candidate.evidence.get(item.id, "")) for item in pending.claims)
+    earlier = trailers.parse_evidence(candidate.leg.carried)
+    ticked = "\n".join(
+        _render_tick(item, candidate.evidence.get(item.id) or earlier.get(item.text, "")) for item in pending.claims
+    )
     # One paragraph: what follows an empty line would not be the baton any more when it is read back.
     baton = f"{BATON_TITLE}\n{candidate.baton}" if candidate.baton and candidate.status == "handoff" else ""
     spent = ctx.meter.unrecorded
@@ -81,7 +83,10 @@ def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
 
 def _render_tick(item: Item, evidence: str) -> str:
     words = " ".join(evidence.split())
-    lines = [f"- [x] {name_item(item.id, item.text)}", *([f"  evidence: {words[:EVIDENCE_CHARS]}"] if words else [])]
+    lines = [
+        f"- [x] {name_item(item.id, item.text)}",
+        *([f"  evidence: {words[: trailers.EVIDENCE_CHARS]}"] if words else []),
+    ]
     return "\n".join(_wrap(line) for line in lines)
 
 

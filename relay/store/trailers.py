@@ -1,7 +1,9 @@
 """The vocabulary of relay's trailers: every key with what it holds, and the values that need reading."""
 
+import contextlib
 import math
 import re
+from collections.abc import Iterable
 
 from relay.session.usage import Spent, Usage
 
@@ -67,7 +69,10 @@ REVIEWED = "Relay-Reviewed"
 """A review of the phase: its number, the tree that was reviewed, what was found and confirmed."""
 FINDING = "Relay-Finding"
 """The number of a review and one of its findings, as JSON."""
-CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE})
+EVIDENCE = "Relay-Evidence"
+"""What a session gave as evidence for an item that is not committed yet: the item's text and that, as JSON."""
+EVIDENCE_CHARS = 300
+CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, EVIDENCE})
 """What every further snapshot and session of a leg takes along."""
 KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
 """What a leg that another session takes up keeps, as it was."""
@@ -162,6 +167,26 @@ def render_said(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     import json
 
     return tuple((SAID, json.dumps(text, ensure_ascii=False)) for text in texts)
+
+
+def render_evidence(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return a trailer for each item's text and what was given as evidence for it."""
+    import json
+
+    return tuple((EVIDENCE, json.dumps(pair)) for pair in found)
+
+
+def parse_evidence(found: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Undo it: the last evidence for each item's text; a value that is not relay's is left out."""
+    import json
+
+    evidence = {}
+    for value in (value for key, value in found if key == EVIDENCE):
+        with contextlib.suppress(ValueError, RecursionError):
+            pair = json.loads(value)
+            if isinstance(pair, list) and list(map(type, pair)) == [str, str]:
+                evidence[pair[0]] = pair[1]
+    return evidence
 
 
 def parse_said(found: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

@@ -55,8 +55,8 @@ def put(stage, name, code=0):
 def test_the_text_names_what_was_done_and_mentions_nobody(done):
     shown = done.relay("pr", "--text").stdout
 
-    assert shown.startswith("Greetings for @everyone\n")  # the title is no text in which somebody is mentioned
-    assert "- [x] Say hello — hello.txt" in shown
+    assert shown.startswith("Greetings for @everyone\n\nSay hello, as")  # in a title nobody is mentioned
+    assert "- [x] Say hello — hello.txt\n  evidence: grep finds it" in shown
     assert "- [ ] Say \\*world\\* — world.txt" in shown
     assert "1 of 2 phases done. The sessions have cost $0.0" in shown
     assert "(gate pass)" in shown

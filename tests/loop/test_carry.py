@@ -59,6 +59,7 @@ def test_an_open_leg_goes_with_the_branch(stage):
     assert ended.exit_code == ExitCode.DONE, ended
     assert names(stage) == ["PLAN.md", "hello.txt"]
     assert stage.commits()[0].items == ("1.1",)
+    assert stage.commits()[0].body.endswith("\n  evidence: grep")
 
 
 @pytest.mark.parametrize("moved", [False, True])
