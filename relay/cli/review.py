@@ -11,9 +11,21 @@ from relay import __version__
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
+from relay.errors import RelayError
 
 if TYPE_CHECKING:
     from relay.setup.context import RunContext, RunEnd
+
+
+def require_place(file: Path) -> None:
+    """Make sure, before anything is paid for, that a file can be written.
+
+    Raises:
+        RelayError: It cannot.
+    """
+    place = file if file.exists() else file.absolute().parent
+    if not (place.is_dir() or place == file) or not os.access(place, os.W_OK):
+        raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
 
 
 @click.command("review", short_help="Have a phase or a range of commits reviewed; nothing is changed.")
@@ -30,6 +42,8 @@ def command(what: str | None, sarif: str | None, *, as_json: bool, **options: An
     from relay.run.review_range import get_range, review_range
 
     request, place = make_request("review", options)
+    if sarif is not None:
+        require_place(Path(sarif))
     chosen = get_range(request.files, what or "")
 
     def act(ctx: "RunContext") -> "RunEnd":

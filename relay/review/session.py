@@ -27,6 +27,10 @@ from relay.tools.workspace import Workspace
 from relay.values import dataclass
 
 TakenT = TypeVar("TakenT")
+_REASONS = {
+    REPORT_FINDINGS.name: "A fresh session looks for faults in the change.",
+    JUDGE_FINDINGS.name: "Another one tries to refute what was found.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,7 @@ def _ask(  # two private callers
         session_id=reviewers.new_id(),
         title=title,
         phase_id=reviewers.phase_id,
+        reason=_REASONS[tool.name],
         system=system,
         tools=toolbox.specs,
         run_tool=refuse_secrets(toolbox.run, reviewers.secret_values),

@@ -51,7 +51,8 @@ def get_range(files: PlanFiles, what: str) -> Range:
     commits = [c for c in read_plan_commits(files.repo, files.plan_path) if c.status in LEG_STATUSES and c.phase]
     phase_id = what or next((commit.phase for commit in commits if commit.status == "done"), "")
     own = [commit for commit in commits if commit.phase == phase_id]
-    if own:
+    plan = find_plan(files, "HEAD") if what and not own else None
+    if own or (plan and plan.find_phase(phase_id)):
         return _get_phase_range(files, phase_id, own)
     if not what:
         raise PlanError("no phase of the plan is done yet", hint="relay review main..HEAD reviews any range")

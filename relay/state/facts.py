@@ -23,7 +23,7 @@ from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.staging import hash_cleaned
 from relay.store.texts import find_text
-from relay.store.trailers import LEG_STATUSES, PLAN, REWOUND, STATUS
+from relay.store.trailers import LEG_STATUSES, PLAN, REVIEWED, REWOUND, STATUS, parse_count
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
@@ -71,11 +71,18 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         elsewhere=leg.place not in {"", find_place_id(repo)},
         claims=leg.items,
         handed_over=bool(leg.baton),
+        faults=_count_faults(leg),
         merges=leg.merges,
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
         discarded=_find_discarded(repo, leg, snapshot, own),
     )
+
+
+def _count_faults(leg: OpenLeg) -> int:
+    """Return how many faults the newest review of the leg's phase confirmed; 0 where there was none."""
+    found = [value.rpartition(" confirmed=")[2] for key, value in leg.carried if key == REVIEWED]
+    return parse_count(found[-1], 0) if found else 0
 
 
 def find_leg_commit(repo: Repo, leg: OpenLeg) -> RelayCommit | None:

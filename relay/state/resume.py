@@ -9,6 +9,7 @@ from enum import StrEnum
 from relay.git.names import list_paths
 from relay.plan.model import Phase, Plan
 from relay.values import dataclass
+from relay.words import count
 
 
 class ResumeCase(StrEnum):
@@ -52,6 +53,8 @@ class LegFacts:
     """The commit of its session is on the branch, whatever was committed on top of it."""
     began_as: str = ""
     """What the phase was called when the leg began, where that may be something else."""
+    faults: int = 0
+    """So many did the newest review of the phase confirm."""
     merges: str = ""
     """The phase's own commit, where it is done and only brought onto what others landed; empty where it is not."""
     discarded: tuple[str, ...] = ()
@@ -123,6 +126,9 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
     if leg.merges:
         why = f"Phase {leg.phase_id} is done ({leg.merges[:10]}) and merged with what others have landed."
         return _go_on(leg, ResumeCase.MID_LEG, why, "commits the merge, or starts a fresh session that repairs it")
+    if leg.handed_over and leg.saved and leg.faults:
+        why = f"A review of phase {leg.phase_id} confirmed {count(leg.faults, 'fault')}.{claims}"
+        return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
     if leg.handed_over and leg.saved:
         why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
         return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its baton")

@@ -75,7 +75,8 @@ def test_a_range_is_reviewed_and_an_empty_list_is_a_good_end(review):
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("2", "is neither a phase of the plan nor a range"),
+        ("2", "phase 2 is not done"),
+        ("9", "is neither a phase of the plan nor a range"),
         ("--output=x", "No such option"),
         ("nope..HEAD", "nor a range"),
     ],
@@ -85,3 +86,12 @@ def test_what_there_is_not_is_said_before_anything_is_asked(review, what, words)
 
     assert done.returncode in {ExitCode.USER, ExitCode.USAGE}
     assert words in done.stderr
+
+
+def test_a_place_that_is_not_there_is_said_before_anything_is_paid_for(stage, review):
+    script = "  - {turns: [{text: x}]}\n"
+    done = review(script, "--sarif", "none/found.sarif")
+
+    assert (done.returncode, "none/found.sarif cannot be written" in done.stderr) == (ExitCode.USER, True)
+    (stage.root / "found").mkdir()
+    assert review(script, "--sarif", "found").returncode == ExitCode.USAGE

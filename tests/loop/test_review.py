@@ -95,6 +95,10 @@ def test_a_confirmed_fault_is_repaired_and_the_repair_reviewed(greeting):
     assert [(event.round, event.confirmed) for event in greeting.seen(ReviewFinished)] == [(1, 1), (2, 0)]
     assert [leg.title for leg in greeting.seen(LegStarted)] == ["Hello", "review", "refutation", "Hello", "review"]
     assert [leg.result for leg in greeting.seen(LegEnded)] == ["review", "done", "done", "review", "done"]
+    assert greeting.seen(LegStarted)[3].reason == (
+        "A review of phase 1 confirmed 1 fault. Claimed but not committed: 1.1."
+    )
+    assert "- [x] 1.1 Say hello — hello.txt\n  evidence: grep finds it" in greeting.commits()[0].body
     assert len(greeting.commits()) == 1
     assert greeting.git("for-each-ref", "refs/relay/leg/") == ""
 

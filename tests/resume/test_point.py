@@ -49,6 +49,13 @@ def test_nothing_open(plan, phase, why, then):
         ({}, {}, ResumeCase.MID_LEG, "was interrupted while it worked", "keeps its work"),
         ({"claims": ("2.1", "2.2")}, {}, ResumeCase.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
         ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its baton"),
+        (
+            {"handed_over": True, "saved": True, "faults": 2},
+            {},
+            ResumeCase.MID_LEG,
+            "A review of phase 2 confirmed 2 faults.",
+            "repairs what was confirmed",
+        ),
         ({}, {"boot": "other"}, ResumeCase.POWER_LOSS, "may be empty", "restores the last snapshot"),
         (
             {"merges": "b" * 40, "elsewhere": True},
