@@ -247,12 +247,12 @@ def _tell_commit(event: events.Committed) -> Iterable[Line]:
 
 
 def _tell_leg_end(event: events.LegEnded) -> Iterable[Line]:
-    phase = f"phase {event.phase_id}" if event.phase_id else "planning"
+    what = f"phase {event.phase_id} leg" if event.phase_id else "session"
     detail = f" — {event.detail}" if event.detail else ""
     tokens = f"{event.usage.prompt_tokens:,} tokens in, {event.usage.output_tokens:,} out"
     yield Line(
-        text=f"{phase} leg ended: {event.result}{detail} ({tokens}, {_render_cost(event)})",
-        tone=Tone.PLAIN if event.result in {"done", "handoff"} else Tone.WARNING,
+        text=f"{what} ended: {event.result}{detail} ({tokens}, {_render_cost(event)})",
+        tone=Tone.PLAIN if event.result in {"done", "handoff", "review"} else Tone.WARNING,
     )
 
 

@@ -214,7 +214,8 @@ def _drive(session: Session, message: str, submissions: Submissions, reminder: s
     outcome = session.advance(message)
     if outcome.end is SessionEnd.FINISHED and submissions.is_open and reminder:
         outcome = session.advance(reminder)
-    kind = "failed" if submissions.accepted is None else "done"
+    is_complete = not reminder and outcome.end is SessionEnd.FINISHED and not submissions.tries  # nothing is missing
+    kind = "failed" if submissions.accepted is None and not is_complete else "done"
     return PlanningEnd(kind=kind, end=outcome.end, detail=outcome.detail)
 
 

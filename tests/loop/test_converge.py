@@ -6,6 +6,7 @@ from relay.errors import ExitCode, PlanError
 from relay.plan.parse import parse_plan
 from relay.planning.planner import PlanTask
 from relay.planning.submission import Accepted, judge_appended
+from relay.session.events import LegEnded
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
 NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"
@@ -32,6 +33,7 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
         "converged: nothing that PLAN.md asks for is missing",
     )
     assert finished.server.errors == []
+    assert [leg.result for leg in finished.seen(LegEnded)] == ["done"]
     assert (finished.root / "PLAN.md").read_text() == PLAN
     assert ended.spent_usd > 0
 
