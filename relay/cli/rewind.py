@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +34,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     from relay.git.collection import hold_collections
     from relay.git.lock_journal import clear_stale_locks
     from relay.run.rewind import get_rewind, require_revert
-    from relay.sandbox.private import remove_left_overs
+    from relay.sandbox.private import find_folder, remove_left_overs
     from relay.store.completion import finish_pending
     from relay.store.lock import lock_worktree
 
@@ -43,7 +42,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     if Path(place.plan_name).is_absolute():
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     with lock_worktree(place.repo), hold_collections(place.repo):
-        remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
+        remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))
         _say_left(finish_pending(place.repo))

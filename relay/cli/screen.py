@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from relay.cli.text import clean, ensure_codec, escape_json
 
@@ -29,6 +29,7 @@ def prepare_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number
+    sys.stdin = sys.stdin or _open_null("r")
     sys.stdout = sys.stdout or _open_null()
     sys.stderr = sys.stderr or _open_null()
     handler = ensure_codec()
@@ -38,8 +39,8 @@ def prepare_streams() -> None:
             reconfigure(errors=handler)
 
 
-def _open_null() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
+def _open_null(mode: Literal["r", "w"] = "w") -> TextIO:
+    return Path(os.devnull).open(mode, encoding="utf-8")
 
 
 def say(text: str = "", *, style: str = "") -> None:

@@ -172,6 +172,8 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
         raise ConfigError(words, path=name, line=int(at[1]) if at else 0) from None
     except RecursionError:
         raise ConfigError("nested too deeply", path=name) from None
+    except ValueError:  # of the conversion, not of the parser
+        raise ConfigError("a number of thousands of digits", path=name) from None
 
 
 def _read_inside(root: Path, name: str) -> str | None:

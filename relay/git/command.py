@@ -80,6 +80,7 @@ FIXED_ENVIRONMENT = {
 
 NULL_ENVIRONMENT: Mapping[str, str] = {}
 
+_HUNG_UP = "the remote end hung up unexpectedly"
 TIMED_OUT = 124
 LIMIT_S = 600.0
 """No call of relay's takes a minute in a repository of 100,000 files; a pattern of ``.gitignore`` can take for ever."""
@@ -104,6 +105,8 @@ class GitResult:
         lines = [line for line in self.err.decode(errors="replace").splitlines() if line.strip()]
         if self.code < 0:
             return f"it was killed by signal {-self.code}, as the system does where memory runs out"
+        if len(lines) > 1 and lines[-1].endswith(_HUNG_UP):  # a filter that could not be started; its words say which
+            return f"{lines[-2].strip()}; {lines[-1].strip()}"
         return lines[-1].strip() if lines else f"exit status {self.code}"
 
 

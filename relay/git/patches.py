@@ -39,11 +39,15 @@ def read_patch(repo: Repo, a: str, b: str, *, most_bytes: int, only: Collection[
 
 
 def count_lines(repo: Repo, commit: str) -> tuple[ChangedFile, ...]:
-    """Return what a commit did to each file against its first parent, by name; at most `MOST_FILES` files."""
-    parts = repo.git.run(
+    """Return what a commit did to each file against its first parent, by name; at most `MOST_FILES` files.
+
+    Empty where git cannot say: a commit that has been made is made, whatever an old object of it lacks.
+    """
+    result = repo.git.probe(
         "diff-tree", "--root", "--no-commit-id", "-r", "-m", "--first-parent", "-z", "--numstat", "--no-renames",
         "--no-ext-diff", "--no-textconv", commit, "--",
     )  # fmt: skip
+    parts = b"" if result.code else result.out
     rows = (row.split(b"\t", 2) for row in parts.split(b"\0")[:MOST_FILES] if row)
     return tuple(
         ChangedFile(path=os.fsdecode(path), added=_read_count(added), deleted=_read_count(deleted))

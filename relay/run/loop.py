@@ -174,7 +174,7 @@ def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEn
     no_progress = 0 if result.new_claims else handover.no_progress + 1
     split = Command(words=("plan", "--split", handover.phase_id))
     if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
-        words = f"{no_progress} sessions in a row passed the reset line without ticking anything"
+        words = f"{no_progress} sessions in a row handed over without ticking anything"
         return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     if handover.number >= ctx.settings.max_legs:
         words = f"{handover.number} sessions and still not done (max_legs)"

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 _INSTALLERS = {
@@ -34,8 +35,10 @@ def find_way(root: Path, *, has_bwrap: bool, proc: Path = Path("/proc/sys"), top
         proc: Where the kernel's settings are.
         top: Where containers leave their marks.
     """
-    if not os.access(root, os.W_OK):
+    if not os.access(root, os.W_OK) or not root.stat().st_mode & 0o222:  # root's commands have no rights of root's
         return f"{root} cannot be written by you: give yourself write access, or work in a copy that you may write"
+    if Path(tempfile.gettempdir()).resolve().is_relative_to(root.resolve()):
+        return "temporary files are in the repository here, where commands write: unset TMPDIR, or name another place"
     if not has_bwrap:
         return find_install_command() or "install bubblewrap; relay has no other mechanism here"
     if any((top / mark).exists() for mark in (".dockerenv", "run/.containerenv")):

@@ -32,7 +32,16 @@ _LOCK = "lock"
 _FRESH_S = 600
 """A directory younger than this may not have its lock yet."""
 
+_MOST_BYTES = 60
+"""Of 108 for the path of a Unix socket on Linux, 104 on macOS: what is made below has the rest."""
+
 DEVICE_NAMES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+def find_folder() -> Path:
+    """Return where private directories are made: among temporary files, unless a socket's path is too long there."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(os.fsencode(usual)) <= _MOST_BYTES else Path("/tmp")  # noqa: S108  # made by mkdtemp
 
 
 class PrivateDir:
@@ -42,7 +51,7 @@ class PrivateDir:
     """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=find_folder())).resolve()
         new = self.path / f"{_LOCK}.new"
         lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,16 +1,14 @@
 """A repository taken for a run: fit to be worked in, locked, and with what an earlier commit lacks made good."""
 
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from relay.errors import RepoError
 from relay.git.collection import hold_collections
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import Repo
-from relay.sandbox.private import remove_left_overs
+from relay.sandbox.private import find_folder, remove_left_overs
 from relay.setup import preconditions
 from relay.setup.preconditions import require
 from relay.setup.request import RunRequest
@@ -32,7 +30,7 @@ def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
     """
     with lock_worktree(repo):
         # Before anything is looked at: what a killed relay had started may still write.
-        remove_left_overs(Path(tempfile.gettempdir()), now=time.time())
+        remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
         yield (*repair_refs(repo), *finish_pending(repo))

@@ -235,6 +235,7 @@ def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot
     ("words", "code", "said"),
     [
         ("init >&- 2>&- <&-", 0, ""),
+        ("run <&-", 1, "PLAN.md: there is no such plan"),
         ("--version >/dev/full", 1, "No space left on device"),
         ("nonsense 2>/dev/full", 2, ""),
     ],

@@ -86,7 +86,7 @@ def test_three_sessions_without_a_tick_are_too_big(stage):
     ended = stage.run(make_script(looking, looking, looking), reset_at="10k")
 
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 1")
-    assert "3 sessions in a row passed the reset line without ticking anything" in ended.reason
+    assert "3 sessions in a row handed over without ticking anything" in ended.reason
     assert [leg.leg for leg in stage.seen(LegStarted)] == [1, 2, 3]
     assert stage.commits() == ()
 

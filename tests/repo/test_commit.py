@@ -7,8 +7,10 @@ import subprocess
 import pytest
 
 from relay.errors import RepoError
+from relay.git.command import GitResult
 from relay.git.identity import find_identity
 from relay.git.message import Message
+from relay.git.patches import count_lines
 from relay.git.refs import move_ref
 from relay.git.signing import check_signing
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
@@ -476,3 +478,13 @@ def test_no_lock_or_private_index_lock_is_left(box):
     committed(box, "src/app.py")
     locks = list((box.root / ".git").rglob("*.lock"))
     assert (locks, (box.root / ".git/relay/intent").exists()) == ([], False)
+
+
+def test_a_commit_is_made_whatever_git_can_count_of_it(box):
+    assert count_lines(box.open(), "0" * 40) == ()
+
+
+def test_a_filter_that_cannot_be_started_is_named():
+    """Git's own last line says only that somebody hung up."""
+    err = b"git-lfs filter-process: 1: git-lfs: not found\nfatal: the remote end hung up unexpectedly\n"
+    assert GitResult(code=128, out=b"", err=err).words.startswith("git-lfs filter-process: 1: git-lfs: not found; ")

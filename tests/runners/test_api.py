@@ -701,6 +701,12 @@ def test_of_a_long_error_the_beginning_is_read(interrupts):
     assert len(read) < 12
 
 
+def test_a_socks_proxy_says_which_package_it_needs(interrupts, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(RunnerError, match="the package socksio is not installed"):
+        get_model(make_line(open_api(interrupts), []), "claude-opus-5-5")
+
+
 @pytest.mark.parametrize("proxy", ["http://", "nonsense://x", "http://a:b:c", "not a proxy", "http://h:99999999"])
 def test_garbage_in_a_proxys_address_is_called_by_its_name(interrupts, monkeypatch, proxy):
     """The HTTP client would blame the endpoint."""

@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -362,6 +363,20 @@ def test_a_directory_closed_by_mode_is_closed_to_root_without_capabilities(tmp_p
     assert is_searchable(closed / "agent") == is_searchable(closed)
 
 
+def test_a_long_way_to_temporary_files_leaves_room_for_a_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ("x" * 100)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    private = PrivateDir()
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(private.tmp / "a-socket-of-a-name-that-is-usual"))
+    finally:
+        private.close()
+
+
 def test_what_is_in_the_way_of_a_sandbox_says_what_helps(tmp_path: Path) -> None:
     """Not the installation of what is installed, and no switch that takes the protection away."""
     proc, top = tmp_path / "proc", tmp_path / "top"
@@ -377,4 +392,8 @@ def test_what_is_in_the_way_of_a_sandbox_says_what_helps(tmp_path: Path) -> None
     assert ask().endswith("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
     (top / ".dockerenv").touch()
     assert "--security-opt seccomp=unconfined" in ask()
+    closed, around = tmp_path / "closed", Path(tempfile.gettempdir())
+    closed.mkdir(mode=0o500)
+    assert ask(root=closed).startswith(f"{closed} cannot be written by you")
+    assert ask(root=around).startswith("temporary files are in the repository here")
     assert ask(root=tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere cannot be written by you")

@@ -367,7 +367,15 @@ def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, 
 
 
 @pytest.mark.parametrize(
-    "content", [b"\xff\xfe", b"a = ", b"x = " + b"[" * 20_000, b"#" * (1024 * 1024 + 1), b"max_legs = 2\nmax_legs = 3"]
+    "content",
+    [
+        b"\xff\xfe",
+        b"a = ",
+        b"x = " + b"[" * 20_000,
+        b"#" * (1024 * 1024 + 1),
+        b"max_legs = 2\nmax_legs = 3",
+        b"max_legs = " + b"1" * 5_000,
+    ],
 )
 def test_a_settings_file_that_cannot_be_used_is_named(content: bytes, root: Path) -> None:
     (root / "relay.toml").write_bytes(content)

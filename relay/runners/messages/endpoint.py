@@ -187,7 +187,7 @@ def open_client(
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
-    with _explaining_certificates():
+    with _explaining_certificates(), _explaining_socks():
         return httpx2.Client(
             base_url=environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address,
             headers=_build_headers(environ, environ[key_name], family),
@@ -209,6 +209,18 @@ def _explaining_certificates() -> Iterator[None]:
         raise RunnerError(
             f"the certificates that tell the endpoint from others cannot be read{where}: {error.strerror or error}",
             hint="unset the variable, or let it name what is there" if names else "reinstall relay",
+        ) from None
+
+
+@contextmanager
+def _explaining_socks() -> Iterator[None]:
+    """Say what a client lacks for a SOCKS proxy: it is not installed with relay."""
+    try:
+        yield
+    except ImportError:
+        raise RunnerError(
+            "a SOCKS proxy is set (ALL_PROXY or HTTPS_PROXY), and the package socksio is not installed beside relay",
+            hint="pip install 'relay-build[socks]', set an http:// proxy, or unset it",
         ) from None
 
 
