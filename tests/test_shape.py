@@ -127,7 +127,9 @@ def test_git_is_spoken_in_two_rooms():
         if path.relative_to(ROOT).parts[1] not in {"git", "store"} and (found := rules.find_git_words(path.read_text()))
     }
     known = {
+        "relay/cli/pr.py": {"config"},  # asked which remote a branch has
         "relay/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
+        "relay/run/review_range.py": {"rev-parse"},
         "relay/run/rewind.py": {"check-ref-format", "read-tree", "rev-list"},  # into an index of its own
         "relay/secrets/disclosure.py": {"cat-file"},
         "relay/setup/agent_trial.py": {"init"},  # a repository of the trial's own

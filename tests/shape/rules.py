@@ -99,14 +99,14 @@ def find_git_words(source: str) -> frozenset[str]:
 
 
 def _find_git_calls(tree: ast.Module) -> list[ast.Call]:
-    """Find ``X.run(…)`` and ``X.probe(…)`` where X is called git, or is made by a call with git in its name."""
+    """Find ``X.run(…)``, ``X.ask(…)`` and ``X.probe(…)`` where X is git, or is made by what has git in its name."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     return [
         call
         for call in calls
         if isinstance(call.func, ast.Attribute)
-        and call.func.attr in {"run", "probe"}
-        and re.search(r"git(\([^.]*\))?$", ast.unparse(call.func.value))
+        and call.func.attr in {"run", "ask", "probe"}
+        and re.search(r"git\b", ast.unparse(call.func.value))
     ]
 
 

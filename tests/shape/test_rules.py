@@ -30,6 +30,8 @@ CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
         (rules.find_destroyers, 'subprocess.run(("git", "gc"))'),
         (rules.find_destroyers, 'args = ("branch", "-D", name)\nguard(repo).git.probe(*args)'),
         (rules.find_destroyers, 'get_git(environ, root).run("push")'),
+        (rules.find_destroyers, 'repo.git.ask("checkout")'),
+        (rules.find_destroyers, 'repo.git.overruled(settings).run("clean")'),
         (rules.find_misused_verbs, "def check_a() -> str | None:\n    raise AError\n"),
         (rules.find_misused_verbs, "def _find_a() -> str | None:\n    if b:\n        raise AError\n"),
         (rules.find_misused_verbs, "def find_a(ref) -> None:\n    objects.delete_ref(ref)\n"),
