@@ -85,7 +85,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
 
     It ends too when the database goes away: have it started again by whoever starts it.
     """
-    from relay.cli.view import make_view
+    from relay.cli.views.base import make_view
     from relay.fleet.crew import Crew
     from relay.sandbox.harden import prepare_process
 

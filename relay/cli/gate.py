@@ -50,7 +50,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     Raises:
         PlanError: None has run in this work tree.
     """
-    from relay.cli.last_run import find_style, tell_gate
+    from relay.cli.views.last_run import find_style, tell_gate
     from relay.store.last_run import read_last_gate
     from relay.words import render_moment
 
@@ -71,7 +71,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
     """Run the gate, and the hooks where asked for."""
-    from relay.cli.view import make_view
+    from relay.cli.views.base import make_view
     from relay.run.gate_trial import find_uncommitted, try_gate, try_hooks
     from relay.sandbox.harden import prepare_process
     from relay.setup.workspace import open_own_workspace
@@ -148,7 +148,7 @@ def choose_commands(
 
 
 def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
-    from relay.cli.last_run import find_style, tell_gate
+    from relay.cli.views.last_run import find_style, tell_gate
     from relay.secrets.patterns import find_secret_values
     from relay.setup.run_notes import make_last_gate
     from relay.store.last_run import save_last_gate

@@ -81,7 +81,7 @@ def _propose_gate(root: Path) -> None:
     if found is None:
         return
     from relay.cli.gate import try_proposal
-    from relay.cli.last_run import find_style, tell_failures
+    from relay.cli.views.last_run import find_style, tell_failures
 
     say()
     say(f"{found.source} says how this is tested: {found.command}; trying it in the sandbox …")

@@ -49,7 +49,7 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
 
 def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:
     """Work through the plan with several phases at once."""
-    from relay.cli.view import make_view
+    from relay.cli.views.base import make_view
     from relay.fleet.parent import Order, run_jobs
     from relay.run.hours import work_within
 

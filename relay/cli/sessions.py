@@ -20,7 +20,7 @@ from relay.session.events import RunEnded
 from relay.setup.place import Place, find_settings, load_plan
 
 if TYPE_CHECKING:
-    from relay.cli.view import SharedView
+    from relay.cli.views.base import SharedView
     from relay.setup.context import RunContext, RunEnd
     from relay.setup.request import RunRequest
 
@@ -108,7 +108,7 @@ def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> No
 
 def show_end(end: "RunEnd", caller: Caller, *, as_json: bool) -> int:
     """Tell how a command ended that needed no session."""
-    from relay.cli.view import make_view
+    from relay.cli.views.base import make_view
 
     with make_view(json=as_json, stream=sys.stdout) as view:
         view.observe(render_end(end, caller))
@@ -134,8 +134,8 @@ def run_sessions(
         asks: Whether it may ask the person at the terminal.
         view: Shows it; None for the one that was asked for.
     """
-    from relay.cli.question import find_asker
-    from relay.cli.view import make_view
+    from relay.cli.views.base import make_view
+    from relay.cli.views.question import find_asker
     from relay.interrupts import Interrupts
     from relay.sandbox.harden import prepare_process
     from relay.setup.open import open_run

@@ -30,8 +30,8 @@ from relay.words import (
 )
 
 if TYPE_CHECKING:
-    from relay.cli.at_work import AtWork
-    from relay.cli.job_lines import JobStanding
+    from relay.cli.views.at_work import AtWork
+    from relay.cli.views.job_lines import JobStanding
     from relay.git.repository import Repo
     from relay.store.last_run import LastRun
 
@@ -51,7 +51,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     standing = gather_standing(find_source(place), place.repo)
     last, work = find_last_run(place.repo, standing), None
     if is_locked(place.repo):
-        from relay.cli.at_work import find_work
+        from relay.cli.views.at_work import find_work
 
         work = find_work(place.root)
     jobs = _find_jobs(place.repo, standing)
@@ -62,7 +62,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         return
     show_standing(standing, place.caller, why=why, last=last, work=work, jobs_at_work=at_work)
     if jobs:
-        from relay.cli.job_lines import tell_jobs
+        from relay.cli.views.job_lines import tell_jobs
 
         for line in tell_jobs(place.root, jobs):
             say(line)
@@ -71,7 +71,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
     if not repo.list_refs("refs/heads/relay-jobs/"):  # what knows more needs more imports
         return ()
-    from relay.cli.job_lines import find_job_standings
+    from relay.cli.views.job_lines import find_job_standings
 
     return find_job_standings(repo, standing.plan_name)
 
@@ -79,7 +79,7 @@ def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
 def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, Any]]:
     if not jobs:
         return []
-    from relay.cli.job_lines import render_jobs
+    from relay.cli.views.job_lines import render_jobs
 
     return render_jobs(root, jobs)
 
@@ -143,7 +143,7 @@ def _show_next(standing: Standing, caller: Caller, *, why: bool) -> None:
 
 
 def _show_work(work: "AtWork") -> None:
-    from relay.cli.at_work import tell_work
+    from relay.cli.views.at_work import tell_work
 
     first, *rest = tell_work(work, now=time.time())
     say(f"now    {first}", style="bold")
@@ -153,7 +153,7 @@ def _show_work(work: "AtWork") -> None:
 
 
 def _show_last(last: "LastRun", *, why: bool) -> None:
-    from relay.cli.last_run import find_style, tell_last_run
+    from relay.cli.views.last_run import find_style, tell_last_run
 
     for line in tell_last_run(last, now=time.time(), why=why):
         say(line.text, style=find_style(line))
@@ -244,8 +244,8 @@ def render_json(
     """Write where the plan stands as one JSON document."""
     import json
 
-    from relay.cli.at_work import render_work
-    from relay.cli.last_run import render_last_run
+    from relay.cli.views.at_work import render_work
+    from relay.cli.views.last_run import render_last_run
 
     body = {
         "plan": standing.plan_name,

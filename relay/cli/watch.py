@@ -11,7 +11,7 @@ import click
 
 from relay.cli.boundary import note_place
 from relay.cli.screen import say_now
-from relay.cli.view import View, make_view
+from relay.cli.views.base import View, make_view
 from relay.errors import ConfigError, ExitCode
 from relay.git.holder import is_locked
 from relay.session.events import RunEnded
@@ -62,7 +62,7 @@ def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
     Raises:
         ConfigError: The port cannot be listened on.
     """
-    from relay.cli.board_server import ServedView, serve_board
+    from relay.cli.views.server import ServedView, serve_board
 
     view = ServedView()
     with serve_board(view, port) as address, contextlib.suppress(KeyboardInterrupt):

@@ -49,7 +49,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     had pushed of it, another one goes on with. Only refs that relay made are pushed, and the plan's branch, forward.
     """
     from relay.cli.jobs import render_words
-    from relay.cli.view import make_view
+    from relay.cli.views.base import make_view
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
     from relay.interrupts import Interrupts

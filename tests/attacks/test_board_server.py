@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from relay.cli.board_server import MOST_CONNECTIONS, ServedView, serve_board
+from relay.cli.views.server import MOST_CONNECTIONS, ServedView, serve_board
 from relay.session.events import LegStarted, Noticed, PlanShown, RunStarted, TextShown, ToolStarted
 from relay.session.shapes import ShownItem, ShownPhase
 

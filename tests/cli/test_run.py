@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import pytest
 
-from relay.cli.narrate import STOPPING
+from relay.cli.views.narrate import STOPPING
 from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve

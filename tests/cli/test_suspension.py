@@ -8,7 +8,7 @@ import sys
 
 CODE = """
 import sys, time
-from relay.cli.live import LiveView
+from relay.cli.views.live import LiveView
 with LiveView(sys.stdout, colour=False):
     time.sleep(60)
 """

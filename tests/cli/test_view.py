@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.board import Board
-from relay.cli.draw import draw
-from relay.cli.narrate import STOPPING, Narrator
-from relay.cli.view import make_view
+from relay.cli.views.base import make_view
+from relay.cli.views.board import Board
+from relay.cli.views.draw import draw
+from relay.cli.views.narrate import STOPPING, Narrator
 from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.events import Noticed, PlanShown, TextShown, ToolStarted
@@ -313,7 +313,7 @@ def run_on_terminal(source, environ, *, columns=80, term="xterm-256color"):
 
 PLAY = """
 import sys, time
-from relay.cli.view import make_view
+from relay.cli.views.base import make_view
 from relay.session.events import *
 with make_view(json=False, stream=sys.stdout) as view:
     view.observe(RunStarted(run_id="r", command="run", model="m", plan_path="PLAN.md", branch="main", sandbox="bwrap",

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.at_work import find_work, tell_work
-from relay.cli.narrate import LOST
-from relay.cli.view import make_view
+from relay.cli.views.at_work import find_work, tell_work
+from relay.cli.views.base import make_view
+from relay.cli.views.narrate import LOST
 from relay.cli.watch import follow, is_at_work
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
@@ -189,7 +189,7 @@ def test_status_says_what_a_run_at_work_does(relay, project, environ):
 @given(st.integers(0, len(LOG.splitlines())))
 def test_the_end_of_a_log_tells_the_same_as_all_of_it(tmp_path_factory, upto):
     """Leg, last answer and activity are those of the whole log's board; none once the run has ended."""
-    from relay.cli.board import Board
+    from relay.cli.views.board import Board
 
     root = tmp_path_factory.mktemp("log")
     lines = LOG.splitlines(keepends=True)[:upto]

@@ -161,7 +161,7 @@ def _serve(pipe: Connection, library: Path) -> None:
     for name in (
         "httpx2",
         "relay.cli.run",
-        "relay.cli.view",
+        "relay.cli.views.base",
         "relay.cli.boundary",
         "relay.run.loop",
         "relay.setup.open",

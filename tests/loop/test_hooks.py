@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from relay.cli.last_run import tell_failures
+from relay.cli.views.last_run import tell_failures
 from relay.errors import ExitCode
 from relay.session.events import Committed, GateFinished, Noticed
 from relay.session.values import SessionEnd, SessionOutcome

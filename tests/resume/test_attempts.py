@@ -1,6 +1,6 @@
 """A session that was cut off is no leg of its own, and an attempt all the same."""
 
-from relay.cli.narrate import Narrator
+from relay.cli.views.narrate import Narrator
 from relay.session.events import LegStarted
 from tests.resume.conftest import LUNCH, REST
 

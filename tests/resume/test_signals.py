@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.narrate import STOPPING
+from relay.cli.views.narrate import STOPPING
 from relay.errors import ExitCode
 from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script

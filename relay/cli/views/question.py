@@ -10,7 +10,7 @@ from functools import partial
 
 from relay.cli.screen import say, say_fitting
 from relay.cli.text import clean_line
-from relay.cli.view import SharedView
+from relay.cli.views.base import SharedView
 from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.session.events import QuestionAsked
 from relay.setup.context import Ask

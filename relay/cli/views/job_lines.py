@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from relay.cli.at_work import find_job_works, render_work, tell_work
+from relay.cli.views.at_work import find_job_works, render_work, tell_work
 from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.worktrees import find_jobs
 from relay.git.holder import is_locked

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from relay.cli.board import Board
-from relay.cli.narrate import LOST, STOPPING
 from relay.cli.text import clean_line
+from relay.cli.views.board import Board
+from relay.cli.views.narrate import LOST, STOPPING
 from relay.meters.gauge import Band, find_band, render_band
 from relay.session.events import RunEnded, RunStarted
 from relay.session.shapes import ShownItem, ShownPhase

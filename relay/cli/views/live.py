@@ -18,10 +18,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from relay.cli.board import Board
-from relay.cli.draw import draw_run
-from relay.cli.narrate import Line, Narrator, Tone, tell_job
 from relay.cli.text import clean_line, clip
+from relay.cli.views.board import Board
+from relay.cli.views.draw import draw_run
+from relay.cli.views.narrate import Line, Narrator, Tone, tell_job
 from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.records import LoggedEvent

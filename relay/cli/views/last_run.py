@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relay.cli.narrate import Line, Tone
+from relay.cli.views.narrate import Line, Tone
 from relay.store.last_run import LastGate, LastRun
 from relay.words import render_moment, shorten
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from relay.cli.board import Board
+from relay.cli.views.board import Board
 from relay.meters.gauge import find_band, render_band
 from relay.telemetry.follow import LogTail, list_logs
 from relay.values import dataclass

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
-from relay.cli.narrate import LOST, STOPPING, Line, Narrator, tell_job
 from relay.cli.screen import has_style, is_utf8
 from relay.cli.text import clean_line, clip, escape_json
+from relay.cli.views.narrate import LOST, STOPPING, Line, Narrator, tell_job
 from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.records import LoggedEvent, Recorder, render_record
@@ -84,7 +84,7 @@ def make_view(
         return JsonView(stream, clock)
     dumb = environ.get("TERM", "dumb") in {"dumb", "unknown"}
     if stream.isatty() and is_utf8(stream) and not dumb:
-        from relay.cli.live import LiveView
+        from relay.cli.views.live import LiveView
 
         return LiveView(stream, colour=has_style(stream, environ), clock=clock, keeps_board=keeps_board)
     return PlainView(stream, clock)

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from relay.cli.board import Board
-from relay.cli.board_page import SCRIPT, STYLE, render_live, render_page
-from relay.cli.narrate import LOST, Line, Narrator, Tone, tell_job
+from relay.cli.views.board import Board
+from relay.cli.views.narrate import LOST, Line, Narrator, Tone, tell_job
+from relay.cli.views.page import SCRIPT, STYLE, render_live, render_page
 from relay.errors import ConfigError
 from relay.interrupts import Urgency
 from relay.session.events import Event
