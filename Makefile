@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make report-browser, make fuzz, make docs, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make fuzz, make docs, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.p
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not read_in_time and not read_in_its_length
 
-.PHONY: demo test test-thorough check pure coverage agents crash toolchains report-browser fuzz docs audit sandbox clean
+.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser fuzz docs audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -53,6 +53,9 @@ crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail
 
 toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: half an hour, and the network
 	@$(BIN)/pytest tests/toolchains $(if $(SOURCE),--source '$(SOURCE)')
+
+templates: $(VENV)/.run  ## what relay fleet template and relay init --ci print, under the linters of those who read it; needs the registries
+	@sh .ci/templates
 
 report-browser: $(VENV)/.dev  ## the page of relay report in headless Chromium, as a desktop and as a telephone, in light and dark
 	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
