@@ -80,6 +80,25 @@ def test_a_name_is_one_thing():
     assert [name for name, rooms in places.items() if len(rooms) > 1] == []
 
 
+def test_a_room_that_lists_its_modules_lists_all():
+    """What a newcomer reads at the door is what is there."""
+    wrong = {}
+    for room in sorted((ROOT / "relay").rglob("__init__.py")):
+        listed = set(re.findall(r"^    (\w+\.py) ", room.read_text(), re.MULTILINE))
+        there = {path.name for path in room.parent.glob("*.py")} - {"__init__.py"}
+        if listed and listed != there:
+            wrong[name_of(room)] = sorted(listed ^ there)
+
+    assert wrong == {}
+
+
+def test_prompts_are_read_in_one_place():
+    """Every word of them is paid for on every request, so all of them are seen together."""
+    found = [name_of(path) for path in SOURCES if re.search(r'"prompts"|templates/prompts', path.read_text())]
+
+    assert found == ["relay/prompts/texts.py"]
+
+
 def test_few_files_stand_beside_the_rooms():
     """A newcomer sees rooms."""
     loose = [path.stem for path in (ROOT / "relay").glob("*.py") if not path.stem.startswith("__")]

@@ -13,6 +13,7 @@ display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git
     cache.py        the prompt cache
     signing.py      thinking blocks bound to their conversation
     checks.py       what the API refuses
+    dialects.py     what endpoints that are not its provider's do otherwise
     conversation.py the same for message histories
     wire.py         the API's error shape
     stage.py        which turn a request is answered with
@@ -24,7 +25,7 @@ display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git
     routes.py       which of them a request is for
     state.py        what it knows between requests
     exchange.py     one request: routes, checks, performance
-    app.py          the ASGI callable
     transport.py    uvicorn, with the connection in reach
-    server.py       the server's life: the entry point
+    server.py       the ASGI callable and its life: the entry point
+    tape.py         another server: what an endpoint has answered once, byte for byte
 """
