@@ -52,6 +52,8 @@ class Landing:
     """The commit that the plan's branch is at."""
     own: str
     """The commit that the job's branch is at."""
+    done: str = ""
+    """The commit in which the phase is done; empty while it is not."""
 
 
 def find_landing(main: Repo, job: Job) -> Landing:
@@ -65,7 +67,9 @@ def find_landing(main: Repo, job: Job) -> Landing:
         RepoError: One of the two has no commit.
     """
     tip, own = _get_head(main), _get_head(job.repo)
-    return Landing(case=_find_case(main, job, tip, own), tip=tip, own=own)
+    case, leg = _find_case(main, job, tip, own), read_leg(job.repo)
+    done = "" if case is LandingCase.WORKING else leg.merges if leg is not None and leg.merges else own
+    return Landing(case=case, tip=tip, own=own, done=done)
 
 
 def find_phase_id(job: Job) -> str:

@@ -9,7 +9,9 @@ from dataclasses import field, replace
 from typing import Protocol
 
 from relay.errors import ExitCode, RelayError, RepoError
+from relay.fleet.beginnings import Beginning, find_beginnings
 from relay.fleet.landing import Job, Landing, LandingCase, find_in_the_way, find_landing, find_phase_id, land
+from relay.fleet.leftovers import find_code, tell_rest
 from relay.fleet.merge import prepare
 from relay.fleet.purse import Purse, count_places
 from relay.fleet.runs import JobEnd, JobRun
@@ -18,7 +20,6 @@ from relay.git.holder import is_locked
 from relay.git.names import list_paths
 from relay.hints import RUN, Command
 from relay.plan.model import Plan
-from relay.plan.waves import find_ready
 from relay.run.ends import end_done
 from relay.run.loop import run
 from relay.run.plan_view import render_plan
@@ -30,7 +31,6 @@ from relay.setup.account import make_meter, read_spent
 from relay.setup.context import RunContext, RunEnd
 from relay.store.inbox import drop_words, end_pause, leave_words, read_words
 from relay.values import dataclass
-from relay.words import count
 
 
 class Tell(Protocol):
@@ -84,7 +84,8 @@ class _Working:
     """A child and what it is for. Mutable: it is heard."""
 
     child: JobRun
-    merging: bool
+    merges: str
+    """The commit that it lands; empty where it works on the phase."""
     has_all: bool
     """Whether all that was left of the cap was set aside for it."""
 
@@ -100,8 +101,8 @@ class _State:
     """Phases whose run did not come to work once."""
     hungry: set[str] = field(default_factory=set)
     """Phases that came to the end of their share: they go on alone, with all that is left."""
-    pending: frozenset[str] = frozenset()
-    """Phases that are done on their own branch and have not landed."""
+    pending: Mapping[str, str] = field(default_factory=dict)
+    """Phases that are done on their own branch, have not landed and are not at work, and the commits that they are."""
     foreign: frozenset[str] = frozenset()
     """Phases that a run of somebody else's is at work on, in a job's work tree."""
     said: set[str] = field(default_factory=set)
@@ -111,6 +112,11 @@ class _State:
     """Whether something has happened since git was asked."""
     told: int = 0
     """How urgently the children were asked to stop."""
+
+    @property
+    def busy(self) -> int:
+        """How many places are taken. A landing takes none: where its gates are green, nothing is asked of a model."""
+        return sum(not working.merges or working.child.has_asked for working in self.working.values())
 
 
 class _Parent:
@@ -198,38 +204,48 @@ class _Parent:
         """Land what can land, and start what can start; once a stop is asked for, only what lands as it is."""
         self._state.is_stale = False
         try:
-            while True:
+            plan = settle(self._ctx)[0].plan
+            found = tuple(self._find_landings(plan))
+            while self._land_forward(found):
                 plan = settle(self._ctx)[0].plan
-                if not self._land_next(plan):
-                    break
+                found = tuple(self._find_landings(plan))
             if not self._ctx.interrupts.finish_turn:
-                self._start_ready(plan)
+                found = tuple(self._find_to_merge(found))
+                self._start_ready(plan, landings=min(1, len(found)))  # first, since it takes longest
+                self._start_merging(plan, found)
         except RelayError:
             # An edit of the user's that cannot be taken up: others go on, and it is asked again when one of them ends.
             if not self._state.working:
                 raise
 
-    def _land_next(self, plan: Plan) -> bool:
-        """Land one phase, or start the run that merges one; False when there is none."""
-        found = tuple(self._find_landings(plan))
-        if any(working.merging for working in self._state.working.values()):
+    def _land_forward(self, found: Iterable[tuple[Job, Landing]]) -> bool:
+        """Land a phase that needs no checks; False when there is none."""
+        if self._is_merging():
             return False  # what it merges with must not move
-        for job, landing in found:  # needs no checks: first
+        for job, landing in found:
             if landing.case is LandingCase.FORWARD and self._is_way_clear(job, landing):
                 self._land(job, landing)
                 return True
-        if len(self._state.working) < self._order.jobs and not self._ctx.interrupts.finish_turn:
-            self._start_merging(plan, found)
         return False
 
+    def _is_merging(self) -> bool:
+        return any(working.merges for working in self._state.working.values())
+
+    def _find_to_merge(self, found: Iterable[tuple[Job, Landing]]) -> Iterator[tuple[Job, Landing]]:
+        """Yield the phases that are to be committed on top of what others landed; none while one is."""
+        for job, landing in () if self._is_merging() else found:
+            if landing.case is LandingCase.MERGING or (
+                landing.case is LandingCase.APART and self._is_way_clear(job, landing)
+            ):
+                yield job, landing
+
     def _start_merging(self, plan: Plan, found: Iterable[tuple[Job, Landing]]) -> None:
-        """Have the first phase that others landed before committed on top of them."""
-        places = self._count_places(plan, 1 + len(find_ready(plan, self._list_held())))
+        """Have the first of them committed."""
         for job, landing in found:
-            is_apart = landing.case is LandingCase.APART and self._is_way_clear(job, landing)
-            if is_apart and not self._prepare(job, landing):
+            if landing.case is LandingCase.APART and not self._prepare(job, landing):
                 continue
-            if (is_apart or landing.case is LandingCase.MERGING) and self._start(job, merging=True, places=places):
+            ready = 1 + len(self._find_beginnings(plan))
+            if self._start(job, merges=landing.done, places=self._count_places(plan, ready, more=1)):
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
@@ -246,7 +262,8 @@ class _Parent:
         """Yield the jobs that are done and have not landed, in plan order; note who else is at work."""
         main, state = self._ctx.repo, self._state
         jobs = {job.phase_id: job for job in find_jobs(main, self._ctx.plan_path)}
-        foreign, pending = set(), set()
+        foreign, pending = set(), dict[str, str]()
+        done = {phase.id for phase in plan.phases if phase.done}
         for phase in plan.phases:
             job = jobs.get(phase.id)
             if job is None or phase.done or phase.id in state.working:
@@ -257,10 +274,10 @@ class _Parent:
                 continue
             landing = find_landing(main, job)
             if landing.case not in {LandingCase.WORKING, LandingCase.LANDED}:
-                pending.add(phase.id)
-                if phase.id not in state.stopped:
+                pending[phase.id] = landing.done
+                if phase.id not in state.stopped and done.issuperset(phase.after):
                     yield job, landing
-        state.foreign, state.pending = frozenset(foreign), frozenset(pending)
+        state.foreign, state.pending = frozenset(foreign), pending
 
     def _is_way_clear(self, job: Job, landing: Landing) -> bool:
         files = find_in_the_way(self._ctx.repo, landing)
@@ -285,34 +302,47 @@ class _Parent:
         plan = settle(self._ctx)[0].plan
         self._ctx.observe(render_plan(plan, committed=plan))
 
-    def _start_ready(self, plan: Plan) -> None:
+    def _start_ready(self, plan: Plan, *, landings: int) -> None:
+        """Start what can begin; so many landings are to find their part of the money behind it."""
         state = self._state
-        while len(state.working) < self._order.jobs and (state.is_warm or not state.working):
-            held = self._list_held()
-            ready = [phase.id for phase in find_ready(plan, held) if phase.id not in state.hungry]
-            if not ready and not state.working:
-                ready = [phase.id for phase in find_ready(plan, held)][:1]
+        while state.busy < self._order.jobs and (state.is_warm or not state.working):
+            found = self._find_beginnings(plan)
+            ready = [begin for begin in found if begin.phase_id not in state.hungry]
+            if not (ready or state.working or landings):
+                ready = list(found[:1])
             if not ready:
                 return
-            places = self._count_places(plan, len(ready))
-            job = ensure_job(self._ctx.repo, ready[0], self._ctx.plan_path, copied=self._ctx.settings.copy, busy=held)
+            phase_id = ready[0].phase_id
+            places = self._count_places(plan, len(ready) + landings, more=landings)
+            job = self._ensure_job(ready[0])
             if job is None:  # a run of a killed parent's begins there in this moment
-                state.foreign |= {ready[0]}
-                continue
-            if not self._start(job, merging=False, places=places):
+                state.foreign |= {phase_id}
+            elif not self._start(job, merges="", places=places):
                 return
+
+    def _find_beginnings(self, plan: Plan) -> tuple[Beginning, ...]:
+        state = self._state
+        done = {phase_id: commit for phase_id, commit in state.pending.items() if phase_id not in state.stopped}
+        landing = state.working.items()
+        done |= {phase_id: one.merges for phase_id, one in landing if one.merges and not one.child.has_asked}
+        return find_beginnings(self._ctx.repo, self._ctx.plan_path, plan, self._list_held(), done)
+
+    def _ensure_job(self, begin: Beginning) -> Job | None:
+        ctx, held = self._ctx, self._list_held()
+        copied = ctx.settings.copy
+        return ensure_job(ctx.repo, begin.phase_id, ctx.plan_path, copied=copied, busy=held, start=begin.commit)
 
     def _list_held(self) -> set[str]:
         state = self._state
         return {*state.working, *state.pending, *state.stopped, *state.foreign}
 
-    def _count_places(self, plan: Plan, ready: int) -> int:
+    def _count_places(self, plan: Plan, ready: int, *, more: int = 0) -> int:
         state = self._state
         waiting = sum(not phase.done and phase.id not in {*state.working, *state.stopped} for phase in plan.phases)
-        free = self._order.jobs - len(state.working)
+        free = self._order.jobs - state.busy + more
         return count_places(free, ready=ready, waiting=waiting, is_alone=not state.working)
 
-    def _start(self, job: Job, *, merging: bool, places: int) -> bool:
+    def _start(self, job: Job, *, merges: str, places: int) -> bool:
         """Start a run in a job's work tree; False when the cap leaves nothing for it."""
         ctx, phase_id = self._ctx, job.phase_id
         if 0.0 in {self._money.left, self._tokens.left} and self._state.working:
@@ -327,9 +357,9 @@ class _Parent:
         self._pass_words_on(job)
         child = JobRun(job, find_phase_id(job), words, environ)
         has_all = all(share is None or share.is_all for share in (money, tokens))
-        self._state.working[phase_id] = _Working(child=child, merging=merging, has_all=has_all)
+        self._state.working[phase_id] = _Working(child=child, merges=merges, has_all=has_all)
         self._state.hungry.discard(phase_id)
-        self._say(phase_id, "merging" if merging else "started", str(job.repo.root))
+        self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True
 
     def _pass_words_on(self, job: Job) -> None:
@@ -351,32 +381,9 @@ class _Parent:
             ctx.observe(Noticed(text=words))
         if plan.done:
             return end_done(plan, spent)
-        code = ExitCode.USER if _all_users(state.stopped) else ExitCode.STOPPED
-        return RunEnd(exit_code=code, reason=self._tell_rest(plan), next_command=self._again, spent=spent)
+        reason = tell_rest(plan, state.stopped, state.pending, jobs=self._order.jobs)
+        return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=self._again, spent=spent)
 
     @property
     def _again(self) -> Command:
         return Command(words=(*RUN.words, "--jobs", str(self._order.jobs)))
-
-    def _tell_rest(self, plan: Plan) -> str:
-        """Say of each open phase why it is."""
-        state, parts = self._state, []
-        waiting = []
-        for phase in plan.phases:
-            if phase.done:
-                continue
-            if phase.id in state.stopped:
-                again = state.stopped[phase.id].next_command
-                parts.append(
-                    f"phase {phase.id} stopped: {state.stopped[phase.id].reason}{f' ({again})' if again else ''}"
-                )
-            elif phase.id in state.pending:
-                parts.append(f"phase {phase.id} is done and waits to be landed")
-            else:
-                waiting.append(phase.id)
-        rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
-        return "; ".join((*parts, *rest))
-
-
-def _all_users(stopped: Mapping[str, JobEnd]) -> bool:
-    return bool(stopped) and all(end.exit_code == ExitCode.USER for end in stopped.values())

@@ -138,6 +138,11 @@ class JobRun:
         return self._is_answered or (self._asked_at is not None and time.time() > self._asked_at + FIRST_TOKEN_S)
 
     @property
+    def has_asked(self) -> bool:
+        """Whether it has sent a request: one that only lands a phase does so where something is to be repaired."""
+        return self._asked_at is not None
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is gone; what it said last may still be to be heard."""
         return self._process.poll() is not None

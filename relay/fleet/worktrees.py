@@ -77,9 +77,9 @@ def is_free(main: Repo, job: Job) -> bool:
 
 
 def ensure_job(
-    main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str]
+    main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str], start: str = ""
 ) -> Job | None:
-    """Return the work tree of a phase, at the plan's tip where nothing has been done in it yet; None: it is taken.
+    """Return the work tree of a phase, at its start where nothing has been done in it yet; None: it is taken.
 
     Its own one where there is one, else one that is free, else a new one.
 
@@ -89,23 +89,25 @@ def ensure_job(
         plan_path: Repository-relative path of the plan.
         copied: Ignored files and folders that a new work tree gets.
         busy: Ids of phases whose work trees are not free, whatever git says.
+        start: The commit that the phase begins at; empty for the plan's tip.
 
     Raises:
         RelayError: It cannot be made.
     """
     _finish_half(main)
+    start = start or _get_tip(main)
     jobs = find_jobs(main, plan_path)
     job = next((job for job in jobs if job.phase_id == phase_id), None)
     if job is None:
         free = (job for job in jobs if job.phase_id not in busy and is_free(main, job))
-        job = _hand_on(main, next(free, None), phase_id, plan_path)
+        job = _hand_on(main, next(free, None), phase_id, plan_path, start)
     if find_home(job.repo) != main.root:  # it is new, or its maker was killed
         for path in copied:
             copy_ignored(main, job.repo, path)
         note_home(job.repo, main.root)
     try:
         with hold_worktree(job.repo):
-            _bring_up(main, job)
+            _bring_up(main, job, start)
     except RepoError as error:
         if isinstance(error.__cause__, BlockingIOError):
             return None
@@ -113,11 +115,11 @@ def ensure_job(
     return job
 
 
-def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str) -> Job:
+def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start: str) -> Job:
     branch = name_job_branch(main, phase_id)
     ref, kept = f"refs/heads/{branch}", main.find_commit(f"refs/heads/{branch}")
     if free is None or kept is not None:  # a branch without its work tree may have anything
-        if kept is None and not refs.move_ref(main, ref, _get_tip(main), None):
+        if kept is None and not refs.move_ref(main, ref, start, None):
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
         repo = open_repo(_add(main, branch))
         return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
@@ -139,12 +141,12 @@ def _add(main: Repo, branch: str) -> Path:
     return place
 
 
-def _bring_up(main: Repo, job: Job) -> None:
-    """Take a work tree in which nothing has been done to the plan's tip."""
-    tip, own = _get_tip(main), _get_tip(job.repo)
-    if own == tip or read_leg(job.repo) is not None or not is_ancestor(main, own, tip):
+def _bring_up(main: Repo, job: Job, start: str) -> None:
+    """Take a work tree in which nothing has been done to where its phase begins."""
+    own = _get_tip(job.repo)
+    if own == start or read_leg(job.repo) is not None or not is_ancestor(main, own, _get_tip(main)):
         return
-    follow(job.repo, get_branch(job.repo), own, tip, reason=f"relay: phase {job.phase_id} begins")
+    follow(job.repo, get_branch(job.repo), own, start, reason=f"relay: phase {job.phase_id} begins")
 
 
 def _get_tip(repo: Repo) -> str:

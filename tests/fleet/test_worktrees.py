@@ -35,8 +35,8 @@ def main(box, monkeypatch):
     return box.open()
 
 
-def ensure(main, phase_id, *, copied=(), busy=()):
-    job = ensure_job(main, phase_id, "PLAN.md", copied=copied, busy=busy)
+def ensure(main, phase_id, *, copied=(), busy=(), start=""):
+    job = ensure_job(main, phase_id, "PLAN.md", copied=copied, busy=busy, start=start)
     assert job is not None
     return job
 
@@ -84,6 +84,22 @@ def test_a_free_one_is_handed_on_with_what_git_ignores_in_it(box, main):
     assert (handed.repo.branch, handed.repo.head()) == ("relay-jobs/main/2", main.head())
     assert (handed.repo.root / "node_modules/a.js").exists()
     assert box.text("branch", "--list", "relay-jobs/*").split() == ["+", "relay-jobs/main/2"]
+
+
+def test_a_phase_begins_where_it_is_said(box, main):
+    """In a new work tree, and in one that was handed on with what has landed: that is not below it."""
+    begun = box.text("rev-parse", "HEAD")
+    job = ensure(main, "1")
+    finish(box, main, job)
+    beside = box.text("commit-tree", "-p", begun, "-m", "beside", f"{begun}^{{tree}}")
+    handed = ensure(main, "2", start=beside)
+    assert handed.repo.root == job.repo.root
+    assert handed.repo.head() == beside
+    assert not (handed.repo.root / "1.txt").exists()
+    assert not is_free(main, handed)
+    new = ensure(main, "3", start=begun)
+    assert new.repo.head() == begun
+    assert ensure(main, "3").repo.head() == main.head()
 
 
 @pytest.mark.parametrize("hold", ["dirty", "untracked", "locked", "busy"])
