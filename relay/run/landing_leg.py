@@ -6,7 +6,7 @@ through the commit step. What differs stands here.
 
 from relay.config import Settings
 from relay.git.merging import find_base, list_marks
-from relay.git.message import CommitText, read_text
+from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.plan.lineage import find_lineage
@@ -27,6 +27,20 @@ def find_merged(repo: Repo, leg: OpenLeg) -> CommitText | None:
 def is_untouched(leg: OpenLeg) -> bool:
     """Return whether a landing leg is as it was made: no session has worked in it."""
     return bool(leg.merges) and trailers.ATTEMPT not in dict(leg.trailers)
+
+
+def find_note(repo: Repo, leg: OpenLeg) -> str:
+    """Return what each session of a landing leg has to know of the merge; empty for a leg that does work.
+
+    It came with the leg's snapshots before its first session, what the gate said in the last of them; what a session
+    wrote down, or left when it was killed, took its place since.
+    """
+    if not leg.merges or leg.last_wip is None:
+        return ""
+    args = ("--first-parent", "--basic-regexp", "--grep=^relay: snapshot of phase ", leg.last_wip.commit)
+    texts = tuple(read_texts(repo.git, *args, *((f"^{leg.base_head}",) if leg.base_head else ()), "--"))
+    first = (text for text in texts if text.get(trailers.SESSION) == texts[-1].get(trailers.SESSION))
+    return next((text.message.body.strip() for text in first), "")
 
 
 def render_merge(merged: CommitText, digest: str) -> tuple[tuple[str, str], ...]:

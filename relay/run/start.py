@@ -20,7 +20,7 @@ from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.review.finding import render_numbered
 from relay.run.gates import GateTask, run_phase_gate
-from relay.run.landing_leg import list_commands
+from relay.run.landing_leg import find_note, list_commands
 from relay.run.pending_plan import PendingPlan
 from relay.run.phase_message import BATON_TITLE
 from relay.run.readiness import get_commands, require_programs
@@ -169,7 +169,9 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     no_progress = 0 if ticked else parse_count(found.get(NO_PROGRESS, ""), 0) + counts
     baseline = parse_baseline(found.get(BASELINE, ""))
     discarded = _describe_discarded(leg)
-    baton = f"{leg.baton}\n\n{discarded}".strip() if leg.baton else ""
+    note = find_note(ctx.repo, leg)
+    noted = f"{note}\n\n{leg.baton}".strip() if note not in leg.baton else leg.baton
+    baton = f"{noted}\n\n{discarded}".strip() if leg.baton else note
     marks = (*_render_marks(number, no_progress), (CLAIMED, str(len(leg.items))), (BASELINE, found.get(BASELINE, "")))
     marks += tuple(mark for mark in leg.trailers if mark[0] in {LEFTOVER, TRIAL})
     marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)

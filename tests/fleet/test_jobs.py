@@ -145,6 +145,27 @@ def test_a_textual_conflict_is_repaired(plan):
     assert (plan.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
 
 
+def test_a_phase_begins_before_the_one_that_it_comes_after_has_landed(plan):
+    """On that one's own commit, and it lands behind it: also where that takes a session, and another run."""
+    plan.write("PLAN.md", PLAN.format().replace("After: 1, 2", "After: 2"))
+    plan.write("check.sh", "test ! -e 1.txt || test ! -e 2.txt || test -e both.txt\n")
+    plan.commit("three comes after two")
+    sessions = [write_phase(1), write_phase(2, delay_s=1), write_phase(3)]
+    gives_up = repair(contains="are merged in the work tree") | {"turns": [tool("block", reason="a key is missing")]}
+    code, out, server = run(plan, [*sessions, gives_up])
+    assert (code, server.errors, server.unplayed) == (4, [], ()), out
+    assert "phase 2 stopped: " in out
+    assert "phase 3 is done and waits for phase 2 to land" in out.splitlines()[-2]
+    assert plan.git("merge-base", "relay-jobs/main/3", "main") == plan.git("rev-parse", "main~1")
+    mend = repair(
+        tool("write", path="both.txt", content="both\n"),
+        contains=["are merged in the work tree", "`sh check.sh` failed"],
+    )
+    code, out, server = run(plan, [mend])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
+
+
 def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(plan):
     """Its children hand over when it dies; what they had goes on in the same work trees."""
     sessions = [write_phase(1), write_phase(2, delay_s=1), write_phase(3)]
