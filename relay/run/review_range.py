@@ -1,9 +1,12 @@
 """A review that somebody asks for by hand: of a phase that is committed, or of any range. Nothing is changed."""
 
+import os
 from contextlib import ExitStack
+from dataclasses import replace
 
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.git.message import read_texts
+from relay.git.names import list_paths
 from relay.git.objects import diff_trees
 from relay.git.patches import read_patch
 from relay.hints import STATUS
@@ -13,9 +16,10 @@ from relay.review.session import Incomplete, review
 from relay.run.review_step import MAX_PATCH_BYTES, find_reviewers
 from relay.run.start import find_plan
 from relay.secrets.patterns import redact
-from relay.session.events import ReviewFinished
+from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd
+from relay.setup.rules import Rules
 from relay.store.elsewhere import keeping_spent
 from relay.store.history import RelayCommit, read_plan_commits
 from relay.store.trailers import LEG_STATUSES
@@ -74,8 +78,10 @@ def _read_range(files: PlanFiles, what: str) -> Range:
     ends = (first or "HEAD", last.removeprefix(".") or "HEAD") if dots else (f"{what}^", what)
     base, tip = (_get_commit(files, name, what) for name in ends)
     messages = (text.message for text in read_texts(files.repo.git, tip, f"^{base}", "--"))
-    task = "\n\n".join(f"{message.subject}\n{message.body}".strip() for message in messages)
-    return Range(name=what, phase_id="", base=base, tip=tip, task=task[:MAX_TASK_CHARS])
+    said = "\n\n".join(f"{message.subject}\n{message.body}".strip() for message in messages)[:MAX_TASK_CHARS]
+    # Quoted: whoever made the commits is not to write another part of the message.
+    task = "\n".join(f"> {line}" for line in ("The messages of its commits:", "", *said.splitlines()))
+    return Range(name=what, phase_id="", base=base, tip=tip, task=task)
 
 
 def _get_commit(files: PlanFiles, name: str, what: str) -> str:
@@ -91,6 +97,7 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
     changed = frozenset(change.path for change in diff_trees(ctx.repo, chosen.base, chosen.tip))
     if not changed:
         return _end(ctx, ExitCode.DONE, f"{chosen.name} changes nothing"), ()
+    ctx = _without_changed_rules(ctx, changed)
     briefing = ReviewBriefing(task=chosen.task, patch=redact(patch, environ_values=ctx.secret_values), gate="")
     with ExitStack() as kept:
 
@@ -117,6 +124,17 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
     )
     code = ExitCode.STOPPED if confirmed else ExitCode.DONE
     return _end(ctx, code, f"{chosen.name}: {count(len(found), 'finding')}, {confirmed} confirmed"), found
+
+
+def _without_changed_rules(ctx: RunContext, changed: frozenset[str]) -> RunContext:
+    """Leave out rules that the change brings: they are what is reviewed, and no word of it is an order."""
+    root = ctx.repo.root.resolve()
+    real = {os.path.relpath((root / file.path).resolve(), root) for file in ctx.rules.files}
+    if found := sorted(changed & (real | {file.path for file in ctx.rules.files})):
+        words = f"{list_paths(found)} is changed by what is reviewed: it is no rule of its reviewers"
+        ctx.observe(Noticed(text=words))
+        return replace(ctx, rules=Rules())
+    return ctx
 
 
 def _end(ctx: RunContext, code: ExitCode, reason: str) -> RunEnd:

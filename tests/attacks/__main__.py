@@ -13,6 +13,7 @@ from tests.attacks import (
     test_openings,
     test_planted,
     test_repository,
+    test_reviewers,
     test_start,
     test_tools,
 )
@@ -23,6 +24,7 @@ def count_rows() -> dict[str, tuple[int, int]]:
     """Return for each table how many rows it has and how many tries they make for one user."""
     openings = (*test_openings.ATTACKS, *test_openings.SHARED)
     commands, hoards, tools = test_commands.ATTACKS, test_commands.HOARDS, test_tools.ATTACKS
+    reviewed = (*test_reviewers.FILES, *test_reviewers.COMMITS)
     under_landlock = len(test_commands.chosen(test_commands.PLAN))
     return {
         "commands": (len(commands), sum(len(row.levels) for row in commands) + under_landlock),
@@ -31,6 +33,7 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "tool calls": (len(tools), sum(len(row.levels) for row in tools)),
         "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),
         "files of an archive": (len(test_archive.ATTACKS), len(test_archive.ATTACKS)),
+        "changes to be reviewed": (len(reviewed), len(reviewed)),
         "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
         "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) * len(test_planted.WAYS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),

@@ -84,6 +84,8 @@ class Played:
     """In the order of the calls."""
     systems: tuple[str, ...]
     """The system text of every request."""
+    messages: tuple[str, ...]
+    """The first message of every request."""
     errors: tuple[str, ...]
     """What the rehearsal server complained about."""
 
@@ -191,9 +193,9 @@ class Arena:
             code, out, err = run(argv, cwd=self.root, env=env)
             bodies = [request.body for request in server.requests if request.path == "/v1/messages" and request.body]
             systems = tuple(json.dumps(body.get("system", "")) for body in bodies)
-            return Played(
-                code=code, out=out, err=err, got=_read_results(bodies), systems=systems, errors=tuple(server.errors)
-            )
+            messages = tuple(_read_text(body["messages"][0]["content"]) for body in bodies)
+            got, errors = _read_results(bodies), tuple(server.errors)
+            return Played(code=code, out=out, err=err, got=got, systems=systems, messages=messages, errors=errors)
 
     def call(self, calls: Sequence[tuple[str, Mapping[str, Any]]], *args: str, **more: Any) -> Played:
         """Have the model make these calls in one session, one each turn, then end."""
@@ -253,6 +255,10 @@ def _walk(top: Path) -> Iterator[tuple[str, tuple[int, bytes]]]:
         yield str(path), (status.st_mode, body)
 
 
+def _read_text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
 def _read_results(bodies: list[Any]) -> tuple[Got, ...]:
     """Return every call with its result, found in what relay sent."""
     calls: dict[str, str] = {}
@@ -263,8 +269,7 @@ def _read_results(bodies: list[Any]) -> tuple[Got, ...]:
                 if block.get("type") == "tool_use":
                     calls[block["id"]] = block["name"]
                 elif block.get("type") == "tool_result":
-                    text = block.get("content", "")
-                    text = text if isinstance(text, str) else "".join(part.get("text", "") for part in text)
+                    text = _read_text(block.get("content", ""))
                     identity = block["tool_use_id"]
                     got[identity] = Got(name=calls[identity], text=text, is_error=bool(block.get("is_error")))
     return tuple(got.values())
