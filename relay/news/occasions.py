@@ -4,6 +4,7 @@ from relay.session.events import (
     CacheRefreshed,
     Event,
     GateFinished,
+    JobMoved,
     LegEnded,
     QuestionAsked,
     ResponseReceived,
@@ -49,36 +50,50 @@ class Watcher:
         self._waits = False
         self._has_told_cost = False
         self._red: set[str] = set()
+        self._has_told_stop = False
 
     def find_news(self, event: Event) -> News | None:
         """Return what an event is worth telling; None for most."""
+        self._note(event)
         match event:
-            case RunStarted():
-                self._started, self._spent = event, event.spent_usd
-            case LegEnded():
-                self._last[event.phase_id] = event
+            case JobMoved():
+                return self._move(event)
             case ResponseReceived() | CacheRefreshed():
-                self._waits = False
+                self._waits = self._has_told_stop = False
                 return self._count(event.cost_usd)
-            case RetryScheduled() if event.wait_s >= LONG_WAIT_S and not self._waits:
-                self._waits = True  # one limit stops all that are at work
-                return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
+            case RetryScheduled():
+                return self._wait(event)
             case GateFinished() if self._is_new_red(event):
                 self._red.add(event.phase_id)
                 words = f"a gate is red after {render_duration(event.duration_s)}"
                 return self._make("red", words, f"phase {event.phase_id}: {event.summary}")
             case QuestionAsked():
-                words = "it waits for your answer" if event.waits else "it goes on with what it assumes"
-                return self._make("question", words, f"{event.question} (assumed: {event.assumed})")
+                return self._ask(event)
             case RunEnded():
                 return self._end(event)
             case _:
                 pass
         return None
 
+    def _note(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self._started, self._spent = event, event.spent_usd
+        elif isinstance(event, LegEnded):
+            self._last[event.phase_id] = event
+
     def _is_new_red(self, event: GateFinished) -> bool:
         """Say whether a gate is red that should be green, for the first time in its phase: repairs come in threes."""
         return not (event.passed or event.baseline or event.expected) and event.phase_id not in self._red
+
+    def _wait(self, event: RetryScheduled) -> News | None:
+        if event.wait_s < LONG_WAIT_S or self._waits:
+            return None
+        self._waits = True  # one limit stops all that are at work
+        return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
+
+    def _ask(self, event: QuestionAsked) -> News:
+        words = "it waits for your answer" if event.waits else "it goes on with what it assumes"
+        return self._make("question", words, f"{event.question} (assumed: {event.assumed})")
 
     def _count(self, cost_usd: float | None) -> News | None:
         self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
@@ -88,7 +103,20 @@ class Watcher:
         self._has_told_cost = True
         return self._make("cost", f"{render_usd(self._spent)} of {render_usd(cap)} are spent", "")
 
-    def _end(self, event: RunEnded) -> News:
+    def _move(self, event: JobMoved) -> News | None:
+        """Tell of one of several phases that stopped: the others may go on all night. A limit stops all of them."""
+        self._has_told_stop = False
+        last = self._last.get(event.phase_id)
+        if event.state != "stopped" or (last is not None and last.end is SessionEnd.LIMIT):
+            return None
+        self._has_told_stop = True
+        self._last.pop(event.phase_id, None)
+        occasion = "blocked" if last is not None and last.result == "blocked" else "stopped"
+        return self._make(occasion, "one phase stopped", f"phase {event.phase_id}: {event.detail}")
+
+    def _end(self, event: RunEnded) -> News | None:
+        if event.exit_code and self._has_told_stop:
+            return None
         occasion = "done" if event.exit_code == 0 else "stopped"
         if event.exit_code:
             last = self._last.values()

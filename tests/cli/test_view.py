@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from relay.cli.views.base import make_view
 from relay.cli.views.board import Board
-from relay.cli.views.draw import draw
+from relay.cli.views.draw import draw, draw_run
 from relay.cli.views.narrate import STOPPING, Narrator
 from relay.interrupts import Urgency
 from relay.session import events
@@ -393,3 +393,38 @@ def test_json_lines_stay_facts_when_a_stop_is_asked_for():
     with make_view(json=True, stream=stream, environ={}) as view:
         view.note_stop(Urgency.NOW)
     assert stream.getvalue() == ""
+
+
+def make_jobs(recorded):
+    """Eight phases side by side: two at work, one that stopped, one whose money is spent."""
+    board = make_board(recorded, 1)
+    board.apply(big_plan(8, 1, 1), 0)
+    for phase_id, state in (("2", "started"), ("5", "merging"), ("3", "stopped"), ("4", "waiting")):
+        board.apply(events.JobMoved(phase_id=phase_id, state=state, detail=f"blocked: no key {HOSTILE}"), 0)
+    for at, event in recorded[: at_event(recorded, ToolStarted, 4)]:
+        board.apply_job("2", event, at)
+    return board
+
+
+def test_the_screen_of_phases_side_by_side_says_at_once_why_one_stopped(recorded):
+    """Where there is no room for it, what the others do stays, and that it stopped."""
+    board = make_jobs(recorded)
+    frame = [line.plain for line in draw_run(board, now=65, width=80, height=24)]
+    stopped = next(n for n, line in enumerate(frame) if line.startswith("  [ ] 3"))
+    assert frame[stopped].rstrip().endswith("stopped")
+    assert frame[stopped + 1].startswith("    blocked: no key")
+    small = [line.plain for line in draw_run(board, now=65, width=60, height=13)]
+    assert sum("blocked: no key" in line for line in small) == 0
+    assert any(line.rstrip().endswith("stopped") for line in small)
+    assert any("tick" in line for line in small)
+
+
+@pytest.mark.parametrize("width", [1, 20, 43, 60, 80, 300])
+@pytest.mark.parametrize("height", [1, 5, 9, 15, 37])
+def test_any_size_holds_the_frame_of_phases_side_by_side(recorded, width, height):
+    from rich.cells import cell_len
+
+    frame = [line.plain for line in draw_run(make_jobs(recorded), now=65, width=width, height=height)]
+    assert len(frame) <= height
+    assert all(cell_len(line) <= width for line in frame)
+    assert all(line.isprintable() for line in frame)

@@ -219,7 +219,7 @@ def test_one_cap_binds_all_of_them(plan):
 
 
 def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypatch):
-    """Its dependents wait; the end says what stopped, and what to type, and calls once for all of them."""
+    """Its dependents wait; it is said at once, and by a call; the end says what stopped, and what to type."""
     called = tmp_path / "called"
     config = f"""[[notify]]\nform = "command"\ncommand = ["sh", "-c", "echo $0 >> '{called}'", "{{occasion}}"]\n"""
     (tmp_path / "config" / "relay").mkdir(parents=True)
@@ -227,8 +227,12 @@ def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypat
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     blocked = {**write_phase(1), "turns": [tool("block", reason="a key is missing")]}
     code, out, _ = run(plan, [blocked, write_phase(2)], "--max-cost", "1")
-    assert called.read_text().split() == ["blocked"]
+    assert called.read_text().split()[0] == "blocked"
     assert code == 4, out
+    assert "job    phase 1 in " in (shown := plan.relay("status").stdout)
+    assert "stopped: blocked: a key is missing; the next run goes on there" in shown
+    report = json.loads(plan.relay("status", "--json").stdout)
+    assert [job["stopped"] for job in report["jobs"]] == ["phase 1: blocked: a key is missing"]
     assert "phase 2 landed" in out
     assert "phase 1 stopped: " in out
     assert "a key is missing" in out.splitlines()[-2]

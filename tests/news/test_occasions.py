@@ -5,6 +5,7 @@ import pytest
 from relay.news.occasions import DETAIL_CHARS, Watcher
 from relay.session.events import (
     GateFinished,
+    JobMoved,
     LegEnded,
     Noticed,
     QuestionAsked,
@@ -43,6 +44,10 @@ def gate(*, passed=False, baseline=False, expected="", phase="2"):
     return GateFinished(
         phase_id=phase, baseline=baseline, passed=passed, summary="1 of 2 failed", duration_s=4, expected=expected
     )
+
+
+def move(state, phase="1"):
+    return JobMoved(phase_id=phase, state=state, detail="a key is missing")
 
 
 def watch(*events):
@@ -106,3 +111,19 @@ def test_details_are_one_line_of_a_bounded_length():
     assert news.details.startswith("PLAN.md on main · a b")
     assert len(news.details) == DETAIL_CHARS
     assert Watcher().make_failure("x").details == "x"
+
+
+@pytest.mark.parametrize(
+    ("events", "occasions"),
+    [
+        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), end(4)), ["blocked"]),
+        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), spend(0.1), end(4)), ["blocked", "stopped"]),
+        ((move("stopped"), move("landed", "2"), end(0)), ["stopped", "done"]),
+        ((move("stopped"), move("stopped", "2"), end(1)), ["stopped", "stopped"]),
+        ((end_leg(SessionEnd.LIMIT, "failed"), move("stopped"), end(1)), ["limit"]),
+        ((move("started"), move("waiting"), move("landed"), end(0)), ["done"]),
+    ],
+)
+def test_one_of_several_phases_that_stops_is_told_at_once(events, occasions):
+    """And the end of all not a second time, where nothing has come after it."""
+    assert [occasion for occasion, _ in watch(start(), *events)] == occasions

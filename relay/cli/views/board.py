@@ -67,8 +67,8 @@ class Board:
     """How soon the run was asked to stop; set by the view."""
     jobs: dict[str, "Board"] = field(default_factory=dict)
     """Of each phase that has a run of its own and is at work: its board."""
-    job_states: dict[str, str] = field(default_factory=dict)
-    """Of each phase that had one: what is said of it since."""
+    job_states: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Of each phase that had one: what is said of it since, and why."""
 
     @property
     def spent_usd(self) -> tuple[float | None, bool]:
@@ -102,7 +102,7 @@ def _on_job(board: Board, event: events.JobMoved, now: float) -> None:
     if event.state in {"started", "merging"}:
         board.jobs[event.phase_id] = Board(started_at=now)
     elif event.state != "landed":  # that its box says
-        board.job_states[event.phase_id] = event.state
+        board.job_states[event.phase_id] = event.state, event.detail
 
 
 def _on_run(board: Board, event: events.RunStarted, now: float) -> None:

@@ -329,8 +329,10 @@ def _draw_jobs(board: Board, run: RunStarted, now: float, width: int, height: in
         lines = [draw_phase(current, width, current=job is not None)]
         if job is not None:
             lines += [_indent(draw_gauge(job, width - _INDENT)), _indent(draw_activity(job, now, width - _INDENT))]
-        elif words := board.job_states.get(phase_id):
-            lines[0] = draw_phase(phase, max(1, width - len(words) - 2), current=False).append(f"  {words}", "yellow")
+        elif told := board.job_states.get(phase_id):
+            state, why = told
+            lines[0] = draw_phase(phase, max(1, width - len(state) - 2), current=False).append(f"  {state}", "yellow")
+            lines.append(_indent(Text(_safe(why), "yellow")))
         shown.append(lines)
     gap = [Text("")] if height > len(head) + len(shown) + _LINES_OF_A_JOB * len(board.jobs) else []
     lines = _choose(shown, max(1, height - len(head) - len(gap)))
@@ -351,5 +353,7 @@ def _choose(phases: list[list[Text]], room: int) -> list[Text]:
         del left[idle[0] if idle[0] < len(left) - 1 - idle[-1] else idle[-1]]
         room -= len(left) == len(phases) - 1  # for the line that says so
     hidden = len(phases) - len(left)
+    if sum(map(len, left)) > room:  # why one stopped gives way to what others do
+        left = [lines[:1] if len(lines) <= _LINES_OF_A_JOB else lines for lines in left]
     lines = [line for phase in left for line in phase]
     return [*lines, *([Text(f"  … {count(hidden, 'more phase')}", "dim")] if hidden else [])]

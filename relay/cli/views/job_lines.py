@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli.views.at_work import find_job_works, render_work, tell_work
+from relay.errors import ExitCode
 from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.worktrees import find_jobs
 from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
+from relay.store.last_run import read_last_run
 from relay.values import dataclass
 
 _WORDS = {
@@ -30,6 +32,8 @@ class JobStanding:
     place: Path
     case: LandingCase
     at_work: bool
+    stopped: str = ""
+    """Why its last run stopped that did not come to its end; empty for one that did, or that was interrupted."""
 
 
 def find_job_standings(repo: Repo, plan_path: str) -> tuple[JobStanding, ...]:
@@ -40,10 +44,18 @@ def find_job_standings(repo: Repo, plan_path: str) -> tuple[JobStanding, ...]:
             place=job.repo.root,
             case=find_landing(repo, job).case,
             at_work=is_locked(job.repo),
+            stopped=_find_reason(job.repo),
         )
         for job in find_jobs(repo, plan_path)
     )
     return tuple(sorted(found, key=lambda job: job.phase_id))
+
+
+def _find_reason(repo: Repo) -> str:
+    last = read_last_run(repo)
+    if last is None or last.branch != repo.branch or last.exit_code in {None, ExitCode.DONE, ExitCode.INTERRUPTED}:
+        return ""
+    return last.reason
 
 
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
@@ -51,6 +63,8 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
     works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
     for job in jobs:
         state = "at work" if job.at_work else _WORDS[job.case]
+        if job.stopped and not job.at_work:
+            state = f"stopped: {job.stopped.removeprefix(f'phase {job.phase_id}: ')}; the next run goes on there"
         yield f"job    phase {job.phase_id} in {render_path(str(job.place))}: {state}"
         if job.phase_id in works:
             yield from (f"       {line}" for line in tell_work(works[job.phase_id], now=time.time()))
@@ -65,6 +79,7 @@ def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any
             "worktree": str(job.place),
             "state": job.case.value,
             "at_work": render_work(works.get(job.phase_id)) if job.at_work else None,
+            "stopped": None if job.at_work else job.stopped or None,
         }
         for job in jobs
     ]
