@@ -13,13 +13,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from processes import git
 
-from relay.fleet.claims import Bid, ClaimDesk, PhaseClaim, name_plan
+from relay.fleet.claim import PhaseClaim
+from relay.fleet.claims import Bid, ClaimDesk, NotTaken, list_in_turn, name_plan
 from relay.git.remote import Pushed, PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import open_repo
 
@@ -68,14 +70,10 @@ class SlowRemote(Remote):
 def work(desk: ClaimDesk, phases: tuple[str, ...], phase_s: float) -> None:
     """Claim phases, as `relay work --phase all` does, until all are done."""
     tally = SlowRemote.tally
-    bid = Bid(phase_id="", reserve_usd=0.5, cap_usd=1e6, spent_usd=0.0, seen_usd=0.0)
     while len(tally.done) < len(phases):
         begun = time.monotonic()
         try:
-            claims = desk.read()
-            held = {claim.phase_id for claim in claims.held}
-            free = next((phase for phase in phases if phase not in held | tally.done), None)
-            taken = desk.take(replace(bid, phase_id=free, ended=claims.ended)) if free else None
+            taken = claim_one(desk, [phase for phase in phases if phase not in tally.done])
         except RemoteError:
             tally.busy += 1
             continue
@@ -91,6 +89,19 @@ def work(desk: ClaimDesk, phases: tuple[str, ...], phase_s: float) -> None:
             tally.twice += taken.phase_id in tally.done
             tally.done.add(taken.phase_id)
         end(desk, taken)
+
+
+def claim_one(desk: ClaimDesk, phases: Sequence[str]) -> PhaseClaim | NotTaken | None:
+    """Claim one of the phases that are free, as a worker does; None: there is none."""
+    claims = desk.read()
+    for phase_id in list_in_turn(phases, claims, desk.worker):
+        if claims.find(phase_id):
+            return None
+        bid = Bid(phase_id=phase_id, reserve_usd=0.5, cap_usd=1e6, spent_usd=0.0, seen_usd=0.0, ended=claims.ended)
+        taken = desk.take(bid)
+        if isinstance(taken, PhaseClaim) or taken.is_stale:
+            return taken
+    return None
 
 
 def end(desk: ClaimDesk, taken: PhaseClaim) -> None:

@@ -2,117 +2,42 @@
 
 A claim is a commit without files under ``refs/relay/claims/<plan>/phase/<phase>``; only its holder, who knows its id,
 can renew it. What all claims of a plan have reserved stands in ``…/account``, which moves in the same push, so that two
-machines cannot both take the last of the money. No clock decides alone: a claim that looks lapsed is taken over only
-when it has not moved while its holder could have renewed it.
+machines cannot both take the last of the money. Clocks need not agree: a claim is taken over only when whoever does so
+has seen by its own clock that it did not move for as long as its holder may be silent (`relay.fleet.sightings`).
 """
 
 import hashlib
-import re
-import secrets
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from enum import StrEnum
 
+from relay.fleet.claim import (
+    NOBODY,
+    Claims,
+    ClaimState,
+    PhaseClaim,
+    Reservation,
+    describe,
+    make_reservation,
+    parse_account,
+    parse_claim,
+    parse_ended,
+    render_account,
+    render_claim,
+)
 from relay.git import objects
-from relay.git.message import CommitText, Message, read_text
+from relay.git.message import Message, read_text
 from relay.git.names import render_ref_part
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
-from relay.store import trailers
 from relay.values import dataclass
 
-_WORKER = "Relay-Worker"
-_EXPIRES = "Relay-Expires"
-"""Seconds since the epoch, by the holder's clock."""
-_LEASE = "Relay-Lease"
-"""Seconds that the holder may take to its next sign of life, whatever the clocks say."""
-_STATE = "Relay-PhaseClaim"
-_RESERVED = "Relay-Reserved"
-"""Of a claim: dollars. Of the account, one for each phase: dollars, who reserved them, the attempt, the phase."""
-_ENDED = "Relay-Ended"
-"""Of the account: how many claims have ended or were taken over, with what they cost in other refs since."""
-_BEFORE = "Relay-Seen"
-"""What was known to be spent on the phase when it was claimed, in dollars."""
-_TOKEN = "Relay-Token"  # noqa: S105  # no secret: two claims that are otherwise the same have to be two commits
-_PARTS = 4
-_LONGEST_TIME = 12
-_AMOUNT = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
-
+_MOST_ASIDE = 4
+"""Who lost a push waits up to as long as it took, twice as long behind the second, and so on up to this."""
+LEASE_S = 300
+"""How long a claim holds without a sign of life, where nobody says otherwise."""
 ATTEMPTS = 12
 """How often a push is tried that others keep overtaking."""
-
-
-class ClaimState(StrEnum):
-    """What a claim says."""
-
-    HELD = "held"
-    """Somebody works on the phase."""
-    WAITS = "waits"
-    """For a person: the phase failed, and no other worker takes it up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseClaim:
-    """What one phase's ref says."""
-
-    phase_id: str
-    worker: str
-    attempt: int
-    """Counts up with each worker that takes the phase."""
-    state: ClaimState
-    expires_s: int
-    """Since the epoch, by the holder's clock."""
-    reserved_usd: float | None
-    """None without a cap."""
-    seen_usd: float
-    """What was known to be spent on the phase when it was claimed."""
-    lease_s: int = 0
-    """How long its holder may show no sign of life; 0 where it does not say."""
-    words: str = ""
-    """Why it waits."""
-    noted: tuple[tuple[str, str], ...] = ()
-    """The open session and its cost at the last sign of life, as trailers: its snapshots may not say so yet."""
-    commit: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Money that is set aside."""
-
-    phase_id: str
-    worker: str
-    attempt: int
-    cost_usd: float
-
-    def is_of(self, claim: PhaseClaim) -> bool:
-        """Return whether this claim made it."""
-        return (self.phase_id, self.worker, self.attempt) == (claim.phase_id, claim.worker, claim.attempt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
-    """All that is claimed of a plan."""
-
-    held: tuple[PhaseClaim, ...] = ()
-    reserved: tuple[Reservation, ...] = ()
-    """Of claims that are held, and of lost ones: what their workers may have spent and nobody can see."""
-    account: str | None = None
-    """The commit that says so; None before the first claim."""
-    ended: int = 0
-    """Counts up with each claim that ends: what was reserved for it is spent since, as its refs say."""
-
-    def find(self, phase_id: str) -> PhaseClaim | None:
-        """Return the claim on a phase; None when it is free."""
-        return next((claim for claim in self.held if claim.phase_id == phase_id), None)
-
-    @property
-    def reserved_usd(self) -> float:
-        """All that is set aside."""
-        return sum(one.cost_usd for one in self.reserved)
-
-    @property
-    def lost(self) -> tuple[Reservation, ...]:
-        """What is set aside for workers that lost their claims: they may have spent it unseen."""
-        return tuple(one for one in self.reserved if not any(one.is_of(claim) for claim in self.held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +80,8 @@ class ClaimDesk:
     lease_s: int
     now: Callable[[], float]
     """Seconds since the epoch."""
+    pause: Callable[[float], object] = time.sleep
+    """Waits for seconds."""
 
     def read(self) -> Claims:
         """Fetch what is claimed.
@@ -167,12 +94,12 @@ class ClaimDesk:
         held = (read_text(repo, commit) for commit in repo.list_refs(f"{here}phase/").values())
         account = repo.list_refs(here).get(f"{here}account")
         text = None if account is None else read_text(repo, account)
-        found = sorted((claim for text in held if (claim := _parse_claim(text))), key=lambda claim: claim.phase_id)
+        found = sorted((claim for text in held if (claim := parse_claim(text))), key=lambda claim: claim.phase_id)
         return Claims(
             held=tuple(found),
-            reserved=_parse_account(text) if text else (),
+            reserved=parse_account(text) if text else (),
             account=account,
-            ended=trailers.parse_count(text.get(_ENDED), 0) if text else 0,
+            ended=parse_ended(text) if text else 0,
         )
 
     def take(self, bid: Bid) -> PhaseClaim | NotTaken:
@@ -181,8 +108,9 @@ class ClaimDesk:
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
         """
-        for _ in range(ATTEMPTS):
-            claims = self.read()
+        looks = self._look()
+        while True:
+            claims = next(looks)
             there = claims.find(bid.phase_id)
             if there is not None and there.commit != bid.instead:
                 return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=(there,))
@@ -196,7 +124,6 @@ class ClaimDesk:
             claim = self._make(bid, there or NOBODY)
             if self._swap(claims, there, claim, kept):
                 return claim
-        raise self._too_busy()
 
     def renew(self, claim: PhaseClaim, *results: RefUpdate) -> PhaseClaim | None:
         """Hold a claim for another while, and push what has come of it; None when it is somebody else's by now.
@@ -222,8 +149,9 @@ class ClaimDesk:
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
         """
-        for _ in range(ATTEMPTS):
-            claims = self.read()
+        looks = self._look()
+        while True:
+            claims = next(looks)
             if (there := claims.find(claim.phase_id)) is None or there.commit != claim.commit:
                 return False
             after = self._store(replace(claim, state=ClaimState.WAITS, words=waits)) if waits else None
@@ -233,7 +161,6 @@ class ClaimDesk:
             now = self.remote.list_refs(*(update.ref for update in results)) if results else {}
             if any(now.get(update.ref) != update.old for update in results):
                 return False
-        raise self._too_busy()
 
     def free_lost(self) -> tuple[Reservation, ...]:
         """Free what is set aside for lost workers, for a person who knows what they have spent; return it.
@@ -241,15 +168,23 @@ class ClaimDesk:
         Raises:
             RemoteError: The remote cannot be reached, does not want it, or is too busy.
         """
-        for _ in range(ATTEMPTS):
-            claims = self.read()
+        looks = self._look()
+        while True:
+            claims = next(looks)
             if not claims.lost:
                 return ()
             kept = tuple(one for one in claims.reserved if one not in claims.lost)
-            account = self._write_account(kept, ended=claims.ended)
+            account = self._write(render_account(kept, ended=claims.ended))
             if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account)):
                 return claims.lost
-        raise self._too_busy()
+
+    def _look(self) -> Iterator[Claims]:
+        """Yield what is claimed, again behind each push that lost, not at once: others lost it at the same moment."""
+        for losses in range(1, ATTEMPTS + 1):
+            begun_s = time.monotonic()
+            yield self.read()
+            self.pause(random.uniform(0.0, min(losses, _MOST_ASIDE) * (time.monotonic() - begun_s)))  # noqa: S311
+        raise RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
 
     def _write_off(
         self, reserved: tuple[Reservation, ...], lost: PhaseClaim | None, seen_usd: float
@@ -271,8 +206,9 @@ class ClaimDesk:
         *results: RefUpdate,
     ) -> bool:
         """Push a claim's change with the account's; False when somebody was faster."""
-        own = [] if new is None or new.reserved_usd is None or new.state is ClaimState.WAITS else [_reserve(new)]
-        account = self._write_account((*kept, *own), ended=claims.ended + (old is not None))
+        is_paid = new is not None and new.reserved_usd is not None and new.state is ClaimState.HELD
+        own = [make_reservation(new)] if new is not None and is_paid else []
+        account = self._write(render_account((*kept, *own), ended=claims.ended + (old is not None)))
         phase_id = (new or old or NOBODY).phase_id
         return self._push(
             RefUpdate(ref=self._name(phase_id), old=old.commit if old else None, new=new.commit if new else None),
@@ -301,26 +237,8 @@ class ClaimDesk:
         )
 
     def _store(self, claim: PhaseClaim) -> PhaseClaim:
-        found = (
-            (trailers.PHASE, claim.phase_id),
-            (_WORKER, claim.worker),
-            (trailers.ATTEMPT, str(claim.attempt)),
-            (_STATE, claim.state),
-            (_EXPIRES, str(claim.expires_s)),
-            (_LEASE, str(self.lease_s)),
-            (_RESERVED, "" if claim.reserved_usd is None else trailers.render_cost(claim.reserved_usd)),
-            (_BEFORE, trailers.render_cost(claim.seen_usd)),
-            (_TOKEN, secrets.token_hex(8)),
-            *claim.noted,
-        )
-        subject = f"relay: phase {claim.phase_id} is {claim.state}"
-        commit = self._write(Message(subject=subject, body=claim.words, trailers=found))
-        return replace(claim, lease_s=self.lease_s, commit=commit)
-
-    def _write_account(self, reserved: tuple[Reservation, ...], *, ended: int) -> str:
-        found = tuple((_RESERVED, f"{one.cost_usd:.6f} {one.worker} {one.attempt} {one.phase_id}") for one in reserved)
-        own = (*found, (_ENDED, str(ended)), (_TOKEN, secrets.token_hex(8)))
-        return self._write(Message(subject="relay: what is reserved", trailers=own))
+        own = replace(claim, lease_s=self.lease_s)
+        return replace(own, commit=self._write(render_claim(own)))
 
     def _write(self, message: Message) -> str:
         repo = self.remote.repo
@@ -333,68 +251,18 @@ class ClaimDesk:
     def _name(self, phase_id: str) -> str:
         return f"{self._place}phase/{render_ref_part(phase_id)}"
 
-    def _too_busy(self) -> RemoteError:
-        return RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
 
+def list_in_turn(phase_ids: Sequence[str], claims: Claims, worker: str) -> tuple[str, ...]:
+    """Return phases in the order that a worker tries them: the first that is free, others, those that are claimed.
 
-NOBODY = PhaseClaim(
-    phase_id="", worker="", attempt=0, state=ClaimState.HELD, expires_s=0, reserved_usd=None, seen_usd=0.0
-)
+    Behind the first each worker has an order of its own, so that those who lost one race do not meet in the next.
+    """
+    held = {claim.phase_id for claim in claims.held}
+    first, *rest = (*(phase for phase in phase_ids if phase not in held), "")
+    rest.sort(key=lambda phase: hashlib.sha256(f"{worker}\0{phase}".encode(errors="surrogateescape")).digest())
+    return tuple(phase for phase in (first, *rest, *(phase for phase in phase_ids if phase in held)) if phase)
 
 
 def name_plan(branch: str, plan_path: str) -> str:
     """Return a name for a plan that is the same on every machine: of its branch and its file."""
     return hashlib.sha256(f"{branch}\0{plan_path}".encode(errors="surrogateescape")).hexdigest()[:16]
-
-
-def is_lapsed(claim: PhaseClaim, *, now: float) -> bool:
-    """Return whether a claim's holder should have renewed it by now, if clocks agree."""
-    return claim.state is ClaimState.HELD and now > claim.expires_s
-
-
-def describe(claim: PhaseClaim, *, now: float) -> str:
-    """Say who has a phase: ``claimed by …``, ``waiting for a person: …``."""
-    if claim.state is ClaimState.WAITS:
-        return f"waiting for a person: {claim.words}"
-    left = claim.expires_s - now
-    until = f"for {left:.0f} s more" if left > 0 else f"since {-left:.0f} s without a sign of life"
-    return f"claimed by {claim.worker} (attempt {claim.attempt}), {until}"
-
-
-def _reserve(claim: PhaseClaim) -> Reservation:
-    return Reservation(
-        phase_id=claim.phase_id, worker=claim.worker, attempt=claim.attempt, cost_usd=claim.reserved_usd or 0.0
-    )
-
-
-def _parse_claim(text: CommitText) -> PhaseClaim | None:
-    """Read a claim; None when the commit is not one."""
-    state, phase_id = text.get(_STATE), text.get(trailers.PHASE)
-    if state not in set(ClaimState) or not phase_id:
-        return None
-    return PhaseClaim(
-        phase_id=phase_id,
-        worker=text.get(_WORKER),
-        attempt=trailers.parse_count(text.get(trailers.ATTEMPT), 1),
-        state=ClaimState(state),
-        expires_s=_parse_time(text.get(_EXPIRES)),
-        reserved_usd=trailers.parse_cost(text.get(_RESERVED)),
-        seen_usd=trailers.parse_cost(text.get(_BEFORE)) or 0.0,
-        lease_s=_parse_time(text.get(_LEASE)),
-        words=text.message.body,
-        noted=tuple(pair for pair in text.found if pair[0] in {trailers.SESSION, trailers.USAGE, trailers.COST}),
-        commit=text.commit,
-    )
-
-
-def _parse_time(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) <= _LONGEST_TIME else 0
-
-
-def _parse_account(text: CommitText) -> tuple[Reservation, ...]:
-    rows = (value.split(" ", _PARTS - 1) for value in text.get_all(_RESERVED))
-    return tuple(
-        Reservation(phase_id=phase_id, worker=worker, attempt=trailers.parse_count(attempt, 1), cost_usd=float(cost))
-        for cost, worker, attempt, phase_id in (row for row in rows if len(row) == _PARTS)
-        if _AMOUNT.fullmatch(cost)
-    )

@@ -1,25 +1,30 @@
 """The clones that a fleet's worker keeps: one for each remote and branch, made when a ticket first names them."""
 
 import hashlib
-from collections.abc import Mapping
+import secrets
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from relay.errors import RepoError
 from relay.fleet.engine import Ticket
+from relay.git.notes import read_note, write_note
 from relay.git.remote import Remote, make_store
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree
 
 _STORE, _WORK = "store", "work"
+_WORKER_NOTE = "worker"
 
 
-def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str]) -> Repo:
+def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell: Callable[[str], object]) -> Repo:
     """Return a work tree on the branch of a ticket; what a kill cut off is gone on with.
 
     Args:
         folder: Where the worker keeps its clones.
         ticket: Names the remote and the branch.
         environ: For git.
+        tell: Told how far the first fetch is when it takes a while.
 
     Raises:
         RepoError: The remote cannot be reached, or has no such branch.
@@ -33,8 +38,18 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str]) -> Re
         make_store(place, _STORE, environ)
     store = open_repo(place / _STORE, environ)
     ref = f"refs/heads/{ticket.branch}"
-    Remote(repo=store, name=ticket.remote, environ=environ).fetch(f"+{ref}:{ref}")
+    Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{ref}")
     if store.find_commit(ref) is None:
         raise RepoError(f"{ticket.remote} has no branch {ticket.branch}")
     add_worktree(store, place / _WORK, ticket.branch)
     return open_repo(place / _WORK, environ)
+
+
+def ensure_worker(main: Repo) -> str:
+    """Return the name of this clone among the workers; made once."""
+    token = read_note(main, _WORKER_NOTE).strip()
+    if not token.isalnum():
+        token = secrets.token_hex(4)
+        main.make_relay_dir()
+        write_note(main, _WORKER_NOTE, token)
+    return f"{socket.gethostname()}-{token}"

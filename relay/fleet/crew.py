@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from pathlib import Path
 
 from relay.errors import ExitCode, RelayError
 from relay.fleet.clones import ensure_clone
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.overview import find_tickets
+from relay.fleet.sightings import Sightings
 from relay.fleet.work import WorkEnd, WorkTask, work
 from relay.git.remote import Remote
 from relay.interrupts import Interrupts, Urgency
-from relay.session.events import Observe
+from relay.session.events import Noticed, Observe
 from relay.values import dataclass
 
 _LOOK_S = 0.5
@@ -29,6 +31,8 @@ class Crew:
     """Reads the settings that hold in a clone."""
     tell: Callable[[str], None]
     observe: Observe
+    sightings: Sightings = field(default_factory=Sightings)
+    """Of all tickets: one that comes again has been watched meanwhile."""
 
     async def do(self, ticket: Ticket, should_stop: Callable[[], bool]) -> None:
         """Do one ticket.
@@ -53,11 +57,15 @@ class Crew:
         if end.exit_code != ExitCode.DONE:
             raise EndedError(end.reason)
 
+    def _tell_progress(self, words: str) -> None:
+        self.observe(Noticed(text=words))
+
     def _work(self, ticket: Ticket, interrupts: Interrupts) -> WorkEnd:
         try:
-            repo = ensure_clone(self.place, ticket, self.environ)
+            repo = ensure_clone(self.place, ticket, self.environ, self._tell_progress)
             remote = Remote(repo=repo, name=ticket.remote, environ=self.environ)
-            end = work(self.make_task(remote, ticket), self.observe, interrupts)
+            task = replace(self.make_task(remote, ticket), sightings=self.sightings)
+            end = work(task, self.observe, interrupts)
             # A phase that stopped no longer keeps those back that name the same paths.
             if end.exit_code == ExitCode.DONE or (end.phase_id and end.exit_code != ExitCode.INTERRUPTED):
                 self.engine.submit(find_tickets(remote, ticket.plan_path))

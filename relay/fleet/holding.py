@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from relay.errors import RepoError
-from relay.fleet.claims import ClaimDesk, PhaseClaim
+from relay.fleet.claim import PhaseClaim
+from relay.fleet.claims import ClaimDesk
 from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
 from relay.fleet.landing import Job, find_phase_id
 from relay.fleet.runs import JobEnd, JobRun
@@ -15,6 +16,7 @@ from relay.git.remote import RefUpdate, RemoteError
 from relay.git.repository import Repo
 from relay.interrupts import Interrupts
 from relay.session.events import LegEnded, Noticed, Observe, RunEnded
+from relay.store.claim_end import drop_claim_end, read_clock, write_claim_end
 from relay.store.legs import get_branch
 from relay.store.lock import lock_worktree
 
@@ -51,8 +53,7 @@ class Holding:
         self.claim = claim
         self._desk, self._there = desk, there
         self._observe, self._interrupts = observe, interrupts
-        self._due_s = 0.0
-        self._ends_s = time.monotonic() + claim.lease_s
+        self._note_sign(read_clock() - (desk.now() - (claim.expires_s - claim.lease_s)))
         self._is_silent = False
         self._is_over = False
 
@@ -62,8 +63,13 @@ class Holding:
         Raises:
             LostError: The claim is not this worker's any more; the run was ended.
         """
-        child = JobRun(job, find_phase_id(job), words, environ)
-        self._wait_for_next_sign()
+        write_claim_end(job.repo, self._ends_s)
+        try:
+            return self._follow(job, JobRun(job, find_phase_id(job), words, environ))
+        finally:
+            drop_claim_end(job.repo)
+
+    def _follow(self, job: Job, child: JobRun) -> JobEnd:
         asked = 0
         while not child.has_ended:
             select.select(child.descriptors, (), (), _HEARING_S)
@@ -72,7 +78,7 @@ class Holding:
             if wanted > asked:
                 asked = wanted
                 child.interrupt(now=asked > 1)
-            if ended_leg or time.monotonic() >= self._due_s:
+            if ended_leg or read_clock() >= self._due_s:
                 self._report(job, child)
         self._pass_on(child)
         return child.close()
@@ -89,11 +95,11 @@ class Holding:
         try:
             self.renew(job)
         except RemoteError as error:
-            self._due_s = time.monotonic() + _RETRY_S
+            self._due_s = read_clock() + _RETRY_S
             if not self._is_silent:
                 self._observe(Noticed(text=f"{error}; the phase goes on here, and it is tried again", warning=True))
             self._is_silent = True
-            if time.monotonic() < self._ends_s:
+            if read_clock() < self._ends_s:
                 return
             self._end(child)
             raise LostError from error
@@ -109,9 +115,6 @@ class Holding:
             self._pass_on(child)
         child.close()
 
-    def _wait_for_next_sign(self) -> None:
-        self._due_s = time.monotonic() + self._desk.lease_s / 3
-
     def renew(self, job: Job) -> None:
         """Show a sign of life, and push what there is of the phase.
 
@@ -119,7 +122,7 @@ class Holding:
             RemoteError: The remote cannot be reached.
             LostError: Another worker has taken the phase over.
         """
-        branch, asked_s = get_branch(job.repo), time.monotonic()
+        branch, asked_s = get_branch(job.repo), read_clock()
         here = read_here(job.repo, branch)
         self.claim = replace(self.claim, noted=find_noted(job.repo, branch))
         # A remote that takes the call and does not answer must not keep a run going beyond its claim.
@@ -132,8 +135,11 @@ class Holding:
         if fresh is None:
             raise LostError
         self.claim, self._there, self._is_silent = fresh, here, False
-        self._ends_s = asked_s + self._desk.lease_s
-        self._wait_for_next_sign()
+        self._note_sign(asked_s)
+        write_claim_end(job.repo, self._ends_s)
+
+    def _note_sign(self, at_s: float) -> None:
+        self._due_s, self._ends_s = at_s + self._desk.lease_s / 3, at_s + self._desk.lease_s
 
     def _find_own(self, desk: ClaimDesk, job: Job, branch: str) -> bool:
         """Look whether a sign of life that had no answer is what moved the claim; nobody else has its attempt."""

@@ -1,10 +1,11 @@
 """Where a plan stands on its remote: what is done, who has claimed what, what is queued, what could begin."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relay.errors import RepoError
-from relay.fleet.claims import ClaimDesk, Claims, ClaimState, describe, is_lapsed, name_plan
+from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claims import ClaimDesk, name_plan
 from relay.fleet.engine import Placed, Ticket
 from relay.git import refs
 from relay.git.remote import Remote
@@ -35,10 +36,15 @@ def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
     return tip, parse_at(text, plan_path)
 
 
-def select_phases(plan: Plan, claims: Claims, *, but: str = "", worker: str = "") -> tuple[Phase, ...]:
+def _is_at_work(claim: PhaseClaim) -> bool:
+    return is_at_work(claim, now=time.time())
+
+
+def select_phases(
+    plan: Plan, claims: Claims, *, but: str = "", worker: str = "", is_alive: Callable[[PhaseClaim], bool] = _is_at_work
+) -> tuple[Phase, ...]:
     """Return the phases that can begin, beside those that live workers are at: `but` and the worker's own count not."""
-    now = time.time()
-    held = (claim for claim in claims.held if claim.state is ClaimState.HELD and not is_lapsed(claim, now=now))
+    held = (claim for claim in claims.held if is_alive(claim))
     return find_ready(plan, {claim.phase_id for claim in held if claim.worker != worker and claim.phase_id != but})
 
 

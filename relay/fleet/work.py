@@ -5,27 +5,27 @@ on take the same path; a worker that has lost its claim stops, and nothing of wh
 """
 
 import hashlib
-import secrets
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 
 from relay.config import Settings
 from relay.errors import ExitCode, RelayError, RepoError
-from relay.fleet.claims import NOBODY, Bid, Claims, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed
+from relay.fleet.claim import NOBODY, Claims, ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claims import LEASE_S, Bid, NotTaken, list_in_turn
+from relay.fleet.clones import ensure_worker
 from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, save_noted
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.fleet.merge import prepare
 from relay.fleet.overview import fetch_plan, open_desk, select_phases
 from relay.fleet.runs import JobEnd
+from relay.fleet.sightings import Sightings
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
-from relay.git.notes import read_note, write_note
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
@@ -40,12 +40,10 @@ from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
 from relay.values import dataclass
 
-LEASE_S = 300
-"""How long a claim holds without a sign of life."""
 _MOST_STEPS = 20
 """Runs and landings of one phase: others may land first a few times, not for ever."""
 _CENT_USD = 0.01
-_WORKER_NOTE = "worker"
+_TWIN = "another relay is at work on phase {} in this clone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +63,8 @@ class WorkTask:
     phase_id: str = ""
     """The only phase to work on; empty for the first that is free."""
     lease_s: int = LEASE_S
+    sightings: Sightings = field(default_factory=Sightings)
+    """Kept from one phase to the next: a claim that has not moved meanwhile need not be watched again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,12 @@ class _Worker:
 
     def __init__(self, task: WorkTask, observe: Observe, interrupts: Interrupts) -> None:
         self._task, self._observe, self._interrupts = task, observe, interrupts
-        self._main, self._remote = task.main, task.remote
+        self._main = task.main
+        self._remote = replace(task.remote, tell=lambda text: observe(Noticed(text=text)))
         self._branch = get_branch(task.main)
         self._words = task.words
         worker = ensure_worker(task.main)
-        self._desk = open_desk(task.remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
+        self._desk = open_desk(self._remote, self._branch, task.plan_path, worker=worker, lease_s=task.lease_s)
 
     def work(self) -> WorkEnd:
         """Claim a phase and bring it to its end."""
@@ -112,7 +113,7 @@ class _Worker:
             return end
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
-        claims, plan = self._desk.read(), self._sync()  # in this order: what has landed since is no claim any more
+        claims, plan = self._look(), self._sync()  # in this order: what has landed since is no claim any more
         if plan.done:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
@@ -140,12 +141,16 @@ class _Worker:
                 job = self._take_up(taken, jobs, is_own=is_own)
             if job is None:  # a twin of this worker in the same clone
                 self._desk.give_back(taken)
-                words = f"another relay is at work on phase {taken.phase_id} in this clone"
-                return WorkEnd(exit_code=ExitCode.STOPPED, reason=words)
+                return WorkEnd(exit_code=ExitCode.STOPPED, reason=_TWIN.format(taken.phase_id))
             return self._bring_home(taken, job, jobs)
         except LostError:
             words = f"phase {taken.phase_id} is another worker's by now; what was done here stays in this clone"
             return WorkEnd(exit_code=ExitCode.STOPPED, reason=words, phase_id=taken.phase_id)
+
+    def _look(self) -> Claims:
+        claims = self._desk.read()
+        self._task.sightings.note(claims)
+        return claims
 
     def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]]:
         """Return what the remote has of the plan's jobs; it is here then, but for those with a work tree here."""
@@ -172,8 +177,11 @@ class _Worker:
         wanted = self._task.phase_id
         if wanted:
             get_phase(plan, wanted)
-        found = select_phases(plan, claims, but=wanted, worker=self._desk.worker)
+        found = select_phases(plan, claims, but=wanted, worker=self._desk.worker, is_alive=self._is_alive)
         return tuple(phase for phase in found if wanted in {"", phase.id})
+
+    def _is_alive(self, claim: PhaseClaim) -> bool:
+        return is_at_work(claim, now=time.time()) and self._task.sightings.find_wait_s(claim) > 0
 
     def _follow(self, own: str, tip: str) -> None:
         if own == tip:
@@ -189,13 +197,14 @@ class _Worker:
     ) -> PhaseClaim | NotTaken:
         """Claim the first phase that is free; else one whose worker shows no sign of life."""
         refused: list[NotTaken] = []
-        for phase in sorted(phases, key=lambda phase: claims.find(phase.id) is not None):
-            there = claims.find(phase.id)
-            if not self._is_alone(phase.id, stack):
-                refused.append(self._name_twin(phase.id))
+        for phase_id in list_in_turn([phase.id for phase in phases], claims, self._desk.worker):
+            there = claims.find(phase_id)
+            if not self._is_alone(phase_id, stack):
+                by = replace(NOBODY, phase_id=phase_id, worker=self._desk.worker)
+                refused.append(NotTaken(words=_TWIN.format(phase_id), by=(by,)))
                 continue
             instead = "" if there is None else self._find_takeover(there)
-            taken = self._desk.take(self._bid(phase.id, claims, shares, instead))
+            taken = self._desk.take(self._bid(phase_id, claims, shares, instead))
             if isinstance(taken, PhaseClaim) or taken.is_stale:
                 return taken
             stack.close()
@@ -221,23 +230,21 @@ class _Worker:
             return False
         return True
 
-    def _name_twin(self, phase_id: str) -> NotTaken:
-        words = f"another relay is at work on phase {phase_id} in this clone"
-        return NotTaken(words=words, by=(replace(NOBODY, phase_id=phase_id, worker=self._desk.worker),))
-
     def _find_takeover(self, there: PhaseClaim) -> str:
         """Return the claim that may be taken over; empty where its worker may be alive."""
         if there.state is ClaimState.WAITS:
             return there.commit if self._task.phase_id else ""  # a person typed its number
         if there.worker == self._desk.worker:
             return there.commit  # it was killed: this process has the lock
-        if not is_lapsed(there, now=time.time()):
+        if self._is_alive(there):
             return ""
         # Clocks may differ: who lives renews it meanwhile.
-        self._observe(Noticed(text=f"phase {there.phase_id} is {describe(there, now=time.time())}; watching it"))
-        if self._interrupts.wait((there.lease_s or self._task.lease_s) / 2):
-            return ""
-        seen = self._desk.read().find(there.phase_id)
+        if (wait_s := self._task.sightings.find_wait_s(there)) > 0:
+            words = f"phase {there.phase_id} is {describe(there, now=time.time())}; watched for {wait_s:.0f} s"
+            self._observe(Noticed(text=words))
+            if self._interrupts.wait(wait_s):
+                return ""
+        seen = self._look().find(there.phase_id)
         return there.commit if seen is not None and seen.commit == there.commit else ""
 
     def _bid(self, phase_id: str, claims: Claims, shares: int, instead: str) -> Bid:
@@ -378,16 +385,6 @@ class _Worker:
         code = ExitCode(end.exit_code) if end.exit_code in set(ExitCode) else ExitCode.INTERRUPTED
         holding.give_back(job, waits="" if code is ExitCode.INTERRUPTED else end.reason)
         return WorkEnd(exit_code=code, reason=f"phase {job.phase_id}: {end.reason}", phase_id=job.phase_id)
-
-
-def ensure_worker(main: Repo) -> str:
-    """Return the name of this clone among the workers; made once."""
-    token = read_note(main, _WORKER_NOTE).strip()
-    if not token.isalnum():
-        token = secrets.token_hex(4)
-        main.make_relay_dir()
-        write_note(main, _WORKER_NOTE, token)
-    return f"{socket.gethostname()}-{token}"
 
 
 def _is_done(plan: Plan, phase_id: str) -> bool:

@@ -15,7 +15,8 @@ child.
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,10 @@ LIMIT_S = 600.0
 """No call of relay's takes a minute in a repository of 100,000 files; a pattern of ``.gitignore`` can take for ever."""
 
 
+_LOOK_S = 1.0
+"""How often what a long call has written is looked at."""
+
+
 class GitError(RepoError):
     """A git command failed that relay expected to work: full disk, damaged repository, missing permission."""
 
@@ -124,6 +129,9 @@ class Git:
     """Further config that overrules the repository's; names may hold any character."""
     limit_s: float = LIMIT_S
     """How long a call may take that has no limit of its own."""
+    watch: Callable[[bytes], bool] | None = None
+    """Shown now and then all that a call has written to stderr so far; True: it has come further since, and a limit
+    counts from here."""
 
     def run(
         self,
@@ -187,7 +195,8 @@ class Git:
             )
         except OSError as error:
             raise GitError(f"git could not be started: {error.strerror}") from error
-        result = _collect(child, stdin, self.limit_s if timeout_s is None else timeout_s)
+        limit_s = self.limit_s if timeout_s is None else timeout_s
+        result = _collect(child, stdin, limit_s, self.watch)
         if timeout_s is None and result.code == TIMED_OUT:
             raise GitError(f"git {args[0]} was ended: {result.words}", hint="does a .gitignore hold an odd pattern?")
         return result
@@ -197,19 +206,29 @@ class Git:
         return replace(self, settings=(*self.settings, *settings))
 
 
-def _collect(child: subprocess.Popen[bytes], stdin: bytes, timeout_s: float | None) -> GitResult:
+def _collect(
+    child: subprocess.Popen[bytes], stdin: bytes, limit_s: float, watch: Callable[[bytes], bool] | None
+) -> GitResult:
+    # What is left of stdin is not sent by a second `communicate`: only calls without one are looked at on the way.
+    step_s = limit_s if watch is None or stdin else min(_LOOK_S, limit_s)
+    ends_s = time.monotonic() + limit_s
     with child:
         try:
-            out, err = child.communicate(stdin, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            # The whole group: a signing program that waits for a person would keep the pipes open.
-            os.killpg(child.pid, signal.SIGKILL)
-            return GitResult(code=TIMED_OUT, out=b"", err=f"no answer within {timeout_s} s".encode())
+            while True:
+                try:
+                    out, err = child.communicate(stdin, timeout=step_s)
+                    return GitResult(code=child.returncode, out=out, err=err)
+                except subprocess.TimeoutExpired as error:
+                    if watch is not None and watch(error.stderr or b""):
+                        ends_s = time.monotonic() + limit_s
+                if time.monotonic() >= ends_s or step_s == limit_s:
+                    # The whole group: a signing program that waits for a person would keep the pipes open.
+                    os.killpg(child.pid, signal.SIGKILL)
+                    return GitResult(code=TIMED_OUT, out=b"", err=f"no answer within {limit_s} s".encode())
         # An interrupt too: a git that went on would write after relay has given up its lock.
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             raise
-    return GitResult(code=child.returncode, out=out, err=err)
 
 
 def render_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:

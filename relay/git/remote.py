@@ -7,7 +7,7 @@ start git without the inherited environment, and its import takes half a second.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from relay.errors import RepoError
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.repository import Repo
+from relay.git.transfer import Transfer, is_progress
 from relay.values import dataclass
 
 _PROTOCOLS = "file:http:https:ssh"
@@ -76,7 +77,9 @@ class Remote:
     environ: Mapping[str, str]
     """The user's: what of it ssh, proxies and credentials need is handed on."""
     limit_s: float = _LIMIT_S
-    """How long one exchange may take."""
+    """How long one exchange may take without coming further."""
+    tell: Callable[[str], object] = lambda _: None
+    """Told how far a transfer is that takes a while."""
 
     def find_address(self) -> str:
         """Return the address that the name stands for; the name itself where it is one."""
@@ -99,7 +102,7 @@ class Remote:
             RemoteError: It cannot be reached, or a ref that is not forced would not go forward.
         """
         flags = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
-        self._run("fetch", "--quiet", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
+        self._run("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
 
     def push(self, *updates: RefUpdate) -> Pushed:
         """Change refs, all of them or none.
@@ -114,7 +117,9 @@ class Remote:
         leases = tuple(f"--force-with-lease={update.ref}:{update.old or ''}" for update in updates)
         refspecs = (f"{update.new or ''}:{update.ref}" for update in updates)
         flags = ("--porcelain", "--atomic", "--no-verify", "--no-recurse-submodules", "--no-signed", "--no-follow-tags")
-        result = self._probe("push", *flags, *leases, "--receive-pack=git-receive-pack", "--", self.name, *refspecs)
+        result = self._probe(
+            "push", "--progress", *flags, *leases, "--receive-pack=git-receive-pack", "--", self.name, *refspecs
+        )
         if not result.code:
             return Pushed(end=PushEnd.DONE)
         return _judge(result) or self._ask(updates, result)
@@ -134,7 +139,10 @@ class Remote:
         return result
 
     def _probe(self, *args: str) -> GitResult:
-        return _let_through(guard(self.repo), self.environ).probe(*args, timeout_s=self.limit_s)
+        git = _let_through(guard(self.repo), self.environ)
+        if args[0] in {"fetch", "push"}:
+            git = replace(git, watch=Transfer(f"git {args[0]} {self.name}", self.tell).look)
+        return git.probe(*args, timeout_s=self.limit_s)
 
     def _explain(self, what: str, result: GitResult) -> RemoteError:
         said = [line for line in result.err.decode(errors="replace").splitlines() if line.strip()]
@@ -190,6 +198,7 @@ def _judge(result: GitResult) -> Pushed | None:
     if _names(own or refused, _STALE) or _names([said], _RACED):
         return Pushed(end=PushEnd.MOVED, words="; ".join(own or refused))
     remote = [line.removeprefix("remote: ").strip() for line in said.splitlines() if line.startswith("remote: ")]
+    remote = [line for line in remote if not is_progress(line)]
     return Pushed(end=PushEnd.REFUSED, words="; ".join(remote[:5] + own) or result.words)
 
 

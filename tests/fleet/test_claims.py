@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from relay.fleet.claims import Bid, ClaimDesk, ClaimState, NotTaken, PhaseClaim, describe, is_lapsed, name_plan
+from relay.fleet.claim import ClaimState, PhaseClaim, describe, is_at_work
+from relay.fleet.claims import Bid, ClaimDesk, NotTaken, name_plan
 from relay.fleet.exchange import save_noted
 from relay.git.message import Message
 from relay.git.objects import write_commit
@@ -103,7 +104,7 @@ def test_only_the_holder_renews_and_gives_back(desks, clock):
     assert renewed.commit != first.commit
     assert ann.renew(first) is None  # as a second process of the same worker would
     clock.now += 61
-    assert is_lapsed(bob.read().find("1"), now=clock.now)
+    assert not is_at_work(bob.read().find("1"), now=clock.now)
     taken = bob.take(bid(instead=renewed.commit))
     assert (taken.worker, taken.attempt) == ("bob", 2)
     assert ann.renew(renewed) is None
@@ -161,7 +162,7 @@ def test_a_phase_that_waits_for_a_person_is_nobodys(desks, clock):
     assert ann.give_back(claim, waits="the gate is red three times")
     there = bob.read().find("1")
     clock.now += 1_000
-    assert (there.state, is_lapsed(there, now=clock.now)) == (ClaimState.WAITS, False)
+    assert (there.state, is_at_work(there, now=clock.now)) == (ClaimState.WAITS, False)
     assert describe(there, now=clock.now) == "waiting for a person: the gate is red three times"
     assert isinstance(bob.take(bid()), NotTaken)
     assert bob.read().reserved == ()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.fleet.claims import NOBODY
+from relay.fleet.claim import NOBODY
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote
 from relay.git.repository import open_repo

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from relay.errors import ExitCode
+from relay.git.notes import write_note
 from relay.git.repository import open_repo
 from relay.interrupts import Interrupts, Urgency
 from relay.session.events import LegStarted, ResponseReceived, RunPaused, RunResumed, WordsHeard
@@ -198,6 +199,29 @@ def test_a_paused_run_waits_and_takes_what_was_said_meanwhile(stage):
 
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert len(stage.seen(RunPaused)) == len(stage.seen(RunResumed)) == 1
+
+
+def test_a_run_whose_claim_ran_out_asks_for_nothing_until_it_is_renewed(stage):
+    """As when its worker was stopped, or slept with its machine: the phase may be another worker's by now."""
+    repo = open_repo(stage.root)
+
+    def renew():
+        assert stage.seen(ResponseReceived)[-1].turn == 1
+        leave_words(repo, "go on")
+        write_note(repo, "claim", f"{os.getppid()} 99999999999")
+
+    stage.interrupts.close()
+    stage.interrupts = Interrupts(sleep=Patience(stage, 3, renew))
+    write_note(repo, "claim", "1234567 0")  # of a worker that is gone
+
+    def run_out():
+        stage.on_tool = None
+        write_note(repo, "claim", f"{os.getppid()} 0")
+
+    stage.on_tool = run_out
+    ended = stage.run(ONE_CALL, all_=False)
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    assert [event.reason[:32] for event in stage.seen(RunPaused)] == ["the claim on its phase ran out; "]
 
 
 def test_a_paused_run_can_be_stopped_and_the_next_one_is_not_paused(stage):

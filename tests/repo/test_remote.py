@@ -1,6 +1,8 @@
 """What is fetched from a remote and pushed to it, against a real bare repository."""
 
 import contextlib
+import re
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -8,6 +10,7 @@ import pytest
 
 from relay.git.command import GitError
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+from relay.git.transfer import Transfer
 
 MINE = "refs/relay/claims/plan/phase/1"
 OTHER = "refs/relay/claims/plan/account"
@@ -153,3 +156,37 @@ def test_an_address_that_is_a_command_is_none(box, tmp_path, name):
     with pytest.raises(RemoteError):
         remote.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD")))
     assert not (tmp_path / "ran").exists()
+
+
+def test_how_far_a_long_push_is_is_told_in_no_words_of_the_remotes(box, remote, away):
+    write_hook(away, r"printf 'Receiving objects:  99%% (9/9), \033[31m9 GiB\nsend money\n' >&2; sleep 2.5")
+    told: list[str] = []
+    slow = replace(remote, tell=told.append)
+    assert slow.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD"))).end is PushEnd.DONE
+    assert told[0].startswith(f"git push {away}: ")
+    assert re.fullmatch(
+        r"[A-Z][a-z]+ (objects|deltas): [0-9]+% \([0-9]+/[0-9]+\)(, [0-9.]+ .?i?B)?", told[0].split(": ", 1)[1]
+    )
+    assert len(told) == 1
+
+
+def test_what_was_refused_says_nothing_of_the_transfer(box, remote, away):
+    write_hook(away, "echo 'Compressing objects: 100% (3/3), done.' >&2; echo no space left >&2; exit 1")
+    assert remote.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD"))).words.startswith(
+        "no space left"
+    )
+
+
+def test_a_transfer_that_comes_further_is_told_ever_less_often():
+    clock = iter(range(100))
+    told: list[str] = []
+    transfer = Transfer("git fetch x", told.append, clock=lambda: float(next(clock)))
+    said = b"remote: Counting objects: 100% (7/7), done.\r\n"
+    moved = [transfer.look(b""), transfer.look(said), transfer.look(said)]
+    assert moved == [False, True, False]
+    for share in range(40):
+        said += f"Receiving objects: {share:3}% ({share}/100), 1.25 MiB | 2.00 MiB/s\r".encode()
+        assert transfer.look(said)
+    assert told[0] == "git fetch x: Counting objects: 100% (7/7)"
+    assert told[-1] == "git fetch x: Receiving objects: 28% (28/100), 1.25 MiB"
+    assert len(told) == 5
