@@ -85,7 +85,7 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
         for ink, size in bar.parts:
             boxes.setdefault(ink, []).append((n, bottom, bottom + size))
             bottom += size
-    for ink, found in boxes.items():
+    for ink, found in (boxes or {Ink.S1: [(0, 0.0, 0.0)]}).items():  # without a layer nothing is drawn
         data = {
             "a": [n - 0.35 for n, *_ in found],
             "b": [n + 0.35 for n, *_ in found],

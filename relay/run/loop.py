@@ -4,9 +4,10 @@ Nothing is remembered between two rounds: each begins by asking git where the ru
 one that goes on take the same path.
 """
 
+import shlex
 import time
 
-from relay.errors import ExitCode, within
+from relay.errors import ExitCode, RepoError, within
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase, Plan
 from relay.run.candidate import PhaseCommit
@@ -47,9 +48,11 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         RelayError: Something that the user has to change first.
     """
     end_pause(ctx.repo)  # of a run that was killed: whoever starts one wants it to run
+    branch = ctx.repo.branch
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
+        _require_branch(ctx, branch)
         situation, point = settle(ctx)
         plan, leg = situation.plan, situation.kept.leg
         phase = choose_phase(situation, point, selection)
@@ -57,6 +60,20 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
             return finish_run(plan, point, ctx.meter.total)
         if end := _wait_for_reset(ctx, leg) or _work_on(ctx, selection, phase, situation, point):
             return end
+
+
+def _require_branch(ctx: RunContext, branch: str | None) -> None:
+    """Stop where the user has checked out another branch: what the session left would be taken for the user's there.
+
+    Raises:
+        RepoError: HEAD names another branch than when the run began.
+    """
+    now = ctx.repo.branch
+    if branch is not None and now is not None and now != branch:
+        words = (
+            f"{now} was checked out meanwhile, and this run works on {branch}: what it has of the phase is kept there"
+        )
+        raise RepoError(words, hint=f"git switch {shlex.quote(branch)}")
 
 
 def _work_on(

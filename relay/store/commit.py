@@ -325,8 +325,12 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
         repo, ref, commit, request.head, identity=identity, reason=reason
     ):
         withdraw_pending(repo, commit)
-        where = refs.find_ref(repo, ref)
-        words = f"{request.branch} is at {where}, not at {request.head}; HEAD names {repo.branch}"
+        where = f"{request.branch} is at {refs.find_ref(repo, ref)}, not at {request.head}"
+        words = (
+            where
+            if repo.branch == request.branch
+            else f"{repo.branch or 'no branch'} is checked out, not {request.branch}"
+        )
         return ready.end(CommitEnd.BRANCH_MOVED, output=words)
     left = finish_commit(repo, commit, dict(request.replace), based_on=request.based_on)
     if not left:

@@ -155,3 +155,8 @@ def test_everything_can_be_read_in_light_and_in_dark(mode):
     for drawn in ("fill", "hard", *SERIES):
         assert contrast(colours[drawn], colours["card"]) >= 3, drawn
     assert set(Ink) <= set(colours)
+
+
+def test_bars_without_a_size_are_drawn_too():
+    """An endpoint that counts nothing: every part of every prompt is 0."""
+    assert "<svg" in draw_bars([Bar(label="1", parts=())], dollars=False, name="b", label="x")

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from relay.errors import ExitCode, RepoError
+from relay.session.events import LegStarted
 from relay.state.resume import ResumeCase
 from tests.effort import take_turns
 from tests.resume.conftest import HELLO
@@ -117,4 +118,22 @@ def test_an_operation_begun_while_a_session_works(forked, finish, name):
     assert (ended.exit_code, stage.git("rev-parse", "HEAD")) == (ExitCode.STOPPED, head)
     assert f"not committed, because a {name} is in progress; end it with: git" in ended.reason
     subprocess.run(["git", name, "--abort"], cwd=stage.root, check=True)
+    finish(HELLO, files=("PLAN.md", "hello.txt"))
+
+
+def test_another_branch_checked_out_while_a_session_works(stage, finish):
+    """Its files would be taken for the user's there: the run stops, and goes on where its branch is again."""
+
+    def switch():
+        stage.on_tool = None
+        stage.git("switch", "-q", "-c", "other")
+
+    stage.on_tool = switch
+    with pytest.raises(RepoError, match="other was checked out meanwhile, and this run works on main") as caught:
+        stage.run(HELLO, all_=True)
+
+    assert caught.value.hint == "git switch main"
+    assert len(stage.seen(LegStarted)) == 1
+    stage.calm()
+    stage.git("switch", "-q", "main")
     finish(HELLO, files=("PLAN.md", "hello.txt"))
