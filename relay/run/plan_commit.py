@@ -3,7 +3,7 @@
 from relay.errors import PlanError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
-from relay.hints import Command, TypedPath
+from relay.hints import TypedPath
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
@@ -121,8 +121,8 @@ def refuse(plan_path: str, violations: tuple[Violation, ...]) -> PlanError:
 def _read_file(ctx: RunContext) -> bytes:
     disk = read_file(ctx.repo.root, ctx.plan_path)
     if disk is None:
-        hint = (Command(words=("plan",)), ' "what you want"')
-        raise PlanError("there is no such plan", path=ctx.plan_path, hint=hint)
+        hint = ("git restore ", TypedPath(path=ctx.plan_path), " brings back the committed one")
+        raise PlanError("there is no such plan any more", path=ctx.plan_path, hint=hint)
     return disk
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import ConfigError, PlanError, RepoError, within
 from relay.files.tree import read_start
-from relay.hints import Caller, Command
+from relay.hints import Caller, Command, Hint, TypedPath
 from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
 from relay.plan.files import DEFAULT_PLAN
 from relay.values import dataclass
@@ -184,13 +184,19 @@ def _read_text(place: Place) -> str:
     try:
         start = read_start(place.plan_file, MAX_PLAN_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise PlanError(
-            "there is no such plan",
-            hint=("`", Command(words=("plan",)), ' "what you want"` writes one; `relay init` puts an example there'),
-        ) from None  # the system's words would only say it again
+        raise PlanError("there is no such plan", hint=_find_way_back(place)) from None  # the system would say no more
     if start is None:
         raise PlanError("this is not a regular file")
     return require_utf8(start)
+
+
+def _find_way_back(place: Place) -> Hint:
+    from relay.store.texts import find_text
+
+    repo, is_inside = place.found, not Path(place.plan_name).is_absolute()
+    if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:
+        return ("the last commit has it: git restore ", TypedPath(path=place.plan_name))
+    return ("`", Command(words=("plan",)), ' "what you want"` writes one; `relay init` puts an example there')
 
 
 def _name(path: Path, root: Path) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from itertools import takewhile
+from pathlib import Path
 
 import pytest
 
@@ -326,7 +327,14 @@ def test_status_outside_a_repository_and_without_a_plan(relay, tmp_path):
     assert ran.err.endswith("is not inside a git repository\nHint: git init\n")
     ran = relay("status")
     assert ran.code == 1
-    assert ran.err.startswith("Error: PLAN.md: there is no such plan\n")
+    assert ran.err.startswith("Error: PLAN.md: there is no such plan\nHint: `relay plan")
+
+
+def test_a_plan_that_is_gone_comes_back_from_its_commit(relay, planned):
+    """The hint is no command that would write another one."""
+    Path(planned, "PLAN.md").unlink()
+    for words in ("status", "check", "run"):
+        assert "Hint: the last commit has it: git restore PLAN.md\n" in relay(words).err
 
 
 def test_status_while_a_run_is_at_work(relay, planned, environ):
