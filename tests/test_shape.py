@@ -181,6 +181,33 @@ def test_what_is_cited_is_there():
     assert find_all(rules.find_absent_texts, [path for path in texts if path not in own]) == []
 
 
+def test_modules_that_are_named_are_there():
+    """A docstring that names a module, or what is in it, leads a reader there; so do README and AGENTS.md."""
+    named = [
+        (name_of(path), name)
+        for path in SOURCES
+        for name in re.findall(r"(?<!`)`relay\.(?!toml)([\w.]+)`", path.read_text())
+        if not is_there(name)
+    ]
+    paths = [
+        (page, name)
+        for page in ("README.md", "AGENTS.md")
+        for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", (ROOT / page).read_text())
+        if not any((ROOT / base / name).exists() for base in ("", "relay")) and not name.startswith("app/")
+    ]
+
+    assert named + paths == []
+
+
+def is_there(dotted: str) -> bool:
+    """Say whether ``room.module.name``, or the beginning of it, is in the product."""
+    place, parts = ROOT / "relay", dotted.split(".")
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    module = place / (f"{parts.pop(0)}.py" if parts and (place / f"{parts[0]}.py").exists() else "__init__.py")
+    return not parts or re.search(rf"\b{parts[0]}\b", module.read_text()) is not None
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["run", "--help"], ["plan", "--help"]])
 def test_the_command_line_starts_without_the_sdk(arguments):
     """Starting relay imports neither the SDK nor rich nor an ASGI server."""

@@ -1,4 +1,4 @@
-"""A leg that only brings a finished phase onto what others have landed meanwhile (`relay.jobs.landing` opens it).
+"""A leg that only brings a finished phase onto what others have landed meanwhile (`relay.fleet.landing` opens it).
 
 It is a leg like any other: the merged tree is its work, the phase's items are its claims, and what it proposes goes
 through the commit step. What differs stands here.

@@ -50,7 +50,7 @@ _HEADERS = {
 
 
 class ServedView:
-    """A `relay.cli.view.View` that shows nothing by itself: whoever asks gets the present picture. Mutable.
+    """A `relay.cli.views.base.View` that shows nothing by itself: whoever asks gets the present picture. Mutable.
 
     Args:
         clock: Seconds since the epoch.
