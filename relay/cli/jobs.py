@@ -11,6 +11,7 @@ from relay.cli.options import find_flags
 from relay.cli.screen import say
 from relay.cli.sessions import run_sessions
 from relay.setup.place import Place
+from relay.store.presence import has_jobs
 
 if TYPE_CHECKING:
     from relay.interrupts import Interrupts
@@ -69,9 +70,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
 
 def tidy_jobs(request: "RunRequest") -> None:
     """Take away the work trees that a run has left which was killed behind its last landing."""
-    from relay.store.history import JOBS
-
-    if not request.repo.list_refs(f"refs/heads/{JOBS}"):
+    if not has_jobs(request.repo):
         return
     from relay.fleet.worktrees import remove_free
     from relay.store.lock import lock_worktree

@@ -17,6 +17,7 @@ from relay.session.usage import Spent
 from relay.setup.place import find_source
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
+from relay.store.presence import has_jobs
 from relay.words import (
     BOXES,
     count,
@@ -69,7 +70,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 
 
 def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
-    if not repo.list_refs("refs/heads/relay-jobs/"):  # what knows more needs more imports
+    if not has_jobs(repo):
         return ()
     from relay.cli.views.job_lines import find_job_standings
 

@@ -16,6 +16,7 @@ from relay.hints import RUN
 from relay.setup.place import Place, load_plan
 from relay.store.inbox import MAX_CHARS, ask_for_pause, end_pause, leave_words
 from relay.store.lock import find_holder
+from relay.store.presence import has_jobs
 
 if TYPE_CHECKING:
     from relay.fleet.landing import Job
@@ -111,7 +112,7 @@ def stop_command(*, now: bool) -> None:
 
 def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
     """Return the jobs of this work tree's plan that are at work."""
-    if not repo.list_refs("refs/heads/relay-jobs/"):
+    if not has_jobs(repo):
         return ()
     from relay.fleet.worktrees import find_jobs
 

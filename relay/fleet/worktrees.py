@@ -20,7 +20,7 @@ from relay.git import refs
 from relay.git.half_trees import finish_half
 from relay.git.holder import is_locked
 from relay.git.merging import is_ancestor
-from relay.git.names import render_ref_part
+from relay.git.names import name_jobs, render_ref_part
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
@@ -30,7 +30,6 @@ from relay.store.follow import follow
 from relay.store.home import find_home, get_jobs_place, note_home
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
-from relay.telemetry.job_logs import JOB_BRANCHES
 from relay.values import dataclass
 
 _KEPT = ("outputs", "sessions", "history", "reports")
@@ -45,18 +44,14 @@ def name_job_branch(main: Repo, phase_id: str) -> str:
     Raises:
         RepoError: HEAD is detached.
     """
-    return f"{_name_prefix(main)}{quote(phase_id, safe='.')}"
-
-
-def _name_prefix(main: Repo) -> str:
-    return f"{JOB_BRANCHES}{render_ref_part(get_branch(main))}/"
+    return f"{name_jobs(get_branch(main))}{quote(phase_id, safe='.')}"
 
 
 def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
     """Return the jobs of the plan's branch that have a work tree, by its place."""
     if (branch := main.branch) is None:
         return ()
-    prefix = f"{JOB_BRANCHES}{render_ref_part(branch)}/"
+    prefix = name_jobs(branch)
     found = []
     for tree in list_worktrees(main):
         if tree.branch is None or tree.unusable or not tree.branch.startswith(prefix):
@@ -235,7 +230,7 @@ def _drop_landed(main: Repo) -> None:
     """Drop the branches of jobs whose relay was killed behind the work tree, where all that they have has landed."""
     tip, legs = _get_tip(main), main.list_refs("refs/relay/leg/")
     kept = {tree.branch for tree in list_worktrees(main)}
-    for ref, commit in main.list_refs(f"refs/heads/{_name_prefix(main)}").items():
+    for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
         branch = ref.removeprefix("refs/heads/")
         is_open = f"refs/relay/leg/{render_ref_part(branch)}" in legs
         if branch not in kept and not is_open and is_ancestor(main, commit, tip):

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 
 from relay.words import list_some
 
+JOB_BRANCHES = "relay-jobs/"
+"""What the branches of phases begin with that run side by side; then comes the plan's branch, then the phase."""
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 _UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
 _QUOTED = re.compile(r'"(.*)"')
@@ -65,6 +67,11 @@ def render_ref_part(branch: str) -> str:
     a deleted branch would block another branch's. ``%`` and ``/`` are written as in URLs.
     """
     return branch.replace("%", "%25").replace("/", "%2F")
+
+
+def name_jobs(branch: str) -> str:
+    """Return what the branches of those phases begin with whose plan is on this one."""
+    return f"{JOB_BRANCHES}{render_ref_part(branch)}/"
 
 
 def parse_ref_part(part: str) -> str:

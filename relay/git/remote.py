@@ -15,6 +15,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.names import JOB_BRANCHES
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
 from relay.values import dataclass
@@ -177,11 +178,8 @@ def _require_forward(repo: Repo, update: RefUpdate) -> None:
     Raises:
         GitError: It would.
     """
-    if (
-        not update.ref.startswith("refs/heads/")
-        or update.ref.startswith("refs/heads/relay-jobs/")
-        or update.old is None
-    ):
+    is_own = not update.ref.startswith("refs/heads/") or update.ref.startswith(f"refs/heads/{JOB_BRANCHES}")
+    if is_own or update.old is None:
         return
     if update.new is None or repo.git.probe("merge-base", "--is-ancestor", update.old, update.new).code:
         raise GitError(f"{update.ref} would not go forward from {update.old[:10]}; nothing was pushed")

@@ -7,15 +7,13 @@ from pathlib import Path
 from relay.files.tree import find_stat
 from relay.git.index_flags import read_mark
 from relay.git.message import CommitText, find_loose_text, read_texts
-from relay.git.names import parse_path, parse_ref_part, render_ref_part
+from relay.git.names import JOB_BRANCHES, parse_path, parse_ref_part, render_ref_part
 from relay.git.ref_files import find_id, has_replacements
 from relay.git.repository import Repo
 from relay.session.usage import Spent, Usage
 from relay.store import trailers
 from relay.values import dataclass
 
-JOBS = "relay-jobs/"
-"""What the branches of jobs begin with; then comes the branch that they land on, as `render_ref_part` writes it."""
 _MOST_NEW = 32
 """Commits that are read one by one; more are asked for."""
 
@@ -175,9 +173,9 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
         own: The plan's commits on this branch, as `read_plan_commits` says.
     """
     head, branch = repo.head(), repo.branch or ""
-    place = branch.removeprefix(JOBS).partition("/")[0] if branch.startswith(JOBS) else render_ref_part(branch)
-    legs = f"refs/relay/leg/{render_ref_part(f'{JOBS}{place}/')}"
-    tips = set(repo.list_refs(f"refs/heads/{JOBS}{place}/").values())
+    place = branch.split("/")[1] if branch.startswith(JOB_BRANCHES) else render_ref_part(branch)
+    legs = f"refs/relay/leg/{render_ref_part(f'{JOB_BRANCHES}{place}/')}"
+    tips = set(repo.list_refs(f"refs/heads/{JOB_BRANCHES}{place}/").values())
     if head is None or not tips:
         return ()
     # A phase that is being landed is in its leg's history, and on no branch.

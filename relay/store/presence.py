@@ -1,6 +1,9 @@
-"""Whether relay keeps refs here: asked first, because what reads more loads most of the write path."""
+"""Whether relay keeps refs here, or runs phases side by side: asked first, because what knows more loads far more."""
 
+from relay.git.names import JOB_BRANCHES
 from relay.git.repository import Repo
+
+_JOBS = f"refs/heads/{JOB_BRANCHES}"
 
 
 def has_kept_refs(repo: Repo, branch: str | None) -> bool:
@@ -13,5 +16,10 @@ def has_kept_refs(repo: Repo, branch: str | None) -> bool:
     if (repo.relay_dir / "pending").exists():
         return True
     # Of every branch: what they cost may be this plan's.
-    kept = ("refs/relay/leg/", "refs/relay/plan/", "refs/relay/rewound/", "refs/relay/spent/", "refs/heads/relay-jobs/")
+    kept = ("refs/relay/leg/", "refs/relay/plan/", "refs/relay/rewound/", "refs/relay/spent/", _JOBS)
     return bool(repo.list_refs(*kept))
+
+
+def has_jobs(repo: Repo) -> bool:
+    """Return whether any phase has a branch of its own."""
+    return bool(repo.list_refs(_JOBS))

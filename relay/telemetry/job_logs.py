@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import unquote
 
-from relay.git.names import render_ref_part
+from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.session.events import Event, RunStarted
 from relay.session.records import LoggedEvent
 from relay.telemetry.follow import LogTail, list_logs
-
-JOB_BRANCHES = "relay-jobs/"
-"""What the branches of such runs begin with; then come the plan's branch, as one word, and the phase."""
 
 
 def find_start(root: Path, run_id: str) -> LoggedEvent | None:
@@ -60,7 +57,7 @@ class RunLogs:
 
     def _begin(self, record: LoggedEvent, event: Event) -> None:
         if isinstance(event, RunStarted) and not event.branch.startswith(JOB_BRANCHES):
-            self._prefix, self._since = f"{JOB_BRANCHES}{render_ref_part(event.branch)}/", record.at
+            self._prefix, self._since = name_jobs(event.branch), record.at
 
     def _look_for_jobs(self) -> None:
         for run_id in list_logs(self._root):

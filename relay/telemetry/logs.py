@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from relay.files.walk import open_folder, open_regular
-from relay.git.names import render_ref_part
+from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.plan.files import STATE_DIR
 from relay.session.events import RunEnded, RunStarted
 from relay.session.records import LoggedEvent, Scope
-from relay.telemetry.job_logs import JOB_BRANCHES
 from relay.telemetry.log import parse_line
 from relay.values import dataclass
 
@@ -79,7 +78,7 @@ def _with_jobs(entries: Sequence[LogEntry], own: Sequence[LogEntry]) -> tuple[Lo
     for run in own:
         if run.started is None or run.began is None or _is_job(run):
             continue
-        prefix = f"{JOB_BRANCHES}{render_ref_part(run.started.branch)}/"
+        prefix = name_jobs(run.started.branch)
         later = [e.began for e in entries if not _is_job(e) and e.began is not None and e.began > run.began]
         until = min(later, default=float("inf"))
         jobs = (e for e in entries if e.started and e.began and e.started.branch.startswith(prefix))
