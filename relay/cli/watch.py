@@ -15,7 +15,7 @@ from relay.cli.views.base import View, make_view
 from relay.errors import ConfigError, ExitCode
 from relay.git.holder import is_locked
 from relay.session.events import RunEnded
-from relay.telemetry.follow import LogTail, list_logs
+from relay.telemetry.follow import LogTail, list_runs
 from relay.telemetry.job_logs import RunLogs, list_own_logs
 from relay.words import list_some
 
@@ -80,7 +80,7 @@ def get_run(repo: "Repo", start: str) -> str:
     """
     if not start and (newest := next(list_own_logs(repo.root), "")):
         return newest
-    logs = list_logs(repo.root)
+    logs = list_runs(repo.root)
     found = [run_id for run_id in logs if run_id.startswith(start)]
     if found:
         return found[-1]

@@ -155,8 +155,8 @@ def open_regular(name: str, parent: int, flags: int = os.O_RDONLY) -> int:
 
 
 @contextmanager
-def open_ignored(root: Path, names: Sequence[str]) -> Iterator[int]:
-    """Open a directory of relay's own that git ignores by a file in it; both are made where they are missing.
+def open_ignored(root: Path, names: Sequence[str], *below: str) -> Iterator[int]:
+    """Open a directory of relay's own that git ignores by a file in it, or one `below`; what is missing is made.
 
     An ignore file that says something already is left as it is. No link is followed: a repository that ships one gets
     nothing written through it.
@@ -176,7 +176,11 @@ def open_ignored(root: Path, names: Sequence[str]) -> Iterator[int]:
             raise
         finally:
             os.close(fd)
-        yield here
+        if not below:
+            yield here
+    if below:
+        with open_folder(root, (*names, *below), create=True, permissions=0o700) as folder:
+            yield folder
 
 
 def parse_path(root: Path, raw: str) -> list[str]:

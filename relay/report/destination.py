@@ -29,10 +29,7 @@ def save_page(repo_root: Path, name: str, html: str) -> Path:
     file = f"{_STRANGE.sub('_', name).lstrip('.')[:_NAME_CHARS] or 'report'}.html"
     path = repo_root / STATE_DIR / FOLDER / file
     try:
-        with (
-            open_ignored(repo_root, (STATE_DIR,)),
-            open_folder(repo_root, (STATE_DIR, FOLDER), create=True, permissions=0o700) as folder,
-        ):
+        with open_ignored(repo_root, (STATE_DIR,), FOLDER) as folder:
             replace_with_file(folder, file, html.encode())
     except OSError as error:
         raise RepoError(f"{path} cannot be written: {error.strerror}", hint="relay report --output FILE") from error

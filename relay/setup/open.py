@@ -39,8 +39,8 @@ from relay.setup.session import Sessions
 from relay.setup.taping import OpenTape
 from relay.setup.workspace import open_workspace
 from relay.store.home import find_home
-from relay.telemetry.log import sweep_outputs
-from relay.telemetry.tape import open_tape, sweep_tapes
+from relay.telemetry.log import OUTPUT_AGE_S, OUTPUTS, sweep
+from relay.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.tools.workspace import Workspace
 
 
@@ -105,8 +105,8 @@ def _hide(request: RunRequest) -> Repo:
 
 def _sweep(root: Path) -> None:
     """Delete what relay has kept long enough."""
-    for sweep in (sweep_outputs, sweep_tapes):
-        sweep(root, now_s=time.time())
+    for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
+        sweep(root, folder, now_s=time.time(), max_age_s=age_s)
 
 
 def _listen(observers: Observers, workspace: Workspace) -> tuple[Workspace, Waits]:

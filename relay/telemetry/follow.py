@@ -11,10 +11,8 @@ from typing import Self
 from relay.files.walk import open_folder, open_regular
 from relay.plan.files import STATE_DIR
 from relay.session.records import LoggedEvent, Scope, leave_scope
-from relay.telemetry.log import parse_line
+from relay.telemetry.log import FOLDER, SUFFIX, parse_line
 
-_FOLDER = (STATE_DIR, "sessions")
-_ENDING = ".jsonl"
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 32 << 20
 """relay writes none that is longer; what is, is passed over and never held as a whole."""
@@ -24,15 +22,15 @@ _END_EVENTS = 40
 _EVENT = re.compile(rb'^\{"v":\d+,"at":[\d.]+,"event":"(\w+)"')
 
 
-def list_logs(root: Path) -> tuple[str, ...]:
+def list_runs(root: Path) -> tuple[str, ...]:
     """Return the ids of the runs that have a log, the one that was written to last at the end."""
     found: list[tuple[int, str]] = []
-    with contextlib.suppress(OSError), open_folder(root, _FOLDER) as folder, os.scandir(folder) as entries:
+    with contextlib.suppress(OSError), open_folder(root, (STATE_DIR, FOLDER)) as folder, os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 state = entry.stat(follow_symlinks=False)
-                if entry.name.endswith(_ENDING) and stat.S_ISREG(state.st_mode):
-                    found.append((state.st_mtime_ns, entry.name.removesuffix(_ENDING)))
+                if entry.name.endswith(SUFFIX) and stat.S_ISREG(state.st_mode):
+                    found.append((state.st_mtime_ns, entry.name.removesuffix(SUFFIX)))
     return tuple(name for _, name in sorted(found))
 
 
@@ -48,8 +46,8 @@ class LogTail:
         Raises:
             OSError: There is none of that name, or it is no plain file.
         """
-        with open_folder(root, _FOLDER) as folder:
-            self._descriptor = open_regular(f"{run_id}{_ENDING}", folder)
+        with open_folder(root, (STATE_DIR, FOLDER)) as folder:
+            self._descriptor = open_regular(f"{run_id}{SUFFIX}", folder)
         self._begin()
 
     def _begin(self) -> None:

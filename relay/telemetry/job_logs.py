@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.session.events import Event, RunStarted
 from relay.session.records import LoggedEvent
-from relay.telemetry.follow import LogTail, list_logs
+from relay.telemetry.follow import LogTail, list_runs
 
 
 def find_start(root: Path, run_id: str) -> LoggedEvent | None:
@@ -23,7 +23,7 @@ def find_start(root: Path, run_id: str) -> LoggedEvent | None:
 
 def list_own_logs(root: Path) -> Iterator[str]:
     """Yield the runs that a person started, the one that was written to last first."""
-    for run_id in reversed(list_logs(root)):
+    for run_id in reversed(list_runs(root)):
         start = find_start(root, run_id)
         if start is None or not (isinstance(start.event, RunStarted) and start.event.branch.startswith(JOB_BRANCHES)):
             yield run_id
@@ -60,7 +60,7 @@ class RunLogs:
             self._prefix, self._since = name_jobs(event.branch), record.at
 
     def _look_for_jobs(self) -> None:
-        for run_id in list_logs(self._root):
+        for run_id in list_runs(self._root):
             start = None if run_id in self._passed else find_start(self._root, run_id)
             if start is None or not isinstance(start.event, RunStarted):
                 continue

@@ -20,10 +20,13 @@ from relay.session.events import Event, Noticed
 from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
 from relay.values import dataclass
 
+OUTPUTS = "outputs"
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by its modification time: a phase may wait that long for its next session."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Of one event; a longer line is read as several, none of which is an event."""
+FOLDER, SUFFIX = "sessions", ".jsonl"
+"""Where logs lie below relay's own directory, and what the names of their files end with."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
@@ -91,13 +94,10 @@ def open_log(
     """
     if not _ID.fullmatch(run_id):
         raise ValueError(f"{run_id!r} is not an id")
-    path = repo_root / STATE_DIR / "sessions" / f"{run_id}.jsonl"
+    path = repo_root / STATE_DIR / FOLDER / f"{run_id}{SUFFIX}"
     recorder = Recorder(clock)
     try:
-        with (
-            open_ignored(repo_root, (STATE_DIR,)),
-            open_folder(repo_root, (STATE_DIR, "sessions"), create=True, permissions=0o700) as folder,
-        ):
+        with open_ignored(repo_root, (STATE_DIR,), FOLDER) as folder:
             descriptor = open_regular(path.name, folder, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         _end_torn_line(descriptor)
     except OSError as exc:
@@ -156,13 +156,13 @@ def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:
         return None
 
 
-def sweep_outputs(repo_root: Path, *, now_s: float, max_age_s: float = OUTPUT_AGE_S) -> int:
-    """Delete spilled output older than that by modification time; return how many files went.
+def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> int:
+    """Delete what is older than that by modification time in a folder of relay's own; return how many files went.
 
     What is gone already, cannot be deleted, or is no plain file is passed over.
     """
     removed = 0
-    with contextlib.suppress(OSError), open_folder(repo_root, (STATE_DIR, "outputs")) as directory:
+    with contextlib.suppress(OSError), open_folder(repo_root, (STATE_DIR, folder)) as directory:
         for _, _, names, holder in os.fwalk(".", dir_fd=directory, follow_symlinks=False):
             for name in names:
                 with contextlib.suppress(OSError):

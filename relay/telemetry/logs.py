@@ -9,12 +9,11 @@ from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.plan.files import STATE_DIR
 from relay.session.events import RunEnded, RunStarted
 from relay.session.records import LoggedEvent, Scope
-from relay.telemetry.log import parse_line
+from relay.telemetry.log import FOLDER, SUFFIX, parse_line
 from relay.values import dataclass
 
 HEAD_BYTES = 64 * 1024
 """Of a log's beginning, in which a run is named, and of its end, in which it says how it ended."""
-_SUFFIX = ".jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +35,10 @@ class LogEntry:
 
 def list_logs(repo_root: Path) -> tuple[LogEntry, ...]:
     """Return the logs below ``.relay/sessions``, newest first; links and what is no file are passed over."""
-    folder = repo_root / STATE_DIR / "sessions"
+    folder = repo_root / STATE_DIR / FOLDER
     try:
-        with open_folder(repo_root, (STATE_DIR, "sessions")) as descriptor:
-            names = [file.name for file in os.scandir(descriptor) if file.name.endswith(_SUFFIX)]
+        with open_folder(repo_root, (STATE_DIR, FOLDER)) as descriptor:
+            names = [file.name for file in os.scandir(descriptor) if file.name.endswith(SUFFIX)]
             found = [entry for name in names if (entry := _look(folder / name, name, descriptor))]
     except OSError:
         return ()
@@ -56,7 +55,7 @@ def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
     if not wanted:
         own = [entry for entry in entries if not _is_job(entry)]
         return _with_jobs(entries, (own or list(entries))[:1])
-    name = Path(wanted).name.removesuffix(_SUFFIX)
+    name = Path(wanted).name.removesuffix(SUFFIX)
     exact = [entry for entry in entries if entry.run_id == name]
     if exact:
         return _with_jobs(entries, exact)
@@ -111,7 +110,7 @@ def _look(path: Path, name: str, folder: int) -> LogEntry | None:
     begun = next((record for record in _iter_records(head.splitlines(), "RunStarted")), None)
     over = next((record for record in _iter_records(reversed(tail.splitlines()), "RunEnded")), None)
     return LogEntry(
-        run_id=name.removesuffix(_SUFFIX),
+        run_id=name.removesuffix(SUFFIX),
         path=path,
         size_bytes=state.st_size,
         written=state.st_mtime,

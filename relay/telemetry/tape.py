@@ -16,6 +16,7 @@ from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
 from relay.session.tape import Note, TapedSession, find_conversation, join_notes, seal_content, shorten_request
+from relay.telemetry.log import SUFFIX
 from relay.values import dataclass
 
 FOLDER = "history"
@@ -25,7 +26,6 @@ MAX_NOTE_BYTES = 32 * 1024 * 1024
 """Of one line that is read."""
 TAPE_AGE_S = 30 * 86_400
 """Tapes are kept so long by their modification time."""
-_SUFFIX = ".jsonl"
 _DATA = "data:"
 _PLACE = ("type", "index", "item_id", "output_index")
 """What says of an event which text its piece is of."""
@@ -101,12 +101,9 @@ def open_tape(
 ) -> FileTape:
     """Open a new tape; what is there already is a session's that is over, and nothing is added to it."""
     try:
-        with (
-            open_ignored(repo_root, (STATE_DIR,)),
-            open_folder(repo_root, (STATE_DIR, FOLDER), create=True, permissions=0o700) as folder,
-        ):
+        with open_ignored(repo_root, (STATE_DIR,), FOLDER) as folder:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
-            return FileTape(open_regular(f"{session_id}{_SUFFIX}", folder, flags), secret_values, most_bytes)
+            return FileTape(open_regular(f"{session_id}{SUFFIX}", folder, flags), secret_values, most_bytes)
     except OSError:
         return FileTape(None, secret_values)
 
@@ -125,12 +122,12 @@ def list_tapes(repo_root: Path) -> tuple[TapeEntry, ...]:
     """Return the tapes, newest first; links and what is no file are passed over."""
     try:
         with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
-            files = [file for file in os.scandir(folder) if file.name.endswith(_SUFFIX)]
+            files = [file for file in os.scandir(folder) if file.name.endswith(SUFFIX)]
             found = [(file.name, file.stat(follow_symlinks=False)) for file in files if _is_plain(file)]
     except OSError:
         return ()
     entries = (
-        TapeEntry(session_id=name.removesuffix(_SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
+        TapeEntry(session_id=name.removesuffix(SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
         for name, state in found
     )
     return tuple(sorted(entries, key=lambda entry: (-entry.written, entry.session_id)))
@@ -144,7 +141,7 @@ def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
     """Read a session's tape; None when there is none, or nothing of it can be read."""
     try:
         with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
-            descriptor = open_regular(f"{session_id}{_SUFFIX}", folder)
+            descriptor = open_regular(f"{session_id}{SUFFIX}", folder)
     except (OSError, ValueError):
         return None
     with os.fdopen(descriptor, "rb") as stream:
@@ -165,19 +162,6 @@ def _iter_notes(stream: BinaryIO) -> Iterator[Note]:
             continue
         if isinstance(note, dict):
             yield note
-
-
-def sweep_tapes(repo_root: Path, *, now_s: float) -> None:
-    """Delete tapes older than `TAPE_AGE_S`."""
-    try:
-        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
-            for file in os.scandir(folder):
-                if file.is_file(follow_symlinks=False) and (
-                    file.stat(follow_symlinks=False).st_mtime < now_s - TAPE_AGE_S
-                ):
-                    os.unlink(file.name, dir_fd=folder)
-    except OSError:
-        return  # there are none, or they are not relay's to delete
 
 
 def redact_stream(body: str, redact: Callable[[str], str]) -> str:

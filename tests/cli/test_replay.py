@@ -7,6 +7,7 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.telemetry import tape
+from relay.telemetry.log import sweep
 from relay.telemetry.tape import list_tapes, open_tape, read_tape
 
 SECRET = "ghp_" + "aB3dE6gH9j" * 4
@@ -171,9 +172,9 @@ def test_old_tapes_are_swept(tmp_path):
     folder = tmp_path / ".relay" / "history"
     os.utime(folder / "old.jsonl", (1_000.0, 1_000.0))
     os.utime(folder / "new.jsonl", (9_000.0, 9_000.0))
-    tape.sweep_tapes(tmp_path, now_s=1_001.0 + tape.TAPE_AGE_S)
+    assert sweep(tmp_path, "history", now_s=1_001.0 + tape.TAPE_AGE_S, max_age_s=tape.TAPE_AGE_S) == 1
     assert [entry.session_id for entry in list_tapes(tmp_path)] == ["new"]
-    tape.sweep_tapes(tmp_path / "none", now_s=0.0)
+    assert sweep(tmp_path / "none", "history", now_s=0.0, max_age_s=0.0) == 0
 
 
 def test_a_tape_that_is_of_no_session_is_the_users_to_remove(stage):

@@ -22,7 +22,7 @@ from relay.session.events import RunEnded
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
-from relay.telemetry.follow import LogTail, list_logs
+from relay.telemetry.follow import LogTail, list_runs
 from relay.telemetry.job_logs import RunLogs
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
@@ -155,7 +155,7 @@ def test_foreign_lines_and_an_emptied_log_do_no_harm(tmp_path):
 def test_what_is_no_log_is_not_read(relay, project, make):
     (project / ".relay/sessions").mkdir(parents=True)
     make(project / ".relay/sessions/aaaa1111.jsonl")
-    assert list_logs(project) == ()
+    assert list_runs(project) == ()
     assert relay("watch", "aaaa1111").code == 1
     with pytest.raises(OSError, match=r"."):
         LogTail(project, "aaaa1111")

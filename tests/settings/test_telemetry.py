@@ -17,9 +17,11 @@ from relay.session.records import LoggedEvent, Scope, parse_record, render_recor
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.telemetry.log import (
+    OUTPUT_AGE_S,
+    OUTPUTS,
     open_log,
     read_events,
-    sweep_outputs,
+    sweep,
 )
 
 NOW = 1_800_000_000.0
@@ -208,6 +210,10 @@ def test_an_id_is_a_plain_name(tmp_path: Path, run_id: str) -> None:
         open_log(tmp_path, run_id, clock=clock)
 
 
+def sweep_week(root: Path, *, now_s: float) -> int:
+    return sweep(root, OUTPUTS, now_s=now_s, max_age_s=OUTPUT_AGE_S)
+
+
 def test_only_old_plain_output_is_swept(tmp_path: Path) -> None:
     outputs = make_outputs(tmp_path)
     kept = tmp_path / "kept.txt"
@@ -222,8 +228,8 @@ def test_only_old_plain_output_is_swept(tmp_path: Path) -> None:
     os.utime(kept, (NOW, NOW))
     os.utime(outputs / "new", (NOW + 60, NOW + 60))
     week_s = 7 * 86_400
-    assert sweep_outputs(tmp_path, now_s=NOW + week_s) == 0
-    assert sweep_outputs(tmp_path, now_s=NOW + week_s + 1) == 2
+    assert sweep_week(tmp_path, now_s=NOW + week_s) == 0
+    assert sweep_week(tmp_path, now_s=NOW + week_s + 1) == 2
     assert sorted(path.name for path in outputs.iterdir()) == ["dirlink", "link", "new", "sub"]
     assert kept.exists()
 
@@ -233,7 +239,7 @@ def test_a_linked_outputs_directory_is_not_swept(tmp_path: Path) -> None:
     (tmp_path / "precious" / "file").touch()
     (tmp_path / ".relay").mkdir()
     (tmp_path / ".relay" / "outputs").symlink_to(tmp_path / "precious")
-    assert sweep_outputs(tmp_path, now_s=NOW * 2) == 0
+    assert sweep_week(tmp_path, now_s=NOW * 2) == 0
     assert (tmp_path / "precious" / "file").exists()
 
 
@@ -242,7 +248,7 @@ def test_sweeping_at_the_same_time_is_harmless(tmp_path: Path) -> None:
     for number in range(200):
         (outputs / str(number)).touch()
     counts: list[int] = []
-    threads = [threading.Thread(target=lambda: counts.append(sweep_outputs(tmp_path, now_s=NOW * 2))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: counts.append(sweep_week(tmp_path, now_s=NOW * 2))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

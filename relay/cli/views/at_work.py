@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.cli.views.board import Board
 from relay.meters.gauge import find_band, render_band
-from relay.telemetry.follow import LogTail, list_logs
+from relay.telemetry.follow import LogTail, list_runs
 from relay.values import dataclass
 from relay.words import render_clock, render_tokens, shorten
 
@@ -32,13 +32,13 @@ class AtWork:
 
 def find_work(root: Path) -> AtWork | None:
     """Return what the last log says of a run that has not ended; None where it says nothing."""
-    return next((_read_work(root, run_id) for run_id in list_logs(root)[-1:]), None)
+    return next((_read_work(root, run_id) for run_id in list_runs(root)[-1:]), None)
 
 
 def find_job_works(root: Path, phase_ids: Collection[str]) -> tuple[AtWork, ...]:
     """Return the same for the runs of phases that have one each and are at work."""
     found: dict[str, AtWork] = {}
-    for run_id in reversed(list_logs(root)[-_LOGS_OF_A_JOB * (len(phase_ids) + 1) :]):
+    for run_id in reversed(list_runs(root)[-_LOGS_OF_A_JOB * (len(phase_ids) + 1) :]):
         work = _read_work(root, run_id)
         if work is not None and work.phase_id in phase_ids:
             found.setdefault(work.phase_id, work)
