@@ -85,7 +85,8 @@ def inspect(file: Path, session: str) -> Inspection:
     Raises:
         ConfigError: It cannot be read, or is of no format that relay knows.
     """
-    from relay.figures.fold import Fold, find_table_rates
+    from relay.figures.fold import Fold
+    from relay.figures.legs import find_table_rates
     from relay.session.events import ResponseReceived
     from relay.transcripts.comparison import RelayedTally
     from relay.transcripts.library import OpenTranscript, get_transcript

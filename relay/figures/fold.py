@@ -3,18 +3,16 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
 from relay.figures.economics import find_forecast, make_hand_off
 from relay.figures.evidence import FreshStart, ReviewEvidence, TickEvidence
-from relay.figures.legs import FindRates, LegTally
+from relay.figures.legs import LegTally, find_table_rates
 from relay.figures.phases import PhaseTally
 from relay.figures.runs import RunTally
 from relay.figures.tallies import LogTally, Sum, ToolTally
 from relay.figures.values import Figures, LegFigures, PhaseFigures
-from relay.meters.prices import Rates, find_price
 from relay.session.events import (
     Committed,
     Event,
@@ -41,24 +39,14 @@ MOST_SEEN = 50_000
 """Files that earlier sessions were shown: of more no orientation and no ghost is known."""
 
 
-def find_table_rates(model: str, at: float) -> Rates | None:
-    """Return what a model's tokens cost on a day by relay's own table; a tier for long prompts is left out."""
-    price = find_price(model, at=datetime.fromtimestamp(at, tz=UTC).date())
-    return price.rates if price else None
-
-
 class Fold:
     """Figures of a stream of events as it is read. Mutable: that is its purpose.
 
     What it keeps has a bound: sessions of a run (`runs.MOST_LEGS`), points of a session (`series.LEG_POINTS`), phases,
     commits, and files by name.
-
-    Args:
-        find_rates: What tokens cost; relay's own table where nothing else is given.
     """
 
-    def __init__(self, find_rates: FindRates = find_table_rates) -> None:
-        self._find_rates = find_rates
+    def __init__(self) -> None:
         self._runs: list[RunTally] = []
         self._phases: dict[str, PhaseTally] = {}
         self._tools = ToolTally()
@@ -177,7 +165,7 @@ class Fold:
         phase = self._get_phase(event.phase_id)
         phase.title = phase.title or event.title
         phase.legs += 1
-        self._leg = LegTally(self._get_run(record).run_id, record.at, event, self._find_rates, self._seen)
+        self._leg = LegTally(self._get_run(record).run_id, record.at, event, self._seen)
 
     def _close_leg(self, result: str) -> None:
         leg = self._leg
@@ -192,7 +180,7 @@ class Fold:
         phase.hand_offs += result == "handoff"
         for tool in figures.tools:
             self._tools.add(tool)
-        rates = self._find_rates(figures.model, figures.began) if figures.model else None
+        rates = find_table_rates(figures.model, figures.began) if figures.model else None
         if self._before is not None and (hand_off := make_hand_off(self._before, leg, rates)):
             self._hand_offs.append(hand_off)
         self._before = leg
@@ -247,14 +235,9 @@ class Fold:
         return figures
 
 
-def fold_records(records: Iterable[LoggedEvent], find_rates: FindRates = find_table_rates) -> Figures:
-    """Read a stream of events to its end.
-
-    Args:
-        records: Of one run, or of several one after the other.
-        find_rates: What tokens cost.
-    """
-    fold = Fold(find_rates)
+def fold_records(records: Iterable[LoggedEvent]) -> Figures:
+    """Read a stream of events, of one run or of several one after the other, to its end."""
+    fold = Fold()
     for record in records:
         fold.take(record)
     return fold.figures

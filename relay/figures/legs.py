@@ -1,6 +1,7 @@
 """A session as its events come in."""
 
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from relay.figures.composition import Composition, TokenSource, add_sources, has_fallen, name_tool_source
@@ -18,7 +19,7 @@ from relay.figures.values import (
     rank,
 )
 from relay.meters.gauge import Band, find_band
-from relay.meters.prices import Rates
+from relay.meters.prices import Rates, find_price
 from relay.session.events import (
     CacheBroken,
     CacheRefreshed,
@@ -42,8 +43,11 @@ MOST_OPEN_CALLS = 1_000
 """Calls that may run at a time; a log that begins more has lost their ends."""
 _MILLION = 1_000_000
 
-FindRates = Callable[[str, float], Rates | None]
-"""Given a model and seconds since the epoch: what its tokens cost, None when unknown."""
+
+def find_table_rates(model: str, at: float) -> Rates | None:
+    """Return what a model's tokens cost by relay's own table, `at` seconds since the epoch; without tiers."""
+    price = find_price(model, at=datetime.fromtimestamp(at, tz=UTC).date())
+    return price.rates if price else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +69,13 @@ class LegTally:
         run_id: Whose session it is.
         began: Seconds since the epoch.
         started: What it began with; None where the log has lost that.
-        find_rates: What tokens cost.
         known: Files that earlier sessions were shown or changed.
     """
 
-    def __init__(
-        self, run_id: str, began: float, started: LegStarted, find_rates: FindRates, known: Collection[str]
-    ) -> None:
+    def __init__(self, run_id: str, began: float, started: LegStarted, known: Collection[str]) -> None:
         self._run_id = run_id
         self.started = started
         self._began = began
-        self._find_rates = find_rates
         self._known = known
         self.sum = Sum()
         self.tools = ToolTally()
@@ -208,7 +208,7 @@ class LegTally:
             self.sum.charge(Usage(), event.cost_usd, estimated=event.estimated)
             return
         self.sum.charge(event.usage, event.cost_usd, estimated=event.estimated)
-        rates = self._find_rates(event.model, at)
+        rates = find_table_rates(event.model, at)
         carried = min(event.usage.prompt_tokens, self._composition.tokens)
         self.sum.count("carried_tokens", carried)
         self.sum.pay("carried_usd", None if rates is None else carried * rates.read / _MILLION)

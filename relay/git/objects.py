@@ -20,6 +20,8 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.git.trees import find_added_objects, find_differences, find_entries, is_plain_entry, write_changed_tree
 
+_BATCH_BYTES = 100_000
+"""Of paths, on one command line."""
 _MOST_OPEN = 128
 """Files open at once; macOS lets a process have 256."""
 _LARGEST_SMALL_BYTES = 1_000_000
@@ -70,13 +72,13 @@ def find_names(repo: Repo, rev: str, paths: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _batches(paths: Sequence[str], limit_bytes: int = 100_000) -> Iterable[list[str]]:
+def _batches(paths: Sequence[str]) -> Iterable[list[str]]:
     """Cut `paths` into pieces that fit on a command line."""
     batch: list[str] = []
     size = 0
     for path in paths:
         length = len(os.fsencode(path)) + 1
-        if batch and size + length > limit_bytes:
+        if batch and size + length > _BATCH_BYTES:
             yield batch
             batch, size = [], 0
         batch.append(path)

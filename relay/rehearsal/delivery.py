@@ -21,6 +21,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 TRANSPORT = "relay.transport"
 """Key in the ASGI scope's extensions under which the protocol leaves the connection's transport."""
 DEFAULT_AFTER_EVENTS = 3
+_PIECES = 8
+"""Of a body that is no stream."""
 _GARBAGE = "{this is not json"
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: close sends RST and forgets what was not sent."""
@@ -143,9 +145,9 @@ async def deliver(
     await connection.finish()
 
 
-def cut_body(body: bytes, count: int = 8) -> list[bytes]:
+def cut_body(body: bytes) -> list[bytes]:
     """Slice a body that is no stream, so that faults have places to happen at."""
-    size = max(1, -(-len(body) // count))
+    size = max(1, -(-len(body) // _PIECES))
     return [body[i : i + size] for i in range(0, len(body), size)]
 
 

@@ -135,20 +135,17 @@ def host_app(app: HostedApp, *, host: str = "127.0.0.1", port: int = 0) -> Itera
         listener.close()
 
 
-def run_forever(
-    script: Script, *, host: str = "127.0.0.1", port: int = 0, announce: Callable[[Rehearsal], None]
-) -> None:
+def run_forever(script: Script, *, port: int = 0, announce: Callable[[Rehearsal], None]) -> None:
     """Serve a script until Ctrl-C or SIGTERM; a shell's background job, which ignores Ctrl-C, too.
 
     Args:
         script: What is played.
-        host: Address to listen on.
         port: 0 takes a free one.
         announce: Called once with the running server, to show its address.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    running = serve(script, host=host, port=port, keeps_bodies=False)
+    running = serve(script, port=port, keeps_bodies=False)
     with running as rehearsal, contextlib.suppress(KeyboardInterrupt):
         announce(rehearsal)
         threading.Event().wait()

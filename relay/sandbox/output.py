@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+END_BYTES = 1024
+
 
 class Capture:
     """Takes a stream chunk by chunk; memory stays below twice `keep_bytes`.
@@ -63,9 +65,9 @@ class Capture:
             os.close(self._spool_fd)
             self._spool_fd = None
 
-    def get_end(self, most_bytes: int = 1024) -> bytes:
-        """Return the last bytes that came."""
-        return bytes((self._head[-most_bytes:] + self._tail[-most_bytes:])[-most_bytes:])
+    def get_end(self) -> bytes:
+        """Return the last bytes that came, `END_BYTES` at most."""
+        return bytes((self._head[-END_BYTES:] + self._tail[-END_BYTES:])[-END_BYTES:])
 
     def render(self) -> bytes:
         """Return head and tail, with a line between them that says how much is missing."""

@@ -1,4 +1,4 @@
-"""Waiting for the user: while the run is paused, and between two phases that need a yes; and for a worker's claim."""
+"""Waiting while the user has the run paused from another terminal, and for a worker's claim."""
 
 import time
 
@@ -12,11 +12,12 @@ _LOOK_S = 0.5
 _CLAIM = (
     "the claim on its phase ran out; it goes on when the worker has renewed it, and ends when another worker has it"
 )
+_PAUSE = "relay resume goes on, relay stop hands over"
 
 
-def wait_while_paused(ctx: RunContext, reason: str = "relay resume goes on, relay stop hands over") -> None:
+def wait_while_paused(ctx: RunContext) -> None:
     """Return at once where nobody asked for a pause and no claim ran out, else when it is over, or a stop is asked."""
-    for lasts, why in ((is_claim_over, _CLAIM), (is_paused, reason)):
+    for lasts, why in ((is_claim_over, _CLAIM), (is_paused, _PAUSE)):
         if not lasts(ctx.repo):
             continue
         began = time.monotonic()

@@ -41,18 +41,18 @@ class _Record:
     """All that stood there when the run began that has not ended; None when none is on."""
 
 
-def find_steering(root: Path, names: tuple[str, ...] = PROTECTED_NAMES) -> frozenset[str]:
+def find_steering(root: Path) -> frozenset[str]:
     """Return what stands in a work tree that steers something.
 
     Paths; one of a git directory, or of a ``.git`` file, ends in ``/``. A file that relay shares with others is
     ``<path>#<digest of relay's part>``.
     """
     found = set(find_settings_files(root))
-    for folder, entries in list_folders(Policy(root=root, env={}, protected_names=names)):
+    for folder, entries in list_folders(Policy(root=root, env={}, protected_names=PROTECTED_NAMES)):
         here = os.path.relpath(folder, root)
         below = "" if here == "." else f"{here}/"
         # What stands in a ledger goes into every session's first message, and the next run commits it as a person's.
-        found |= {f"{below}{e.name}" for e in entries if e.name in names or e.name.endswith(LEDGER_SUFFIX)}
+        found |= {f"{below}{e.name}" for e in entries if e.name in PROTECTED_NAMES or e.name.endswith(LEDGER_SUFFIX)}
         git_dirs = [f"{below}.git/"] if below and any(entry.name == ".git" for entry in entries) else []
         if below and is_git_layout(frozenset(entry.name for entry in entries)):
             git_dirs.append(below)
@@ -154,12 +154,14 @@ def _list_unstaged(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
     return frozenset(os.fsdecode(path).rstrip("/") for path in out.split(b"\0") if path)
 
 
-def find_persons(paths: Iterable[str], names: tuple[str, ...] = PROTECTED_NAMES) -> frozenset[str]:
+def find_persons(paths: Iterable[str]) -> frozenset[str]:
     """Return those of a leg's new paths that only a person writes: never relay's to commit.
 
     Whether a person made them `find_strange` says, and nothing is committed beside what a person did not make.
     """
-    return frozenset(path for path in paths if path == _SETTINGS or any(part in names for part in path.split("/")))
+    return frozenset(
+        path for path in paths if path == _SETTINGS or any(part in PROTECTED_NAMES for part in path.split("/"))
+    )
 
 
 def _read(repo: Repo) -> _Record | None:
