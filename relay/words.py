@@ -28,6 +28,11 @@ def count_plan(states: Sequence[Sequence[str]]) -> str:
     return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
+def sum_up(states: Sequence[str]) -> str:
+    """Return the state of a phase, from those of its boxes: what is optional holds nothing up."""
+    return next((state for state in ("open", "claimed") if state in states), "done")
+
+
 def name_item(item_id: str, text: str) -> str:
     """Write an item's id and text; the id once where the text begins with it."""
     begins = text.startswith(item_id) and not text[len(item_id) :][:1].isalnum()

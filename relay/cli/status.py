@@ -28,6 +28,7 @@ from relay.words import (
     render_tokens,
     render_usd,
     shorten,
+    sum_up,
 )
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def find_state(item: Item, known: PhaseStanding) -> str:
 
 def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
     states = [find_state(item, known) for item in phase.items]
-    state = "open" if "open" in states else "claimed" if "claimed" in states else "done"
+    state = sum_up(states)
     title = shorten(f"{phase.id}  {phase.title}", _TITLE_CHARS)
     facts = [f"{states.count('done')}/{len(states) - states.count('optional')}"]
     if known.commits or known.claimed or known.spent != Spent():

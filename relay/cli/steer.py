@@ -58,12 +58,9 @@ def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
 
 
 def _require_open(place: Place, phase_id: str) -> None:
-    plan = load_plan(place)
-    phase = plan.find_phase(phase_id)
-    if phase is None:
-        known = ", ".join(phase.id for phase in plan.phases)
-        raise PlanError(f"there is no phase {phase_id!r} in the plan", hint=f"phases: {known}")
-    if phase.done:
+    from relay.run.selection import get_phase
+
+    if get_phase(load_plan(place), phase_id).done:
         raise PlanError(f"phase {phase_id} is done, no session will work on it", hint="say it without --phase")
 
 

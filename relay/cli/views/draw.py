@@ -24,6 +24,7 @@ from relay.words import (
     render_tokens,
     render_usd,
     shorten,
+    sum_up,
 )
 
 BAND_STYLES = {
@@ -174,10 +175,7 @@ def _find_current(board: Board) -> int | None:
 
 
 def _phase_state(phase: ShownPhase) -> str:
-    states = {item["state"] for item in phase["items"]}
-    if "open" in states:
-        return "open"
-    return "claimed" if "claimed" in states else "done"
+    return sum_up([item["state"] for item in phase["items"]])
 
 
 def draw_phase(phase: ShownPhase, width: int, *, current: bool) -> Text:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, may_pass, read_request
 from relay.runners.agents.tally import Tally, describe_answer
 from relay.runners.messages.api import judge_event, judge_status, name_cause
-from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError
+from relay.runners.messages.endpoint import ANTHROPIC, Family, StatusError, read_error
 from relay.runners.messages.faults import Fault, FaultKind
 from relay.sandbox.openings.sockets import listen
 from relay.secrets.patterns import redact
@@ -231,12 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _pass_error(self, response: "httpx2.Response") -> Fault:
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) >= _MAX_ERROR_BYTES:
-                break
-        said = self._clean(bytes(body[:_MAX_ERROR_BYTES]).decode(errors="replace")).encode()
+        said = self._clean(read_error(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
         self._note(response)
         self.came["cut"], self.came_body = False, bytearray(said)
         fault = judge_status(StatusError(response, said), self.way.family)

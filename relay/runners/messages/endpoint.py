@@ -105,12 +105,17 @@ def require_success(response: "httpx2.Response") -> "httpx2.Response":
     """
     if response.is_success:
         return response
+    raise StatusError(response, read_error(response))
+
+
+def read_error(response: "httpx2.Response", most_bytes: int = MAX_ERROR_BYTES) -> bytes:
+    """Return the body of an error, as far as it is looked at."""
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk
-        if len(body) >= MAX_ERROR_BYTES:
+        if len(body) >= most_bytes:
             break
-    raise StatusError(response, bytes(body[:MAX_ERROR_BYTES]))
+    return bytes(body[:most_bytes])
 
 
 def find_own_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
