@@ -15,8 +15,8 @@ from relay.cli.views.base import View, make_view
 from relay.errors import ConfigError, ExitCode
 from relay.git.holder import is_locked
 from relay.session.events import RunEnded
-from relay.telemetry.follow import LogTail, list_runs
 from relay.telemetry.job_logs import RunLogs, list_own_logs
+from relay.telemetry.log_tail import LogTail, list_runs
 from relay.words import list_some
 
 if TYPE_CHECKING:

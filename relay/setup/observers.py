@@ -81,7 +81,7 @@ class Observers:
             yield
             return
         from relay.telemetry.collector import Collector, exporting  # as below
-        from relay.telemetry.follow import LogTail
+        from relay.telemetry.log_tail import LogTail
 
         try:
             log = LogTail(request.repo.root, run_id)

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from relay import __version__
 from relay.session.events import Noticed, Observe
-from relay.telemetry.follow import LogTail
+from relay.telemetry.log_tail import LogTail
 from relay.telemetry.metrics import Metrics
 from relay.telemetry.otel import Spans, render_metrics, render_spans
 from relay.words import count

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from relay.git.names import JOB_BRANCHES, name_jobs
 from relay.session.events import Event, RunStarted
 from relay.session.records import LoggedEvent
-from relay.telemetry.follow import LogTail, list_runs
+from relay.telemetry.log_tail import LogTail, list_runs
 
 
 def find_start(root: Path, run_id: str) -> LoggedEvent | None:

@@ -32,8 +32,8 @@ from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.telemetry import otel
 from relay.telemetry.collector import Collector, CollectorError, Export, exporting, find_rejected
-from relay.telemetry.follow import LogTail
 from relay.telemetry.log import open_log
+from relay.telemetry.log_tail import LogTail
 from relay.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
 from relay.telemetry.otel import PROVIDER, Spans, render_spans
 from tests.any_event import any_event

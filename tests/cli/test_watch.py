@@ -22,8 +22,8 @@ from relay.session.events import RunEnded
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
-from relay.telemetry.follow import LogTail, list_runs
 from relay.telemetry.job_logs import RunLogs
+from relay.telemetry.log_tail import LogTail, list_runs
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 ENDED = LOG.splitlines()[-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 from relay.cli.views.board import Board
 from relay.meters.gauge import find_band, render_band
-from relay.telemetry.follow import LogTail, list_runs
+from relay.telemetry.log_tail import LogTail, list_runs
 from relay.values import dataclass
 from relay.words import render_clock, render_tokens, shorten
 
