@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.screen import say, say_fitting
+from relay.cli.screen import complain, say, say_fitting
 from relay.errors import RelayError
 from relay.setup.place import find_settings
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _TEMPLATES = {"actions": "actions.yml", "slurm": "slurm.sh", "k8s": "k8s.yaml", "nomad": "nomad.hcl"}
 _URL = "RELAY_FLEET_URL"
+_DATABASE_PLACE = "database"
 _DATABASE = click.option(
     "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; {_URL}, or that of relay fleet up."
 )
@@ -73,7 +74,7 @@ def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
         for ticket in tickets:
             say(f"phase {ticket.phase_id}  {'queued' if ticket in new else 'is queued already'}")
         if not tickets:
-            say(f"{plan_path}: no phase can begin now")
+            say(f"{plan_path}: no phase can begin now; relay fleet status --why says what each waits for")
 
 
 @command.command("worker", short_help="Work on what is queued, one phase after the other.")
@@ -94,7 +95,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     with make_view(json=False, stream=sys.stdout, keeps_board=False) as view:
         crew = Crew(
             engine=engine,
-            place=place or get_data("clones"),
+            place=(place or get_data("clones")).absolute(),
             environ=dict(os.environ),
             make_task=make_task,
             tell=say,
@@ -115,7 +116,11 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
 
     there, plan_path = get_remote(plan, remote)
     url = find_database(database)
-    placed = Engine(url).list_placed() if url else ()
+    try:
+        placed = Engine(url).list_placed() if url else None
+    except RelayError as error:
+        complain(f"{error}: what is queued is not known ({error.hint})")
+        placed = None
     for line in describe_fleet(there, plan_path, placed, why=why):
         say_fitting(line)
 
@@ -155,10 +160,11 @@ def reap(database: str | None, remote: str, plan: str | None, *, lost: bool) -> 
     say(f"{', '.join(map(str, reaped))}: handed on" if reaped else "every worker that has something is alive")
 
 
-def get_data(name: str = "database") -> Path:
-    """Return where the fleet's files of this user are."""
+def get_data(name: str = _DATABASE_PLACE) -> Path:
+    """Return where the fleet's files of this user are; root's database is another user's, kept out of a home."""
     base = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local/share") / "relay/fleet" / name
+    home = Path("/var/lib") if os.geteuid() == 0 and name == _DATABASE_PLACE else Path.home() / ".local/share"
+    return (Path(base) if Path(base).is_absolute() else home) / "relay/fleet" / name
 
 
 @command.command("template", short_help="Print a job file for a scheduler that you have.")

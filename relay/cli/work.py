@@ -55,6 +55,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     from relay.interrupts import Interrupts
     from relay.sandbox.harden import prepare_process
     from relay.session.events import RunEnded
+    from relay.setup.account import read_spent
     from relay.setup.preconditions import check_repository, require
 
     request, _ = make_request("run", options)
@@ -75,9 +76,12 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     try:
         with interrupts.installed(view.note_stop), view:
             end = work_on(task, view.observe, interrupts, goes_on=phase == "all")
-            view.observe(
-                RunEnded(exit_code=end.exit_code, reason=end.reason, next_command="", spent_usd=None, estimated=False)
+            spent = read_spent(task.main, task.plan_path)
+            usd, is_rough = spent.cost_usd, spent.estimated
+            ended = RunEnded(
+                exit_code=end.exit_code, reason=end.reason, next_command="", spent_usd=usd, estimated=is_rough
             )
+            view.observe(ended)
     finally:
         interrupts.close()
     return end.exit_code

@@ -8,6 +8,7 @@ from pathlib import Path
 from relay.errors import ExitCode, RelayError
 from relay.fleet.clones import ensure_clone
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
+from relay.fleet.holding import UnfitError
 from relay.fleet.overview import find_tickets
 from relay.fleet.sightings import Sightings
 from relay.fleet.work import WorkEnd, WorkTask, work
@@ -40,6 +41,7 @@ class Crew:
         Raises:
             BusyError: Somebody else has its phase, or it was interrupted.
             EndedError: It stopped; its claim says why.
+            UnfitError: This machine can work on none.
         """
         interrupts = Interrupts()
         try:
@@ -51,8 +53,10 @@ class Crew:
             end = working.result()
         finally:
             interrupts.close()
-        self.tell(f"phase {ticket.phase_id}: {end.reason}")
-        if end.exit_code == ExitCode.INTERRUPTED or (not end.phase_id and not end.is_over):
+        is_busy = end.exit_code == ExitCode.INTERRUPTED or (not end.phase_id and not end.is_over)
+        whose = "" if end.reason.startswith(f"phase {ticket.phase_id}") else f"phase {ticket.phase_id}: "
+        self.tell(f"{whose}{end.reason}{'; it is tried again later' if is_busy else ''}")
+        if is_busy:
             raise BusyError(end.reason)
         if end.exit_code != ExitCode.DONE:
             raise EndedError(end.reason)
@@ -69,6 +73,8 @@ class Crew:
             # A phase that stopped no longer keeps those back that name the same paths.
             if end.exit_code == ExitCode.DONE or (end.phase_id and end.exit_code != ExitCode.INTERRUPTED):
                 self.engine.submit(find_tickets(remote, ticket.plan_path))
+        except UnfitError:
+            raise
         except RelayError as error:
             return WorkEnd(exit_code=ExitCode.USER, reason=str(error))
         return end

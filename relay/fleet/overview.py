@@ -15,7 +15,10 @@ from relay.state.plan_edit import parse_at
 from relay.state.resume import find_blocked_by
 from relay.store.legs import get_branch
 from relay.store.texts import find_text
-from relay.words import render_usd
+from relay.words import count, render_usd
+
+_LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "{} is being taken back"}
+"""What is said of a ticket that is not at its end."""
 
 
 def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
@@ -68,8 +71,14 @@ def open_desk(remote: Remote, branch: str, plan_path: str, *, worker: str = "", 
     return ClaimDesk(remote=remote, plan_key=key, worker=worker, lease_s=lease_s, now=time.time)
 
 
-def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed], *, why: bool) -> Iterator[str]:
+def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | None, *, why: bool) -> Iterator[str]:
     """Yield a line for each phase, and for what is reserved.
+
+    Args:
+        remote: Where the plan is.
+        plan_path: Relative to the root.
+        placed: What the queue knows; None where there is none.
+        why: Whether to say of each phase why it is not worked on.
 
     Raises:
         RelayError: The remote cannot be reached, or has no such plan.
@@ -77,26 +86,33 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed], *, 
     branch = get_branch(remote.repo)
     claims, (tip, plan) = open_desk(remote, branch, plan_path).read(), fetch_plan(remote, branch, plan_path)
     address, now = remote.find_address(), time.time()
-    queued = {
-        one.ticket.phase_id: one
-        for one in placed
-        if (one.ticket.remote, one.ticket.branch, one.ticket.plan_path) == (address, branch, plan_path)
-    }
+    queued = {one.ticket: one for one in placed or () if one.status in _LIVE}
     ready = {phase.id for phase in select_phases(plan, claims)}
     done = sum(phase.done for phase in plan.phases)
     yield f"{plan_path} on {remote.name}/{branch} ({tip[:10]}): {done} of {len(plan.phases)} phases done"
     for phase in plan.phases:
-        claim, job = claims.find(phase.id), queued.get(phase.id)
-        words = [describe(claim, now=now)] if claim and not phase.done else []
-        words += [f"queued as {job.number}: {job.status}, {job.attempts} attempts"] if job and not phase.done else []
-        if not phase.done and not claim:
-            words.append(_explain_open(plan, phase, is_ready=phase.id in ready, why=why))
+        claim = claims.find(phase.id)
+        job = queued.pop(Ticket(remote=address, branch=branch, plan_path=plan_path, phase_id=phase.id), None)
+        words = [describe(claim, now=now) if claim else _explain_open(plan, phase, is_ready=phase.id in ready, why=why)]
+        words += [] if job is None else [_describe_ticket(job)]
+        if why and claim and claim.state is ClaimState.WAITS:
+            words.append(f"relay work --phase {phase.id} takes it up")
+        elif why and not claim and phase.id in ready and placed is not None and job is None:
+            words.append("not queued: relay fleet submit")
         yield f"{phase.id:>4}  {phase.title}: {'done' if phase.done else '; '.join(words)}"
     if claims.reserved:
         yield f"reserved: {render_usd(claims.reserved_usd)}"
     for one in claims.lost:
         lost = f"{one.worker} may have spent it unseen on phase {one.phase_id} (attempt {one.attempt})"
         yield f"of it {render_usd(one.cost_usd)}: {lost}; relay fleet reap --lost frees it"
+    for ticket, job in queued.items():
+        whose = f"phase {ticket.phase_id} of {ticket.plan_path}, {ticket.branch} of {ticket.remote}"
+        yield f"of another plan: {whose}: {_describe_ticket(job)}"
+
+
+def _describe_ticket(job: Placed) -> str:
+    tried = f", tried {count(job.attempts, 'time')}" if job.status == "todo" and job.attempts else ""
+    return f"{_LIVE[job.status].format(job.number)}{tried}"
 
 
 def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str:

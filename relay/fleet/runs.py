@@ -44,6 +44,8 @@ class JobEnd:
     """Negative: the signal that killed it."""
     reason: str
     next_command: str = ""
+    hint: str = ""
+    """What to do when it could not begin; empty otherwise."""
     spent: Spent | None = None
     """What it has cost; None when it did not say."""
     at_cap: bool = False
@@ -153,10 +155,11 @@ class JobRun:
             stream.close()  # first: nobody waits for room in a pipe that is not read
         code = self._process.wait()
         ended, leg = self._ended, self._last_leg
-        said = self._errors.decode(errors="replace").strip()
+        reason, hint = _find_error(self._errors.decode(errors="replace"))
         return JobEnd(
             exit_code=ended.exit_code if ended else code,
-            reason=ended.reason if ended else _find_reason(said),
+            reason=ended.reason if ended else reason,
+            hint="" if ended else hint,
             next_command=ended.next_command if ended else "",
             spent=self._spent if ended or code == ExitCode.USER else None,
             at_cap=leg is not None and leg.end is SessionEnd.BUDGET,
@@ -171,10 +174,11 @@ def _read(stream: IO[bytes]) -> bytes:
     return found
 
 
-def _find_reason(said: str) -> str:
-    """Return why it could not begin, of what it wrote to its standard error."""
+def _find_error(said: str) -> tuple[str, str]:
+    """Return why it could not begin, and what to do, of what it wrote to its standard error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     try:
-        return str(json.loads(lines[-1])["error"]["message"])
+        error = json.loads(lines[-1])["error"]
+        return str(error["message"]), str(error["hint"])
     except (IndexError, ValueError, KeyError, TypeError, RecursionError):
-        return "; ".join(lines[-3:]) or LOST
+        return "; ".join(lines[-3:]) or LOST, ""

@@ -296,7 +296,9 @@ class _Worker:
         """Put a work tree aside whose phase another machine has gone on with: nothing in it is touched."""
         with lock_worktree(job.repo):
             ref = put_aside(self._main, branch, tuple(read_here(self._main, branch).values()))
-            put_on_branch(job.repo, "relay-aside/" + ref.removeprefix("refs/relay/aside/"))
+            aside = "relay-aside/" + ref.removeprefix("refs/relay/aside/")
+            refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
+            put_on_branch(job.repo, aside)
         words = (
             f"another machine went on with phase {job.phase_id}; what was here stays in {job.repo.root} and in {ref}"
         )

@@ -83,8 +83,9 @@ class Remote:
     """Told how far a transfer is that takes a while."""
 
     def find_address(self) -> str:
-        """Return the address that the name stands for; the name itself where it is one."""
-        return self._run("ls-remote", "--get-url", "--", self.name).out.decode(errors="surrogateescape").strip()
+        """Return the address that the name stands for, the name itself where it is one; a path from the root on."""
+        found = self._run("ls-remote", "--get-url", "--", self.name).out.decode(errors="surrogateescape").strip()
+        return str((self.repo.root / found).resolve()) if (self.repo.root / found).is_dir() else found
 
     def list_refs(self, *patterns: str) -> Mapping[str, str]:
         """Return what the refs hold that match any of the patterns (of ``git ls-remote``).
@@ -148,7 +149,9 @@ class Remote:
     def _explain(self, what: str, result: GitResult) -> RemoteError:
         said = [line for line in result.err.decode(errors="replace").splitlines() if line.strip()]
         words = next((line for line in said if line.startswith(("fatal: ", "ssh: "))), result.words)
-        return RemoteError(f"git {what} {self.name}: {words}", hint=f"try it: git {what} {self.name}")
+        is_known = "does not appear to be a git repository" not in words
+        hint = f"try it: git {what} {self.name}" if is_known else "git remote -v shows those that there are"
+        return RemoteError(f"git {what} {self.name}: {words}", hint=hint)
 
 
 def make_store(folder: Path, name: str, environ: Mapping[str, str]) -> None:

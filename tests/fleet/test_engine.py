@@ -1,6 +1,7 @@
 """The queue on a real PostgreSQL, out of its wheel: what waits, what is done, what a dead worker leaves."""
 
 import asyncio
+import os
 import shutil
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
@@ -89,6 +91,14 @@ def test_a_phase_that_stopped_is_not_repeated_and_one_that_is_taken_waits(engine
     assert engine.cancel([find(engine, other).number, 10**9]) == (find(engine, other).number,)
 
 
+def test_a_worker_that_can_do_nothing_ends_and_its_ticket_waits_for_another(engine, ticket):
+    engine.submit([ticket])
+    with pytest.raises(RelayError, match="no API key"):
+        serve_once(engine, RelayError("no API key"))
+    assert find(engine, ticket).status == "todo"
+    engine.cancel([find(engine, ticket).number])
+
+
 def start_sleeper(database):
     return subprocess.Popen(
         [sys.executable, "-c", SLEEPER, database], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -160,6 +170,25 @@ def test_what_is_queued_is_small_and_no_secret(engine, remote, words):
 def test_a_database_that_is_not_there_is_said():
     with pytest.raises(RelayError, match="the database does not answer"):
         Engine("postgresql:///x?host=/nowhere").list_placed()
+
+
+def test_a_database_is_up_once_and_opens_nothing_to_others(database, tmp_path):
+    """By the way to it, which the library would open as root, or by a socket in a place of everybody's."""
+    place = Path(parse_qs(urlsplit(database).query)["host"][0])
+    for taken, words in (
+        (place, "is up already"),
+        (tmp_path / ("x" * 120), "too long for a socket"),
+        (tmp_path / "a b", "has a space"),
+    ):
+        with pytest.raises(RelayError, match=words), run_database(taken):
+            pass
+    assert find_url(place) == database
+    if os.geteuid() == 0:
+        closed = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
+        with pytest.raises(RelayError, match="is not open to others"), run_database(closed / "database"):
+            pass
+        assert closed.stat().st_mode & 0o777 == 0o700
+        closed.rmdir()
 
 
 def test_two_loops_do_not_meet(engine):

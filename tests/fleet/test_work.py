@@ -19,9 +19,9 @@ from relay.fleet.claim import ClaimState
 from relay.fleet.claims import Bid
 from relay.fleet.clones import ensure_worker
 from relay.fleet.crew import Crew
-from relay.fleet.engine import Ticket
+from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_here
-from relay.fleet.holding import Holding, LostError
+from relay.fleet.holding import Holding, LostError, UnfitError
 from relay.fleet.landing import Job
 from relay.fleet.overview import describe_fleet, fetch_plan, open_desk
 from relay.fleet.work import WorkTask, work
@@ -344,6 +344,12 @@ def test_a_sign_of_life_whose_answer_was_lost_was_one(field):
         holding.renew(job)
 
 
+def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(field):
+    root = field.clone("ann")
+    field.stage.git("-C", str(root), "remote", "set-url", "origin", "../away.git")
+    assert Remote(repo=open_repo(root), name="origin", environ=os.environ).find_address() == str(field.away)
+
+
 def test_reading_claims_leaves_what_a_twin_has_fetched(field):
     task = field.task(field.clone("ann"), SimpleNamespace(base_url=""))
     tip, _ = fetch_plan(task.remote, "main", "PLAN.md")
@@ -389,13 +395,50 @@ def test_a_phase_that_stops_waits_for_a_person(field):
         assert there.state is ClaimState.WAITS
         assert there.words
         bob = field.task(field.clone("bob"), server)
-        shown = list(describe_fleet(bob.remote, "PLAN.md", (), why=True))
+        shown = list(describe_fleet(bob.remote, "PLAN.md", None, why=True))
         assert shown[1].startswith("   1  One: waiting for a person: ")
+        assert shown[1].endswith("; relay work --phase 1 takes it up")
         assert shown[2:] == ["   2  Two: can begin", "   3  Three: waits for 1, 2"]
+        queued = Placed(number=7, ticket=field.ticket("3"), status="todo", attempts=2)
+        other = replace(queued, number=8, ticket=replace(field.ticket("1"), branch="other"), status="doing")
+        shown = list(describe_fleet(bob.remote, "PLAN.md", (queued, other), why=True))
+        assert shown[2] == "   2  Two: can begin; not queued: relay fleet submit"
+        assert shown[3] == "   3  Three: waits for 1, 2; queued as 7, tried 2 times"
+        assert shown[4] == f"of another plan: phase 1 of PLAN.md, other of {field.away}: a worker has it as 8"
         assert "refs/heads/relay-jobs/main/1" in field.refs()
     with serve(parse_script(SCRIPT)) as server:
         taken = go(field.task(field.top / "bob", server, phase_id="1"))
         assert taken.exit_code == ExitCode.DONE, taken.reason
+
+
+def test_what_another_machine_went_on_with_is_put_aside(field):
+    for name in ("ann", "bob"):
+        with serve(parse_script(RED)) as server:
+            assert go(field.task(field.clone(name), server, phase_id="1")).exit_code == ExitCode.STOPPED
+    told: list[object] = []
+    with serve(parse_script(SCRIPT)) as server:
+        task = field.task(field.top / "ann", server, phase_id="1")
+        end = work(task, told.append, Interrupts())
+        assert end.exit_code == ExitCode.DONE, end.reason
+    (words,) = [text for event in told if "another machine went on" in (text := getattr(event, "text", ""))]
+    assert str(field.top / "ann.relay" / "1") in words
+    kept = next(ref for ref in field.stage_refs(field.top / "ann") if ref.startswith("refs/relay/aside/"))
+    assert f"refs/heads/relay-aside/{kept.removeprefix('refs/relay/aside/')}" in field.stage_refs(field.top / "ann")
+
+
+def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
+    """No key, no sandbox: one such worker must not have every phase of a plan wait for a person."""
+    with serve(parse_script(SCRIPT)) as server:
+        task = replace(field.task(field.clone("ann"), server), environ=dict(os.environ))
+        with pytest.raises(UnfitError, match="no API key") as caught:
+            work_on(task, ignore, Interrupts(), goes_on=True)
+        assert "export ANTHROPIC_API_KEY" in str(caught.value.hint)
+        claims = field.desk(task).read()
+        assert claims.held == claims.reserved == ()
+        crew = replace(field.crew(SimpleNamespace(submit=list), server), environ=dict(os.environ))
+        crew = replace(crew, make_task=lambda _remote, _ticket: task)
+        with pytest.raises(UnfitError):
+            crew._work(field.ticket("2"), Interrupts())
 
 
 def test_a_clone_that_is_ahead_is_told_to_push(field):
