@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 from relay.values import dataclass
 
@@ -170,6 +171,15 @@ def _read_line(value: Any) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError("one line of text")
     return value
+
+
+def find_address(url: str) -> SplitResult | None:
+    """Return the parts of an address that names a host; None for what is none."""
+    try:
+        found = urlsplit(url)
+        return found if found.hostname and url.isprintable() and " " not in url else None
+    except ValueError:
+        return None
 
 
 VARIABLE = r"[A-Za-z_]\w*"

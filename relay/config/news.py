@@ -3,9 +3,18 @@
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-from relay.config.forms import HEADERS, SWITCH, TEXTS, Form, make_choice, make_list, make_table, make_words
+from relay.config.forms import (
+    HEADERS,
+    SWITCH,
+    TEXTS,
+    Form,
+    find_address,
+    make_choice,
+    make_list,
+    make_table,
+    make_words,
+)
 from relay.values import dataclass
 
 OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
@@ -76,17 +85,11 @@ def _make_channel(form: str = "", url: str = "", command: tuple[str, ...] = (), 
 
 
 def _read_url(value: Any) -> str:
-    if not isinstance(value, str) or not value.isprintable() or not _is_address(_VARIABLE.sub("x", value)):
+    bare = _VARIABLE.sub("x", value) if isinstance(value, str) else ""
+    found = find_address(bare)
+    if bare != "x" and (found is None or found.scheme not in {"http", "https"}):
         raise ValueError(_ADDRESS)
-    return value
-
-
-def _is_address(url: str) -> bool:
-    try:
-        found = urlsplit(url)
-    except ValueError:
-        return False
-    return url == "x" or (found.scheme in {"http", "https"} and bool(found.hostname) and " " not in url)
+    return str(value)
 
 
 _CHANNEL = make_table(

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, make_rows, make_table, make_texts
+from relay.config.forms import HEADERS, TEXTS, VARIABLE, Form, find_address, make_rows, make_table, make_texts
 from relay.values import dataclass
 
 SERVER_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
@@ -45,12 +44,9 @@ def _read_url(value: Any) -> str:
 
 
 def _is_address(url: str) -> bool:
-    try:
-        found = urlsplit(url)
-    except ValueError:
-        return False
-    own = found.hostname in {"localhost", "127.0.0.1", "::1"}
-    return bool(found.hostname) and url.isprintable() and " " not in url and found.scheme in {"https", own and "http"}
+    found = find_address(url)
+    own = found is not None and found.hostname in {"localhost", "127.0.0.1", "::1"}
+    return found is not None and found.scheme in {"https", own and "http"}
 
 
 _SERVER: Mapping[str, Form] = {

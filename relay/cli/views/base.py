@@ -90,24 +90,23 @@ def make_view(
     return PlainView(stream, clock)
 
 
-class _LineView(ABC):
-    """What plain and JSON share: a stream that is written line by line until it breaks."""
+class ClockedView(ABC):
+    """What views share that need neither opening nor closing.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
-        self._stream: TextIO | None = stream
+    Args:
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
     def observe(self, event: events.Event) -> None:
-        """Write one event."""
+        """Take one event, that happens now."""
         self.replay(self._clock(), event)
 
     @abstractmethod
     def replay(self, at: float, event: events.Event) -> None:
-        """Write one event of then."""
-
-    def suspended(self) -> AbstractContextManager[object]:
-        """Do nothing: lines come only when something happens."""
-        return nullcontext()
+        """Take one event of then."""
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +115,18 @@ class _LineView(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
+
+
+class _LineView(ClockedView):
+    """What plain and JSON share: a stream that is written line by line until it breaks."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._stream: TextIO | None = stream
+
+    def suspended(self) -> AbstractContextManager[object]:
+        """Do nothing: lines come only when something happens."""
+        return nullcontext()
 
     def _write(self, line: str) -> None:
         if self._stream is None:

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from relay.cli.text import clean_line, clip
+from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw_run
 from relay.cli.views.narrate import Line, Narrator, Tone, tell_job
@@ -46,7 +47,7 @@ _STYLES = {
 _SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
 
-class LiveView:
+class LiveView(ClockedView):
     """A view on a terminal.
 
     Args:
@@ -59,6 +60,7 @@ class LiveView:
     def __init__(
         self, stream: TextIO, *, colour: bool, clock: Callable[[], float] = time.time, keeps_board: bool = False
     ) -> None:
+        super().__init__(clock)
         self._stream = stream
         self._console = Console(
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
@@ -66,7 +68,6 @@ class LiveView:
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._queue: deque[tuple[float, events.Event, str]] = deque()
         self._narrators: dict[str, Narrator] = defaultdict(Narrator)
-        self._clock = clock
         self._keeps_board = keeps_board
         self._board = Board(started_at=clock())
         self._drawn_at = 0.0
@@ -74,12 +75,8 @@ class LiveView:
         self._suspension: AbstractContextManager[None] = nullcontext()
         self._thread: threading.Thread | None = None
 
-    def observe(self, event: events.Event) -> None:
-        """Take one event; it is drawn with the next frame."""
-        self.replay(self._clock(), event)
-
     def replay(self, at: float, event: events.Event) -> None:
-        """Take one event of then."""
+        """Take one event; it is drawn with the next frame."""
         self._queue.append((at, event, ""))
 
     def tell(self, record: LoggedEvent, *, phase_id: str) -> None:

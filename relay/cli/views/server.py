@@ -18,10 +18,10 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, Line, Narrator, Tone, tell_job
 from relay.cli.views.page import SCRIPT, STYLE, render_live, render_page
@@ -49,7 +49,7 @@ _HEADERS = {
 }
 
 
-class ServedView:
+class ServedView(ClockedView):
     """A `relay.cli.views.base.View` that shows nothing by itself: whoever asks gets the present picture. Mutable.
 
     Args:
@@ -57,15 +57,11 @@ class ServedView:
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._lock = threading.Lock()
         self._board = Board(started_at=clock())
         self._narrators: dict[str, Narrator] = defaultdict(Narrator)
         self._said: deque[Line] = deque(maxlen=_SAID_LINES)
-
-    def observe(self, event: Event) -> None:
-        """Take one event, that happens now."""
-        self.replay(self._clock(), event)
 
     def replay(self, at: float, event: Event) -> None:
         """Take one of then."""
@@ -94,14 +90,6 @@ class ServedView:
         """Write the present picture."""
         with self._lock:
             return render_live(self._board, tuple(self._said), now=self._clock(), cells=cells)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
 
 class _Server(ThreadingHTTPServer):
