@@ -13,6 +13,7 @@ from pathlib import Path
 from relay.files.tree import find_stat
 from relay.git.command import Git
 from relay.git.config_guard import Guarded
+from relay.git.index_file import read_index_file
 from relay.git.modes import GITLINK
 from relay.git.repository import Repo
 from relay.values import dataclass
@@ -51,6 +52,8 @@ def read_flagged(repo: Repo, git: Git) -> tuple[HiddenEntry, ...]:
     mark = read_mark(index)
     if not mark:
         return ()
+    if (whole := read_index_file(repo)) and not whole.has_flags:
+        return ()
     seen, entries = _known.get(index, ("", ()))
     if seen != mark:
         records = git.run("ls-files", "-z", "-v", "--stage").split(b"\0")
@@ -72,6 +75,8 @@ def has_unmerged(repo: Repo) -> bool:
     """Return whether the user's index has a conflict; git is asked when it changed."""
     index = repo.git_dir / "index"
     mark = read_mark(index)
+    if whole := read_index_file(repo):
+        return whole.has_conflicts
     seen, found = _unmerged.get(index, ("", False))
     if seen != mark:
         found = bool(repo.git.run("ls-files", "-z", "--unmerged"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relay.files.tree import open_file, sync_directory
 from relay.git.command import NULL_ENVIRONMENT, Git
-from relay.git.config_guard import guard
+from relay.git.config_guard import Guarded, guard
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.loose import compute_id, write_loose
 from relay.git.message import Message, render_message
@@ -213,30 +213,34 @@ def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
 def write_commit(repo: Repo, tree: str, parents: Iterable[str], message: Message | bytes) -> str:
     """Store an unsigned commit object of relay's own; nothing points to it yet."""
     text = render_message(message) if isinstance(message, Message) else message
-    if b"\0" not in text and _is_utf8(text) and guard(repo).is_plain:
-        data = _render_commit(tree, parents, text)
-        return write_loose(repo.objects_dir, repo.object_format, "commit", data)
+    return write_unsigned(repo, guard(repo), tree, tuple(parents), text, RELAY_IDENTITY)
+
+
+def write_unsigned(  # what a commit is made of
+    repo: Repo, guarded: Guarded, tree: str, parents: Sequence[str], text: bytes, identity: Mapping[str, str]
+) -> str:
+    """Store a commit by the clock and in the time zone of here, as git does; `identity` is as git has it already."""
+    if guarded.is_plain:
+        data = _render_commit(tree, parents, text, identity)
+        if data is not None:
+            return write_loose(repo.objects_dir, repo.object_format, "commit", data)
     args = [part for parent in parents for part in ("-p", parent)]
-    return repo.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=RELAY_IDENTITY).decode().strip()
+    return guarded.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
 
 
-def _is_utf8(text: bytes) -> bool:
-    """Return whether git would leave a message as it is."""
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _render_commit(tree: str, parents: Iterable[str], text: bytes) -> bytes:
-    """Return a commit of relay's own as git writes it, by the clock and in the time zone of here."""
+def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> bytes | None:
+    """Return a commit as git writes it; None for one of which git would change something, or complain."""
     now = time.time()
     offset = time.localtime(now).tm_gmtoff // 60
     zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
-    who = f"{RELAY_IDENTITY['GIT_AUTHOR_NAME']} <{RELAY_IDENTITY['GIT_AUTHOR_EMAIL']}> {int(now)} {zone}"
+    who = f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}> {int(now)} {zone}"
     lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}")
-    return "\n".join(lines).encode() + b"\n\n" + text
+    try:
+        text.decode()
+        data = "\n".join(lines).encode() + b"\n\n" + text
+    except UnicodeError:
+        return None
+    return data if b"\0" not in data else None
 
 
 def sync_objects(repo: Repo, commit: str, old: str | None) -> None:

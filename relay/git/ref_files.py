@@ -136,6 +136,28 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
     return False
 
 
+def remove_id(common_dir: Path, ref: str, old: str) -> bool:
+    """Remove a ref if it is at `old`, as git does: nobody packs refs meanwhile, or it would be there again.
+
+    Returns:
+        False when the ref is not at `old`, or is packed, another process holds a lock, or the file cannot be removed;
+        nothing has changed then.
+    """
+    file, packed = common_dir / ref, common_dir / "packed-refs"
+    with contextlib.ExitStack() as locks:
+        try:
+            for one in (packed, file):
+                lock = one.with_name(f"{one.name}.lock")
+                os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+                locks.callback(lock.unlink, missing_ok=True)
+            if os.fsencode(ref) in (_read(packed) or b"") or find_id(common_dir, ref) != old:
+                return False
+            file.unlink()
+        except OSError:
+            return False
+    return True
+
+
 def _is_free(common_dir: Path, ref: str) -> bool:
     """Return whether no packed ref's name is above or below this one; of a file, or of a directory, it is in the way.
 

@@ -8,7 +8,7 @@ from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
-from relay.git.ref_files import find_id, replace_id
+from relay.git.ref_files import find_id, remove_id, replace_id
 from relay.git.repository import Repo
 
 CONFIGURED_HOOKS = (2, 54)
@@ -100,10 +100,16 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
     Raises:
         GitError: The ref is where it should be, but git could not remove it.
     """
-    git = guard(repo).git
-    # Git looks for the ref in packed-refs too, and locks that file: not one that only relay uses.
-    command = ("update-ref", "--no-deref", "-d", ref, old)
-    return _change_ref(repo, ref, old, None, lambda: git.probe(*command, env=RELAY_IDENTITY))
+    guarded = guard(repo)
+    is_simple = _is_own(repo, ref) and guarded.is_plain and not (repo.common_dir / "logs" / ref).exists()
+
+    def change() -> GitResult:
+        if is_simple and remove_id(repo.common_dir, ref, old):
+            return GitResult(code=0, out=b"", err=b"")
+        return guarded.git.probe("update-ref", "--no-deref", "-d", ref, old, env=RELAY_IDENTITY)
+
+    # Git's names are looked for in packed-refs too, under that file's lock: not one that only relay uses.
+    return _change_ref(repo, ref, old, None, change)
 
 
 def find_ref(repo: Repo, ref: str) -> str | None:

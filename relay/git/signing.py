@@ -8,6 +8,7 @@ from relay.git.command import Git
 from relay.git.config_guard import Guarded, find_value, guard
 from relay.git.identity import get_identity
 from relay.git.notes import write_note
+from relay.git.objects import write_unsigned
 from relay.git.repository import Repo
 from relay.values import dataclass
 
@@ -36,9 +37,9 @@ def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: 
     Raises:
         RepoError: Signing is asked for but does not work without a prompt.
     """
-    args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
     if not guarded.flag("commit.gpgsign", default=False):
-        return guarded.git.run(*args, stdin=draft.message, env=draft.identity).decode().strip()
+        return write_unsigned(repo, guarded, draft.tree, draft.parents, draft.message, draft.identity)
+    args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
     git = _make_signing_git(repo, guarded)
     result = git.probe(*args, "-S", stdin=draft.message, env=draft.identity, timeout_s=timeout_s)
     if result.code:

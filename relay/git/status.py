@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import Guarded, guard
+from relay.git.index_file import read_index_file
 from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import with_parents
@@ -158,6 +159,9 @@ def _parse_entry(record: bytes) -> StatusEntry:
 
 def find_tracked_hidden(repo: Repo) -> tuple[str, ...]:
     """Return what git tracks of what no session is shown: the index, and history, give it away all the same."""
+    whole = read_index_file(repo)
+    if whole and not whole.has_conflicts:
+        return tuple(path for path in whole.entries if repo.hidden.covers(path))
     names = repo.git.run("ls-files", "-z").split(b"\0")[:-1]
     return tuple(path for path in map(os.fsdecode, names) if repo.hidden.covers(path))
 

@@ -282,6 +282,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         tree=work.after.tree,
+        seen=work.after.seen,
         keep_out=work.user,
     )
 

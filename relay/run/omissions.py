@@ -83,7 +83,9 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
 
 def find_ignored_files(repo: Repo, delivery: Delivery) -> frozenset[str]:
     """Return what git ignores of what the items need and the session wrote, in one call of git."""
-    return frozenset(find_ignored(repo, sorted(_find_named(delivery) | delivery.touched)))
+    needed = sorted(_find_named(delivery) | delivery.touched)
+    held = read_entries(repo, delivery.after.tree, needed)  # git listed, or tracks, what a snapshot holds
+    return frozenset(find_ignored(repo, [path for path in needed if path not in held]))
 
 
 def _find_named(delivery: Delivery) -> set[str]:

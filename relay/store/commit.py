@@ -10,13 +10,13 @@ from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from relay.files.tree import fsync_paths, read_file, replace_file
+from relay.files.tree import Look, fsync_paths, read_file, replace_file, take_look
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run
 from relay.git.identity import get_identity
 from relay.git.message import Message, join_trailers, render_message
-from relay.git.modes import FILE
+from relay.git.modes import ABSENT, FILE
 from relay.git.repository import Repo
 from relay.git.signing import Draft, write_user_commit
 from relay.store import staging
@@ -46,6 +46,8 @@ class CommitRequest:
     """What the work tree held at paths of `replace` when their bytes were made, where that differs from HEAD."""
     tree: str | None = None
     """The snapshot that was checked; a path that is not as it was there stops the commit. None: not checked."""
+    seen: Mapping[str, Look] = field(default_factory=dict, hash=False)
+    """What the paths looked like when that was taken; without that, git stages them anew."""
     keep_out: frozenset[str] = frozenset()
     """The user's paths: not committed even when a hook rewrites them."""
     adopt: Callable[[str, bytes], bool] | None = None
@@ -169,17 +171,34 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
     staging.require_filters(guarded, (*paths, *request.replace))
-    index = _stage(repo, guarded, request, paths)
     message = request.message
-    text = render_message(message)
-    ready = _Ready(request=request, index=index, paths=paths, tree=request.tree, message=message, text=text)
+    ready = _Ready(
+        request=request, index="", paths=paths, tree=request.tree, message=message, text=render_message(message)
+    )
+    if hooks is None and (tree := _find_plain_tree(repo, guarded, request, paths)):
+        return _write(repo, guarded, ready, identity, tree)
+    ready = replace(ready, index=_stage(repo, guarded, request, paths))
     checked = _check_unmoved(repo, guarded, ready)
     if hooks and isinstance(checked, _Ready):
         checked = _run_hooks(repo, guarded, checked, hooks)
     # Hooks rewrote files, which were staged from the work tree again: the user may have edited once more since.
     if isinstance(checked, _Ready) and checked.tree != request.tree:
         checked = _check_unmoved(repo, guarded, checked)
-    return _write(repo, guarded, checked, identity) if isinstance(checked, _Ready) else checked
+    if isinstance(checked, CommitOutcome):
+        return checked
+    staging.put_files(repo, guarded, checked.index, request.head, checked.request.replace)
+    tree = objects.write_tree(objects.private_git(guarded.git), checked.index)
+    return _write(repo, guarded, checked, identity, tree)
+
+
+def _find_plain_tree(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str | None:
+    """Return the tree as the snapshot has it that was checked, while its files still look the same; None: ask git."""
+    # A file that was changed since and looks the same was changed within a tick of the clock: that stays uncommitted.
+    if any(take_look(repo.root, path) != request.seen.get(path) for path in paths):
+        return None
+    there = objects.read_entries(repo, request.tree, paths) if request.tree else {}
+    entries = {path: there.get(path, (ABSENT, repo.zero_id)) for path in paths}
+    return staging.write_plain_tree(repo, guarded, request.head, entries, request.replace)
 
 
 def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
@@ -305,11 +324,9 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     return replace(result, lent={path: data for path, data in left.items() if data is not None})
 
 
-def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str]) -> CommitOutcome:
-    """Write tree and commit, sync the files, move the branch: the commit point, then what follows it."""
+def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str], tree: str) -> CommitOutcome:
+    """Write the commit of a tree, sync the files, move the branch: the commit point, then what follows it."""
     request = ready.request
-    staging.put_files(repo, guarded, ready.index, request.head, request.replace)
-    tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
     parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
     commit = write_user_commit(repo, guarded, Draft(tree=tree, parents=parents, message=text, identity=identity))

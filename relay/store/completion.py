@@ -10,6 +10,7 @@ from relay.files.tree import find_stat, fsync_paths, read_file, remove_file, rep
 from relay.git import objects
 from relay.git.command import Git, GitResult
 from relay.git.config_guard import guard
+from relay.git.index_file import read_index_file
 from relay.git.index_flags import read_flagged, render_flagged
 from relay.git.lock_journal import declare_locks
 from relay.git.message import CommitText, read_text
@@ -26,8 +27,10 @@ from relay.values import dataclass
 LOCK_ATTEMPTS = 20
 LOCK_PAUSE_S = 0.05
 """An editor that asks git for its status holds the index for a moment."""
-_FLAGGED_AT_ONCE = 100
+_AT_ONCE = 100
 """Paths on one command line."""
+_REFRESHED = frozenset({0, 1})
+"""Exit codes of a refresh; 1: some file differs from the index, which is the user's right."""
 _PENDING = "pending"
 _ENTRY = re.compile(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
 
@@ -259,14 +262,13 @@ def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange,
     """Move the committed paths forward in the user's index; staged bytes that are nowhere else stay staged."""
     # The index too: one that a power cut tears makes every git command in this work tree fail.
     durable = git.overruled((("core.fsync", "committed,index"),))
-    staged = objects.read_index(git, [change.path for change in changes])
+    whole = read_index_file(repo)
+    staged = whole.entries if whole else objects.read_index(git, [change.path for change in changes])
     behind = [change for change in changes if _follows(change, staged.get(change.path))]
     others = [c for c in changes if c not in behind and staged.get(c.path, ())[1:] not in {(), (c.object_id,)}]
     behind += _find_kept(repo, commit, others, staged)
     with declare_locks(repo, repo.git_dir / "index.lock"):
         result = _move_entries(repo, durable, behind)
-        # Exit status 1 means that some file differs from the index, which is the user's right.
-        durable.probe("update-index", "-q", "--refresh")
     return (f"the index was not brought up to date: {result.words}",) if result.code else ()
 
 
@@ -278,12 +280,25 @@ def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
     kept = {entry.path for entry in flagged}
     entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]
     # Removals first: where a file becomes a directory, the index cannot hold both.
-    lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in sorted(entries, key=lambda e: e[1] != ABSENT))
-    result = _update_index(repo, git, "-z", "--index-info", stdin=lines)
-    for start in range(0, len(flagged), _FLAGGED_AT_ONCE):
+    entries.sort(key=lambda entry: entry[1] != ABSENT)
+    result = GitResult(code=0, out=b"", err=b"")
+    if len(entries) > _AT_ONCE:
+        lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in entries)
+        result, entries = _update_index(repo, git, "-z", "--index-info", stdin=lines), []
+    parts = [flagged[start : start + _AT_ONCE] for start in range(0, len(flagged), _AT_ONCE)]
+    for args in (_render_entries(entries), *map(render_flagged, parts)):
         if not result.code:
-            result = _update_index(repo, git, *render_flagged(flagged[start : start + _FLAGGED_AT_ONCE]))
+            # With how the files look now: an entry without that is a changed file to git's plumbing.
+            result = _update_index(repo, git, *args, "-q", "--refresh")
     return result
+
+
+def _render_entries(entries: list[tuple[str, str, str]]) -> tuple[str, ...]:
+    """Return arguments for one ``git update-index`` that takes paths out, then puts entries in."""
+    gone = [f"./{path}" for path, mode, _ in entries if mode == ABSENT]
+    there = [f"{mode},{blob},{path}" for path, mode, blob in entries if mode != ABSENT]
+    written = (part for entry in there for part in ("--cacheinfo", entry))
+    return ("--add", "--replace", *(("--force-remove", *gone) if gone else ()), *written)
 
 
 def _find_kept(
@@ -301,15 +316,16 @@ def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitRe
     """Write the user's index, waiting a moment for whoever holds its lock."""
     lock = repo.git_dir / "index.lock"
     result = git.probe("update-index", *args, stdin=stdin)
-    if result.code and not lock.exists():  # killed, say: it changed nothing, since a rename is the last thing it does
+    # Killed, say: it changed nothing, since a rename is the last thing it does.
+    if result.code not in _REFRESHED and not lock.exists():
         result = git.probe("update-index", *args, stdin=stdin)
     # For a ref's lock git waits by itself; for the index's it fails at once.
     for _ in range(LOCK_ATTEMPTS):
-        if not result.code or not lock.exists():
+        if result.code in _REFRESHED or not lock.exists():
             break
         time.sleep(LOCK_PAUSE_S)
         result = git.probe("update-index", *args, stdin=stdin)
-    return result
+    return replace(result, code=0) if result.code in _REFRESHED else result
 
 
 def _follows(change: PathChange, staged: tuple[str, str] | None) -> bool:

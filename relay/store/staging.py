@@ -9,12 +9,18 @@ from relay.errors import RepoError
 from relay.files.tree import find_stat
 from relay.git import objects
 from relay.git.command import Git, GitError
-from relay.git.config_guard import Guarded, find_filters, find_own_filters
+from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value
 from relay.git.index_flags import find_hidden, show_hidden
-from relay.git.modes import ABSENT, FILE, SYMLINK
+from relay.git.modes import ABSENT, FILE, GITLINK, SYMLINK
 from relay.git.repository import Repo
+from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
 
 INDEX = "commit-index"
+_LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree-encoding")
+"""Attributes that have a file stored in another form than it has. Source: gitattributes(5)."""
+_MOST_PLAIN = 200
+"""Paths; in a packed repository git may have to be asked for each directory, and has one index for all."""
+_NONE = frozenset({"unspecified", "unset"})
 
 
 class NotStagedError(GitError):
@@ -122,8 +128,67 @@ def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
 
 def _is_left_alone(git: Git, path: str) -> bool:
     """Return whether nothing but the guess at line ends would change a file's bytes."""
-    others = ("crlf", "filter", "ident", "working-tree-encoding")
-    fields = git.run("check-attr", "-z", "text", "eol", *others, "--", path).decode("utf-8", "replace").split("\0")
-    found = dict(zip(fields[1::3], fields[2::3], strict=False))
+    found = _find_attributes(git, (path,))[path]
     guessed = found["text"] == "auto" or found["text"] == found["eol"] == "unspecified"
-    return guessed and all(found[name] == "unspecified" for name in others)
+    return guessed and all(found[name] == "unspecified" for name in _OTHERS)
+
+
+def _find_attributes(git: Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return for each path what its attributes are that change what is stored of it."""
+    stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    parts = git.run("check-attr", "-z", "--stdin", *_LINE_ENDS, *_OTHERS, stdin=stdin).split(b"\0")
+    found: dict[str, dict[str, str]] = {path: {} for path in paths}
+    for path, name, value in zip(parts[0::3], parts[1::3], parts[2::3], strict=False):
+        found[os.fsdecode(path)][name.decode()] = value.decode("utf-8", "replace")
+    return found
+
+
+def write_plain_tree(
+    repo: Repo, guarded: Guarded, head: str | None, entries: Mapping[str, tuple[str, str]], files: Mapping[str, bytes]
+) -> str | None:
+    """Store the tree of a commit without an index, where git would store the files' very bytes.
+
+    Args:
+        repo: The repository.
+        guarded: Of now.
+        head: The commit that it is made on; None for an empty tree.
+        entries: ``path: (mode, object id)`` to put in, ids of raw bytes; mode ``000000`` takes a path out.
+        files: Bytes to put in, with the modes that they have in `head`.
+
+    Returns:
+        The tree's id; None where only git knows what is to be stored.
+    """
+    start = find_tree(repo, head) if head else repo.empty_tree
+    modes = objects.read_entries(repo, start, tuple(files))
+    given = {path: (modes.get(path, (FILE, ""))[0], data) for path, data in files.items()}
+    kinds = {path: mode for path, (mode, _) in (*entries.items(), *given.items())}
+    is_odd = GITLINK in kinds.values() or len(kinds) > _MOST_PLAIN
+    if is_odd or not guarded.is_plain or not guarded.flag("core.symlinks", default=True):
+        return None
+    if not all(is_plain_entry(path, mode) for path, mode in kinds.items()):
+        return None
+    blobs = {path: object_id for path, (mode, object_id) in entries.items() if mode not in {ABSENT, SYMLINK}}
+    if not _are_stored_as_is(repo, guarded, blobs, files):
+        return None
+    stored = objects.store_blobs(repo, [data for _, data in given.values()])
+    whole = [(path, mode, blob) for path, (mode, blob) in entries.items()]
+    whole += [(path, mode, blob) for (path, (mode, _)), blob in zip(given.items(), stored, strict=True)]
+    # Removals first: where a file became a directory, one tree cannot hold both.
+    return write_changed_tree(repo, start, sorted(whole, key=lambda entry: entry[1] != ABSENT))
+
+
+def _are_stored_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str], files: Mapping[str, bytes]) -> bool:
+    """Return whether git stores files as they are: no attribute says otherwise, or what it asks for is done already."""
+    if (find_value(guarded.config, "core.autocrlf") or "false").lower() != "false":
+        return False
+    has_eol = find_value(guarded.config, "core.eol") is not None
+    for path, found in _find_attributes(guarded.git, (*blobs, *files)).items():
+        if not all(found[name] in _NONE for name in _OTHERS):
+            return False
+        if found["text"] in _NONE and found["eol"] in _NONE:
+            continue
+        if has_eol or found["text"] not in {"auto", "set"} or found["eol"] not in _NONE:
+            return False
+        if b"\r" in (files[path] if path in files else objects.load_blob(repo, blobs[path])):
+            return False
+    return True

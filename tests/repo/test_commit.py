@@ -300,13 +300,52 @@ def test_a_branch_born_meanwhile_is_left_alone(new_box):
     assert box.text("log", "--format=%s") == "user was first"
 
 
-def test_a_file_edited_after_the_gate_stops_the_commit(box):
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_file_edited_after_the_gate_stops_the_commit(box, is_seen):
     repo = box.open()
     box.write("src/app.py", "checked\n")
-    checked = write_snapshot_tree(repo).tree
+    checked = write_snapshot_tree(repo)
     box.write("src/app.py", "edited while the gate ran\n")
-    outcome = commit_paths(repo, request(repo, "src/app.py", tree=checked))
+    seen = checked.seen if is_seen else {}
+    outcome = commit_paths(repo, request(repo, "src/app.py", tree=checked.tree, seen=seen))
     assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "config", "data", "is_plain"),
+    [
+        ("", (), b"one\r\ntwo\n", True),
+        ("* text=auto\n", (), b"one\ntwo\n", True),
+        ("*.md -text\nsrc/* text\n", (), b"one\ntwo\n", True),
+        ("* text=auto\n", (), b"one\r\ntwo\r\n", False),
+        ("* text=auto\n", ("core.eol", "crlf"), b"one\ntwo\n", False),
+        ("* text eol=crlf\n", (), b"one\r\ntwo\r\n", False),
+        ("", ("core.autocrlf", "input"), b"one\r\ntwo\n", False),
+        ("src/* ident\n", (), b"$Id: was expanded $\n", False),
+        ("src/* filter=own\n", (), b"small\n", False),
+        ("src/deep/* working-tree-encoding=UTF-16LE\n", (), "w\n".encode("utf-16-le"), False),
+        ("", ("core.symlinks", "false"), b"one\n", False),
+    ],
+)
+def test_what_was_checked_is_committed_as_git_stages_it(box, attributes, config, data, is_plain):
+    """Without an index where git would store the very bytes."""
+    box.git("config", "--global", "filter.own.clean", "tr a-z A-Z")
+    if config:
+        box.git("config", *config)
+    box.write(".gitattributes", attributes)
+    box.commit("attributes")
+    box.write("src/deep/new.py", data).chmod(0o755)
+    box.write("src/app.py", data)
+    (box.root / "src/old.py").unlink()
+    (box.root / "src/link").symlink_to("app.py")
+    repo = box.open()
+    checked = write_snapshot_tree(repo)
+    paths = ("src/app.py", "src/deep/new.py", "src/link", "src/old.py")
+    committed(box, *paths, tree=checked.tree, seen=checked.seen, replace={"PLAN.md": TICKED})
+    made = box.text("rev-parse", "HEAD^{tree}")
+    box.git("read-tree", "HEAD~")
+    box.git("add", "-A")
+    assert (box.text("write-tree"), (repo.relay_dir / "commit-index").exists()) == (made, not is_plain)
 
 
 @pytest.mark.parametrize("autocrlf", ["true", "input", "false"])

@@ -1,5 +1,6 @@
 """What relay reads from ref files, and writes to them, is what git would say and write."""
 
+import os
 import shutil
 
 import pytest
@@ -8,8 +9,8 @@ from relay.git.command import GitError
 from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
-from relay.git.ref_files import find_head_ref, find_id, list_ids, replace_id
-from relay.git.refs import find_ref, move_ref
+from relay.git.ref_files import find_head_ref, find_id, list_ids, remove_id, replace_id
+from relay.git.refs import drop_ref, find_ref, move_ref
 
 REF = "refs/relay/wip/main/000001"
 
@@ -110,6 +111,34 @@ def test_relay_s_own_ref_moves_only_from_where_it_was(box, flags):
     assert box.text("rev-parse", REF) == new == find_ref(repo, REF)
     assert bool(box.git("reflog", REF, check=False)) == ("always" in flags)
     assert not list((box.root / ".git").rglob("*.lock"))
+
+
+@pytest.mark.parametrize("packed", ["not", "only", "too"])
+def test_relay_s_own_ref_goes_only_from_where_it_is(box, packed):
+    repo, old = box.open(), box.text("rev-parse", "HEAD")
+    new = box.commit("new")
+    box.git("update-ref", REF, old)
+    if packed != "not":
+        pack(box)
+    if packed != "only":
+        box.git("update-ref", REF, new)
+    there = box.text("rev-parse", REF)
+    assert not drop_ref(repo, REF, new if there == old else old)
+    assert box.text("rev-parse", REF) == there
+    assert drop_ref(repo, REF, there)
+    assert (box.git("for-each-ref", REF), find_ref(repo, REF)) == (b"", None)
+    assert not list((box.root / ".git").rglob("*.lock"))
+
+
+def test_relay_s_own_ref_stays_while_refs_are_packed(box):
+    """Else it would be there again, as what was packed."""
+    box.git("update-ref", REF, "HEAD")
+    lock = box.root / ".git/packed-refs.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    assert not remove_id(box.root / ".git", REF, box.text("rev-parse", "HEAD"))
+    assert lock.exists()
+    assert find_ref(box.open(), REF)
 
 
 def make_many(box):
