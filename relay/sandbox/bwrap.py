@@ -23,7 +23,7 @@ from relay.sandbox.private import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
-from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, lay_over, plan_view, render_view
+from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, lay_over, look_around, plan_view, render_view
 from relay.values import dataclass
 
 PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
@@ -143,7 +143,8 @@ class Bwrap:
 
         Formatters and the hooks of most repositories open each file for writing, also what they find well formed.
         """
-        view = plan_view(self.policy, self.level, private, self.program, self.found.links.renewed)
+        around = self.view.around if self.view.around.is_there() else look_around(self.policy)
+        view = plan_view(self.policy, self.level, private, self.program, self.found.links.renewed, around)
         lent = lend_files((*self.policy.protected, *self.found.protected), private.path / "copies")
         return replace(self, private=private, view=view, lent=lent)
 
@@ -235,7 +236,7 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     if program is None:
         return None
     found = scan_repository(policy, level)
-    view = plan_view(policy, level, private, program, found.links.renewed)
+    view = plan_view(policy, level, private, program, found.links.renewed, look_around(policy))
     return Bwrap(policy=policy, level=level, private=private, program=program, view=view, found=found)
 
 

@@ -74,6 +74,24 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """What of this machine is hidden, and what of that is shown all the same: looked up once for each sandbox."""
+
+    home: Path | None
+    hidden: tuple[Path, ...]
+    shown: tuple[Mount, ...]
+    """Toolchains and the user's own additions."""
+    stores: tuple[Path, ...]
+    """Of `shown`, the caches that tools write."""
+    secrets: tuple[Path, ...]
+    """Credentials of this machine, resolved; masked where they are visible."""
+
+    def is_there(self) -> bool:
+        """Return whether all that is shown still is there to be shown."""
+        return all(mount.source and is_there(mount.source) for mount in self.shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MountView:
     """The mounts of one sandbox and where its home and temporary directory are."""
 
@@ -81,8 +99,7 @@ class MountView:
     """What stays the same for the life of the sandbox; nothing in it depends on the repository's content."""
     frozen: tuple[Mount, ...]
     """Emptied directories that become read-only once every mount point in them is made."""
-    secrets: tuple[Path, ...]
-    """Credentials of this machine, resolved; masked where they are visible."""
+    around: HostView
     home: Path
     tmp: Path
     own: Path
@@ -104,26 +121,39 @@ write access, and the kernel lets uid 0 write files like core_pattern without an
 /proc/pressure."""
 
 
-def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...]) -> MountView:
-    """Lay out everything that does not depend on the repository's content, but for `trees`: they get layers."""
+def look_around(policy: Policy) -> HostView:
+    """Look at this machine."""
     home = find_home(policy.env)
     hidden = find_hidden(home)
     shown = _find_shown(policy, home, hidden)
+    return HostView(
+        home=home,
+        hidden=hidden,
+        shown=tuple(shown),
+        stores=_find_stores(policy, home, shown),
+        secrets=(*find_secrets(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
+    )
+
+
+def plan_view(  # what a view is made for
+    policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...], around: HostView
+) -> MountView:
+    """Lay out everything that does not depend on the repository's content, but for `trees`: they get layers."""
+    home, hidden, stores = around.home, around.hidden, around.stores
     temp = TMP.resolve()
     inner_home = home if home and not home.is_relative_to(policy.root) else temp / "relay-home"
     # Mount points below the private directory would be made in a place that commands write: use a fresh tmpfs then.
-    inner = (policy.root, inner_home, *(mount.dest for mount in shown), *policy.sockets)
+    inner = (policy.root, inner_home, *(mount.dest for mount in around.shown), *policy.sockets)
     shared = any(place.is_relative_to(temp) for place in inner)
     own = (RUN if RUN in hidden else inner_home) / "relay"
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
-    stores = _find_stores(policy, home, shown)
     layers = _open_layers(policy, (*stores, *(trees if level is Level.WORKSPACE_WRITE else ())), private, program)
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return MountView(
         fixed=(
             *(Mount(op=Op.EMPTY, dest=place) for place in dict.fromkeys((*hidden, inner_home))),
-            *shown,
+            *(mount for mount in around.shown if mount.dest not in layers.caches),
             Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
             Mount(op=Op.READ, source=private.gitconfig, dest=inner_home / ".gitconfig"),
             Mount(op=Op.READ, source=Path(inside.__file__), dest=own / INSIDE_NAME),
@@ -145,7 +175,7 @@ def plan_view(policy: Policy, level: Level, private: PrivateDir, program: Path, 
             for place in hidden
             if place not in {inner_home, temp, VAR_TMP.resolve()} and not is_below(place, (policy.root, *writable))
         ),
-        secrets=(*find_secrets(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
+        around=around,
         home=inner_home,
         tmp=tmp,
         own=own,
@@ -248,7 +278,7 @@ def render_view(
         (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
     )
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
-    closed = (*found.secrets, *found.sockets, *view.secrets, *_list_sockets(policy))
+    closed = (*found.secrets, *found.sockets, *view.around.secrets, *_list_sockets(policy))
     masked = _real(tuple(place for place in closed if place not in policy.sockets))
     # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
     guarded, masked = (_leave_out_staged(places, root, shown) for places in (guarded, masked))
