@@ -73,13 +73,12 @@ def _walk(policy: Policy) -> Found:
 
 def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Yield each directory with what is in it; not git's, nor those of agents, nor trees that tools generate."""
-    pending = [os.fspath(policy.root)]
+    pending, closed = [os.fspath(policy.root)], {".git", *policy.protected_names, *GENERATED}
     while pending:
         folder = pending.pop()
         entries = list_entries(folder)
         yield folder, entries
-        closed = {".git", *policy.protected_names, *GENERATED}
-        pending += [e.path for e in entries if e.name not in closed and e.is_dir(follow_symlinks=False)]
+        pending += [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name not in closed]
 
 
 def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:

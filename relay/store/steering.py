@@ -50,13 +50,14 @@ def find_steering(root: Path) -> frozenset[str]:
     found = set(find_settings_files(root))
     for folder, entries in list_folders(Policy(root=root, env={}, protected_names=PROTECTED_NAMES)):
         here = os.path.relpath(folder, root)
-        below = "" if here == "." else f"{here}/"
+        below, there = "" if here == "." else f"{here}/", frozenset(entry.name for entry in entries)
         # What stands in a ledger goes into every session's first message, and the next run commits it as a person's.
-        found |= {f"{below}{e.name}" for e in entries if e.name in PROTECTED_NAMES or e.name.endswith(LEDGER_SUFFIX)}
-        git_dirs = [f"{below}.git/"] if below and any(entry.name == ".git" for entry in entries) else []
-        if below and is_git_layout(frozenset(entry.name for entry in entries)):
-            git_dirs.append(below)
-        found |= set(git_dirs)
+        steering = there.intersection(PROTECTED_NAMES).union(name for name in there if name.endswith(LEDGER_SUFFIX))
+        found |= {f"{below}{name}" for name in steering}
+        if below and ".git" in there:
+            found.add(f"{below}.git/")
+        if below and is_git_layout(there):
+            found.add(below)
     return frozenset(found)
 
 

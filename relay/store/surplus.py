@@ -22,10 +22,12 @@ from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
 from relay.values import dataclass
 
-_Entries = dict[str, tuple[str, str]]
-"""``path: (mode, object id)``."""
-_MOST_KEPT = 20_000
-_known: dict[tuple[Path, str], _Entries] = {}
+_Folders = dict[str, dict[str, str]]
+"""Of each directory that holds files, ``name: mode``; the root is the empty name."""
+_MOST_KEPT = 200_000
+"""Files; with 100,000 it is 16 MB."""
+_NO_NAMES: dict[str, str] = {}
+_known: dict[tuple[Path, str], _Folders] = {}
 """Of one commit."""
 
 
@@ -71,13 +73,14 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
     parent = intent.head or repo.empty_tree
     changes = [c for c in objects.diff_trees(repo, parent, now.tree) if c.path not in own and not c.is_submodule]
     changed = {c.path: (c.old_mode, c.old_object_id) for c in changes if c.kind is not ChangeKind.ADDED}
-    entries = _list_entries(repo, intent, now)
     trusts_modes = guard(repo).flag("core.filemode", default=True)
-    walk = _Look(repo=repo, entries=entries, environment=environment, trusts_modes=trusts_modes)
+    folders = _list_folders(repo, intent, now)
+    walk = _Look(repo=repo, folders=folders, environment=environment, trusts_modes=trusts_modes)
     walk.look()
+    other_kinds = [path for path in walk.other_kinds if path not in own]
     return Surplus(
         extra=tuple(sorted(walk.extra)),
-        changed={**changed, **{path: entries[path] for path in walk.other_kinds if path not in own}},
+        changed={**changed, **objects.read_entries(repo, parent, other_kinds)},
         modes={path: mode for path, mode in walk.other_modes.items() if path not in changed},
     )
 
@@ -100,50 +103,59 @@ def read_committed(repo: Repo, surplus: Surplus) -> dict[str, tuple[str, bytes]]
     }
 
 
-def _list_entries(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Entries:
+def _list_folders(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Folders:
     """Return what the commit is going to hold, and the drafts where the work tree has them."""
-    entries = dict(_list_commit(repo, intent.head)) if intent.head else {}
-    for path in intent.paths:
-        entries.pop(path, None)
-    return {
-        **entries,
-        **objects.read_entries(repo, now.tree, intent.paths),
-        **{path: (FILE, "") for path in intent.drafts if os.path.lexists(repo.root / path)},
-    }
+    taken = objects.read_entries(repo, now.tree, intent.paths)
+    own = {path: taken.get(path, (ABSENT, ""))[0] for path in intent.paths}
+    drafts = {path: FILE for path in intent.drafts if os.path.lexists(repo.root / path)}
+    return _put(_list_commit(repo, intent.head) if intent.head else {}, own | drafts)
 
 
-def _list_commit(repo: Repo, commit: str) -> _Entries:
+def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
+    """Return the same with other modes of some files; mode ``000000`` takes one out."""
+    now = {**folders}
+    for path, mode in modes.items():
+        folder, _, name = path.rpartition("/")
+        now[folder] = {**now.get(folder, _NO_NAMES), name: mode}
+        if mode == ABSENT:
+            del now[folder][name]
+    return {folder: names for folder, names in now.items() if names}
+
+
+def _list_commit(repo: Repo, commit: str) -> _Folders:
     """Return what a commit holds; that of the last one is kept, which a phase has for its start and its end."""
     key = (repo.common_dir, commit)
     if key not in _known or has_replacements(repo.common_dir):
-        entries = _read_on(repo, commit) or _ask_for_entries(repo, commit)
+        folders = _read_on(repo, commit)
+        folders = _ask_for_folders(repo, commit) if folders is None else folders
         _known.clear()
-        if len(entries) > _MOST_KEPT:
-            return entries
-        _known[key] = entries
+        if sum(map(len, folders.values())) > _MOST_KEPT:
+            return folders
+        _known[key] = folders
     return _known[key]
 
 
-def _read_on(repo: Repo, commit: str) -> _Entries | None:
+def _read_on(repo: Repo, commit: str) -> _Folders | None:
     """Return what a commit holds by how it differs from the last one; None where only git knows."""
-    for (place, known), entries in _known.items():
+    for (place, known), folders in _known.items():
         if place == repo.common_dir and (differences := find_differences(repo, known, commit)) is not None:
-            now = {**entries}
-            for name, _, after in differences:
-                now.pop(os.fsdecode(name), None)
-                if after:
-                    now[os.fsdecode(name)] = (after[0].decode(), after[1])
-            return now
+            modes = {os.fsdecode(path): after[0].decode() if after else ABSENT for path, _, after in differences}
+            return _put(folders, modes)
     return None
 
 
-def _ask_for_entries(repo: Repo, commit: str) -> _Entries:
-    entries: _Entries = {}
-    for record in repo.git.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
-        head, _, name = record.partition(b"\t")
-        mode, _, object_id = head.decode().split(" ")
-        entries[os.fsdecode(name)] = (mode, object_id)
-    return entries
+def _ask_for_folders(repo: Repo, commit: str) -> _Folders:
+    out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(path)", commit)
+    folders: _Folders = {}
+    modes: dict[str, str] = {}  # each once, and not with each file
+    last, names = "", folders.setdefault("", {})
+    for record in os.fsdecode(out).split("\0")[:-1]:
+        mode = record[:6]
+        folder, _, name = record[7:].rpartition("/")
+        if folder != last:
+            last, names = folder, folders.setdefault(folder, {})
+        names[name] = modes.setdefault(mode, mode)
+    return folders
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,37 +163,37 @@ class _Look:
     """One look at every directory of the work tree. Mutable: notes what it meets."""
 
     repo: Repo
-    entries: _Entries
+    folders: _Folders
     environment: Environment
     trusts_modes: bool
     extra: list[str] = field(default_factory=list)
     other_kinds: list[str] = field(default_factory=list)
     other_modes: dict[str, str] = field(default_factory=dict)
-    known: frozenset[str] = field(init=False)
-    """Directories that the commit or the environment needs."""
-
-    def __post_init__(self) -> None:
-        named = with_parents({path.rpartition("/")[0] for path in self.entries} - {""})
-        self.known = named | with_parents(self.environment.roots)
 
     def look(self) -> None:
         """Note everything; a directory that neither needs is extra as a whole and is not entered."""
+        known = with_parents(self.folders) | with_parents(self.environment.roots)
+        plain = frozenset({FILE, EXECUTABLE}) if self.trusts_modes else frozenset[str]()
         pending = [""]
         while pending:
             folder = pending.pop()
+            names, below = self.folders.get(folder, _NO_NAMES), f"{folder}/" if folder else ""
             for entry in _list_folder(f"{self.repo.root}/{folder}"):
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                wanted, _ = self.entries.get(path, (ABSENT, ""))
-                if wanted == GITLINK or (wanted == ABSENT and self.environment.holds(path)):
-                    continue
-                if wanted != ABSENT:
-                    self._compare(path, wanted, entry)
-                elif path in self.known and entry.is_dir(follow_symlinks=False):
-                    pending.append(path)
-                else:
-                    self.extra.append(path)
+                wanted = names.get(entry.name)
+                if wanted is None:
+                    path = f"{below}{entry.name}"
+                    if self.environment.holds(path):
+                        continue
+                    if path in known and entry.is_dir(follow_symlinks=False):
+                        pending.append(path)
+                    else:
+                        self.extra.append(path)
+                elif wanted not in plain or not entry.is_file(follow_symlinks=False):
+                    self._compare(f"{below}{entry.name}", wanted, entry)
 
     def _compare(self, path: str, wanted: str, entry: os.DirEntry[str]) -> None:
+        if wanted == GITLINK:
+            return
         is_file, is_link = entry.is_file(follow_symlinks=False), entry.is_symlink()
         if (wanted == SYMLINK) != is_link or (wanted != SYMLINK and not is_file):
             self.other_kinds.append(path)
