@@ -155,7 +155,8 @@ class Fold:
         )
 
     def _show_plan(self, _: LoggedEvent, event: PlanShown) -> None:
-        self._shown = tuple(phase["id"] for phase in event.phases)
+        if not event.changed_only:
+            self._shown = tuple(phase["id"] for phase in event.phases)
         for phase in event.phases:
             self._get_phase(phase["id"]).show(phase)
 

@@ -46,6 +46,21 @@ class PlanShown:
     """The plan as it stands; sent at the start and whenever boxes or claims change."""
 
     phases: tuple[ShownPhase, ...]
+    changed_only: bool = False
+    """`phases` are those that changed since the last such event of this log, the others stand as they did; missing in
+    older logs."""
+
+    def since(self, before: tuple[ShownPhase, ...]) -> "PlanShown":
+        """Return what it takes to say this of a plan that was shown: all of it where phases came, went or moved."""
+        if [phase["id"] for phase in before] != [phase["id"] for phase in self.phases]:
+            return self
+        changed = (new for old, new in zip(before, self.phases, strict=True) if old != new)
+        return PlanShown(phases=tuple(changed), changed_only=True)
+
+    def complete(self, before: tuple[ShownPhase, ...]) -> tuple[ShownPhase, ...]:
+        """Return all phases; `before` are those that were shown last."""
+        changed = {phase["id"]: phase for phase in self.phases}
+        return tuple(changed.get(phase["id"], phase) for phase in before) if self.changed_only else self.phases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

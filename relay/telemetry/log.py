@@ -16,8 +16,9 @@ from typing import BinaryIO, Self
 from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
 from relay.secrets.patterns import redact
-from relay.session.events import Event, Noticed
+from relay.session.events import Event, Noticed, PlanShown
 from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
+from relay.session.shapes import ShownPhase
 from relay.values import dataclass
 
 OUTPUTS = "outputs"
@@ -42,6 +43,8 @@ class EventLog:
     _failure: str = ""
     """Why nothing is written any more; empty while it is."""
     _reported: bool = False
+    _phases: tuple[ShownPhase, ...] = ()
+    """Of the plan, as it was shown last."""
 
     def append(self, event: Event) -> Noticed | None:
         """Write one event at once.
@@ -49,6 +52,10 @@ class EventLog:
         Returns:
             What to tell the user, the first time that writing fails; None ever after, and when it worked.
         """
+        if (
+            isinstance(event, PlanShown) and not event.changed_only
+        ):  # whole, it would be most of the log: with each tick, each box of the plan
+            self._phases, event = event.phases, event.since(self._phases)
         if self._descriptor is not None:
             try:
                 line = redact(render_record(self.recorder.record(event)), environ_values=self.secret_values)

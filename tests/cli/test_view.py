@@ -234,6 +234,20 @@ def big_plan(phases=40, items=12, current=20):
     )
 
 
+def test_a_plan_of_which_a_log_has_the_changes_is_shown_whole():
+    plans = [big_plan(phases=3, items=2, current=current) for current in (1, 2, 4)]
+    whole, changed = (Board(started_at=0), Narrator()), (Board(started_at=0), Narrator())
+    shown = ()
+    for plan in plans:
+        event, shown = plan.since(shown), plan.phases
+        for (board, narrator), told in ((whole, plan), (changed, event)):
+            board.apply(told, 0)
+            narrator.tell(told)
+        assert changed[0].phases == plan.phases
+        end = events.RunEnded(exit_code=0, reason="", next_command="", spent_usd=None)
+        assert changed[1].tell(end) == whole[1].tell(end)
+
+
 @pytest.mark.parametrize("width", [1, 20, 43, 44, 80, 120, 300])
 @pytest.mark.parametrize("height", [1, 2, 5, 9, 21, 37])
 def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height):

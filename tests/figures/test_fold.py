@@ -363,6 +363,12 @@ def test_a_log_that_names_without_end_is_counted_under_what_there_is() -> None:
     assert found.tools[0].duplicates == 0
 
 
+def test_a_plan_of_which_a_log_has_the_changes_counts_as_a_whole_one() -> None:
+    first, then = plan(p1={"1.1": "open"}, p2={"2.1": "open"}), plan(p1={"1.1": "done"}, p2={"2.1": "open"})
+    work = (leg(), *turn(1, 9, cost_usd=2.0), commit(), over())
+    assert fold(start(), first, *work, then.since(first.phases)) == fold(start(), first, *work, then)
+
+
 def test_the_plan_s_own_files_are_nobodys_drift() -> None:
     ledger = call("edit", "PLAN.ledger.yaml", 1, changed_paths=("PLAN.ledger.yaml", "PLAN.md", "x.py"))
     of_plan = commit("", (), status="amended")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from relay.session import events
 from relay.session.records import LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
+from relay.session.shapes import BoxState, ShownItem, ShownPhase
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.telemetry.log import open_log, read_events
@@ -37,6 +38,50 @@ def test_a_line_is_read_as_what_was_written(kind: type, data: st.DataObject) -> 
     assert parse_record(line) == record
 
 
+def as_logged(said: list[events.Event]) -> typing.Iterator[events.Event]:
+    """Yield events as a log has them: of a plan what changed since it was shown last."""
+    shown: tuple[ShownPhase, ...] = ()
+    for event in said:
+        if isinstance(event, events.PlanShown) and not event.changed_only:
+            yield event.since(shown)
+            shown = event.phases
+        else:
+            yield event
+
+
+def make_plan(*states: BoxState, ids: str = "123") -> events.PlanShown:
+    phases = (
+        ShownPhase(id=phase, title="", items=[ShownItem(id=f"{phase}.1", text="", state=state)])
+        for phase, state in zip(ids, states, strict=True)
+    )
+    return events.PlanShown(phases=tuple(phases))
+
+
+def test_a_log_has_the_plan_once_and_then_what_changed(tmp_path: Path) -> None:
+    """Also where phases move, come or go: then all of it, once more."""
+    plans = (
+        make_plan("open", "open", "open"),
+        make_plan("claimed", "open", "open"),
+        make_plan("done", "open", "open"),
+        make_plan("done", "open", "open", ids="132"),
+        make_plan("done", "open", ids="13"),
+        make_plan("done", "open", ids="13"),
+    )
+    with open_log(tmp_path, "r", clock=lambda: 1.0) as log:
+        for plan in plans:
+            log.append(plan)
+    read = read_events(log.path)
+    assert read is not None
+    shown: tuple[ShownPhase, ...] = ()
+    written = []
+    for record, plan in zip(read.records, plans, strict=True):
+        assert isinstance(record.event, events.PlanShown)
+        written.append(len(record.event.phases))
+        shown = record.event.complete(shown)
+        assert shown == plan.phases
+    assert written == [3, 1, 1, 3, 2, 0]
+
+
 @given(st.lists(st.sampled_from(typing.get_args(events.Event)).flatmap(any_event), max_size=5), st.data())
 def test_a_torn_end_and_foreign_lines_cost_only_themselves(
     tmp_path_factory: pytest.TempPathFactory, said: list[events.Event], data: st.DataObject
@@ -48,7 +93,7 @@ def test_a_torn_end_and_foreign_lines_cost_only_themselves(
     whole = log.path.read_bytes()
     written = read_events(log.path)
     assert written is not None
-    assert [record.event for record in written.records] == said
+    assert [record.event for record in written.records] == list(as_logged(said))
     foreign = data.draw(st.binary(max_size=50)).replace(b"\n", b" ")
     cut = data.draw(st.integers(0, 20))
     log.path.write_bytes(foreign + b"\n" + whole[: len(whole) - cut])

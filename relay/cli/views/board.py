@@ -111,7 +111,7 @@ def _on_run(board: Board, event: events.RunStarted, now: float) -> None:
 
 
 def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
-    board.phases = event.phases
+    board.phases = event.complete(board.phases)
 
 
 def _on_leg(board: Board, event: events.LegStarted, _now: float) -> None:

@@ -56,6 +56,7 @@ class Narrator:
     """Tells events; remembers the boxes to tell only what is new about them."""
 
     def __init__(self) -> None:
+        self._phases: tuple[ShownPhase, ...] = ()
         self._states: dict[str, str] | None = None
         self._summary = ""
 
@@ -69,9 +70,10 @@ class Narrator:
         return lines
 
     def _tell_plan(self, event: events.PlanShown) -> Iterable[Line]:
-        items = [item for phase in event.phases for item in phase["items"]]
+        self._phases = event.complete(self._phases)
+        items = [item for phase in self._phases for item in phase["items"]]
         before, self._states = self._states, {item["id"]: item["state"] for item in items}
-        self._summary = summarize_plan(event.phases)
+        self._summary = summarize_plan(self._phases)
         if before is None:
             yield Line(text=self._summary)
             return
