@@ -5,17 +5,20 @@ what is set aside for them, and who has stopped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from relay.errors import ExitCode, RelayError, RepoError
+from relay.fleet.accounts import find_spent, open_account
 from relay.fleet.beginnings import Beginning, find_beginnings
 from relay.fleet.landing import Job, Landing, LandingCase, find_in_the_way, find_landing, find_phase_id, land
 from relay.fleet.leftovers import find_code, tell_rest
 from relay.fleet.merge import prepare
 from relay.fleet.purse import Purse, count_places
+from relay.fleet.rollcall import RollCall, Working
 from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
+from relay.git.command import GitError
 from relay.git.holder import is_locked
 from relay.git.names import list_paths
 from relay.hints import RUN, Command
@@ -79,52 +82,12 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
         parent.close()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Working:
-    """A child and what it is for. Mutable: it is heard."""
-
-    child: JobRun
-    merges: str
-    """The commit that it lands; empty where it works on the phase."""
-    has_all: bool
-    """Whether all that was left of the cap was set aside for it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _State:
-    """Who is at work and who is not. Mutable: the parent's memory of one run."""
-
-    working: dict[str, _Working] = field(default_factory=dict)
-    stopped: dict[str, JobEnd] = field(default_factory=dict)
-    """Phases that no child goes on with in this run, and how the last one ended."""
-    retried: set[str] = field(default_factory=set)
-    """Phases whose run did not come to work once."""
-    hungry: set[str] = field(default_factory=set)
-    """Phases that came to the end of their share: they go on alone, with all that is left."""
-    pending: Mapping[str, str] = field(default_factory=dict)
-    """Phases that are done on their own branch, have not landed and are not at work, and the commits that they are."""
-    foreign: frozenset[str] = frozenset()
-    """Phases that a run of somebody else's is at work on, in a job's work tree."""
-    said: set[str] = field(default_factory=set)
-    is_warm: bool = False
-    """Whether a session has been answered: its prefix is in the cache."""
-    is_stale: bool = True
-    """Whether something has happened since git was asked."""
-    told: int = 0
-    """How urgently the children were asked to stop."""
-
-    @property
-    def busy(self) -> int:
-        """How many places are taken. A landing takes none: where its gates are green, nothing is asked of a model."""
-        return sum(not working.merges or working.child.has_asked for working in self.working.values())
-
-
 class _Parent:
     def __init__(self, ctx: RunContext, order: Order, tell: Tell) -> None:
         self._ctx = ctx
         self._order = order
         self._tell = tell
-        self._state = _State()
+        self._state = RollCall()
         total, settings = ctx.meter.total, ctx.settings
         self._money = Purse(settings.max_cost_usd, total.cost_usd or 0.0)
         self._tokens = Purse(settings.max_tokens_total, total.tokens)
@@ -171,12 +134,13 @@ class _Parent:
                 del state.working[phase_id]
                 self._take_end(phase_id, working, working.child.close())
 
-    def _take_end(self, phase_id: str, working: _Working, end: JobEnd) -> None:
+    def _take_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
         state = self._state
         state.is_warm = state.is_stale = True
-        spent = end.spent
-        self._money.give_back(phase_id, spent.cost_usd if spent else None)
-        self._tokens.give_back(phase_id, spent.tokens if spent else None)
+        # One that was killed may have spent more than was heard of it.
+        usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_spent(working.account)
+        self._money.give_back(phase_id, usd)
+        self._tokens.give_back(phase_id, tokens)
         if self._ctx.interrupts.finish_turn:
             return
         if end.exit_code == ExitCode.DONE:
@@ -184,8 +148,10 @@ class _Parent:
                 self._stop(phase_id, end)  # asked again, it would say the same
         elif is_locked(working.child.job.repo):
             pass  # a run of a killed parent's began there in the same moment: it is waited for
-        elif not end.began and phase_id not in state.retried:
-            state.retried.add(phase_id)  # that run may have ended since
+        elif phase_id not in state.retried and (not end.began or end.exit_code < 0):
+            state.retried.add(phase_id)  # that run may have ended since; one that was killed is gone on with
+            if end.began:
+                self._say(phase_id, "waiting", f"{end.reason}; it is tried once more")
         elif end.at_cap and not working.has_all:
             state.hungry.add(phase_id)
             self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")
@@ -254,6 +220,10 @@ class _Parent:
             for words in prepare(job, landing):
                 self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
         except RepoError as error:
+            if isinstance(error, GitError) and job.phase_id not in self._state.retried:
+                self._state.retried.add(job.phase_id)  # it may have been killed
+                self._state.is_stale = True
+                return False
             self._stop(job.phase_id, JobEnd(exit_code=ExitCode.USER, reason=str(error)))
             return False
         return True
@@ -355,9 +325,10 @@ class _Parent:
         if tokens is not None:
             environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
         self._pass_words_on(job)
+        account = open_account(job, merges)
         child = JobRun(job, find_phase_id(job), words, environ)
         has_all = all(share is None or share.is_all for share in (money, tokens))
-        self._state.working[phase_id] = _Working(child=child, merges=merges, has_all=has_all)
+        self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all)
         self._state.hungry.discard(phase_id)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True

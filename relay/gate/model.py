@@ -11,6 +11,10 @@ from enum import StrEnum
 
 from relay.values import dataclass
 
+_KILLED = frozenset({128 + 9, 128 + 15})
+"""POSIX shells: by SIGKILL, as where memory runs out, or SIGTERM."""
+_FULL = "No space left on device"
+
 
 class Outcome(StrEnum):
     """What became of one verify command. Only PASSED is green."""
@@ -48,6 +52,11 @@ class CommandCheck:
     """Of what it printed, as far as relay kept it, in UTF-8; empty for one that was never started."""
     causes: tuple[str, ...] = ()
     """A sentence on each thing that the sandbox kept from it and that its output names, with the setting for it."""
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether a signal ended it, or a full disk: that says nothing about what it checked."""
+        return self.exit_code in _KILLED or (self.status is Outcome.FAILED and _FULL in self.output_tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,11 @@ FIXED_ENVIRONMENT = {
 NULL_ENVIRONMENT: Mapping[str, str] = {}
 
 _HUNG_UP = "the remote end hung up unexpectedly"
+_CUT_OFF = (
+    b"Out of memory", b"Cannot allocate memory", b"No space left on device", b"Disk quota exceeded",
+    b"Input/output error", b"Too many open files", b".lock': File exists",
+)  # fmt: skip
+"""In what git says where the machine is at fault: it speaks C here."""
 TIMED_OUT = 124
 LIMIT_S = 600.0
 """No call of relay's takes a minute in a repository of 100,000 files; a pattern of ``.gitignore`` can take for ever."""
@@ -103,6 +108,11 @@ class GitResult:
     """-N when signal N killed it: what it printed is no answer then."""
     out: bytes
     err: bytes
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether it failed for want of something, or was killed: not for what it was given."""
+        return self.code < 0 or (self.code > 0 and any(sign in self.err for sign in _CUT_OFF))
 
     @property
     def words(self) -> str:

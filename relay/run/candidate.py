@@ -68,4 +68,4 @@ class Refused:
     for_review: bool = False
     """It waits for its review, or for a session that repairs what was found; the leg may have moved on."""
     again: bool = False
-    """Somebody was at work meanwhile: the same may well be committed after another look."""
+    """Somebody was at work meanwhile, or the machine failed: the same may well be committed after another look."""

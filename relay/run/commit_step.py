@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from relay.errors import RepoError
 from relay.files.secrecy import is_covered
+from relay.git.command import GitError
 from relay.git.message import Message
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_entries
@@ -68,7 +69,8 @@ def commit_leg(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
     try:
         return commit_phase(ctx, candidate)
     except RepoError as error:
-        return Refused(for_user=f"not committed: {error}", ways=error.hint or "")
+        again = isinstance(error, GitError)
+        return Refused(for_user=f"not committed: {error}", ways=error.hint or "", again=again)
 
 
 def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
@@ -105,14 +107,15 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
 def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     """Return a red gate's words, with what the gate was not shown: it may be red for want of that."""
     verdict, run = work.run.verdict, work.run
+    again = not candidate.in_session and any(check.was_cut_off for check in run.result.commands)
     if not run.is_hidden:
-        return Refused(for_user=verdict.for_user, for_model=verdict.for_model)
+        return Refused(for_user=verdict.for_user, for_model=verdict.for_model, again=again)
     if refusal := _check_left_out(ctx, candidate, work):
         return refusal
     users = work.user | {entry.path for entry in candidate.leg.skipped}
     left = describe_surplus(ctx.repo, run.surplus, users, work.after)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
-    return Refused(for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
+    return Refused(for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}", again=again)
 
 
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:

@@ -33,6 +33,11 @@ _CAUSES = (
         "readable_dirs in your own settings shows it a directory, relay sandbox --show lists what is visible; ",
     ),
     (
+        re.compile(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),
+        "it was killed, or the disk is full",
+        "run this again; ",
+    ),
+    (
         re.compile(r"\Athe \S+ hook timed out"),
         "it takes longer than gate_timeout_s",
         "gate_timeout_s gives it more; ",

@@ -56,13 +56,25 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -
         baton="",
         in_session=False,
     )
-    made = commit_leg(ctx, candidate)
+    made = _commit_twice(ctx, candidate)
     if isinstance(made, PhaseCommit):
         ctx.observe(render_plan(pending.plan, committed=pending.plan))
         return made
-    if is_untouched(leg) and made.for_model:
+    if is_untouched(leg) and made.for_model and not made.again:
         # Its next session is to know what it has to repair: it did not see this gate.
         note_refusal(ctx, leg, made.for_model)
         ctx.observe(Noticed(text=f"phase {phase.id}, merged: {made.for_user}", warning=True))
         return replace(made, for_review=True)
     return made
+
+
+def _commit_twice(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused:
+    """Commit, and once more where that may well help; then a session is not asked to repair what is the machine's."""
+    made = commit_leg(ctx, candidate)
+    if isinstance(made, PhaseCommit) or not made.again or ctx.interrupts.finish_turn:
+        return made
+    if ctx.repo.head() != candidate.leg.base_head:
+        return made
+    ctx.observe(Noticed(text=f"{made.for_user}; it is tried once more", warning=True))
+    made = commit_leg(ctx, candidate)
+    return replace(made, for_model="") if isinstance(made, Refused) and made.again else made

@@ -73,6 +73,8 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
             "update-index", "--ignore-skip-worktree-entries", "--add", "--replace", "-z", "--stdin",
             stdin=stdin, env={"GIT_INDEX_FILE": index},
         )  # fmt: skip
+        if result.was_cut_off:
+            raise GitError(f"git update-index failed: {result.words}")
         if result.code:
             raise NotStagedError(result.words)
     return index

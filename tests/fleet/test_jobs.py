@@ -1,9 +1,12 @@
 """`relay run --jobs N` as a whole: parent, children, landings, and what a kill leaves."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +166,90 @@ def test_a_phase_begins_before_the_one_that_it_comes_after_has_landed(plan):
     )
     code, out, server = run(plan, [mend])
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
+
+
+GIT = """\
+#!/bin/sh
+case "$*" in
+    *{call}*) mkdir "$0.died" 2>/dev/null && kill -9 $$ ;;
+esac
+exec {real} "$@"
+"""
+
+
+@pytest.mark.parametrize("call", ["merge-tree", "--ignore-skip-worktree-entries", "commit-tree"])
+def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(plan, tmp_path, monkeypatch, call):
+    """In the parent and in the child: no session is paid to repair it, and no other run is needed."""
+    done_beside(plan, "1", "2")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "git").write_text(GIT.format(call=call, real=shutil.which("git")))
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    code, out, server = run(plan, [write_phase(3)])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert (programs / "git.died").is_dir()
+    assert is_whole(plan)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(plan, times):
+    """It is run once more; killed again, the phase stops, and the next run lands it."""
+    marks = [f"test -e node_modules/{n} || {{ touch node_modules/{n}; kill -9 $$; }}" for n in range(times)]
+    plan.write("check.sh", f"if test -e 1.txt && test -e 2.txt; then {'; '.join(marks)}; fi\n")
+    plan.write(".gitignore", "node_modules/\n")
+    plan.commit("check")
+    done_beside(plan, "1", "2")
+    code, out, server = run(plan, [write_phase(3)])
+    if times > 1:
+        assert (code, server.errors) == (4, []), out
+        assert "phase 2 stopped: " in out
+        assert "failed with exit 137" in out
+        code, out, server = run(plan, [write_phase(3)])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert (plan.root / "PLAN.md").read_text().count("[x]") == 3
+
+
+def done_beside(stage, *phases):
+    """Have phases done in work trees of their own, and not landed."""
+    for phase in phases:
+        place = stage.root.with_name(f"{stage.root.name}.relay") / phase
+        stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase}", str(place))
+        (place / "node_modules").mkdir()
+        with serve(parse_script(json.dumps({"sessions": [write_phase(int(phase))]}))) as server:
+            environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+            argv = [*stage.find_program(), "run", "--phase", phase]
+            done = subprocess.run(argv, cwd=place, env=environ, capture_output=True, text=True, check=False)
+        assert (done.returncode, server.errors) == (0, []), done.stdout
+
+
+def find_child(stage, phase):
+    """Return the process of a phase's run."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_text().split("\0")
+            if f"{stage.root}.relay" in str((folder / "cwd").readlink()) and ["run", "--phase", phase] == words[4:7]:
+                return int(folder.name)
+    return None
+
+
+def test_a_run_that_is_killed_is_gone_on_with(plan):
+    """By the same parent, which waits for nobody."""
+    sessions = [write_phase(1), write_phase(2), write_phase(3)]
+    sessions[1]["turns"][1]["fault"] = {"kind": "stall"}
+    again = {**write_phase(2), "name": "phase 2 again"}
+    with serve(parse_script(json.dumps({"sessions": [*sessions, again]}))) as server:
+        first = start(plan, server, "--json")
+        assert first.stdout
+        for line in first.stdout:
+            event = json.loads(line)
+            if event["event"] == "ToolFinished" and event["phase_id"] == "2":
+                break
+        os.kill(find_child(plan, "2"), signal.SIGKILL)
+        rest = first.communicate()[0]
+        assert (first.returncode, server.errors) == (0, []), rest
+    assert "it is tried once more" in rest
     assert is_whole(plan)
 
 
