@@ -1,10 +1,12 @@
 """What a session leaves for later: rules, settings and git directories that relay, git or another agent would obey."""
 
 import shlex
+import subprocess
 
 import pytest
 
-from tests.effort import THOROUGH
+from relay.git.repository import open_repo
+from relay.store.steering import begin_watch, find_steering, find_strange
 
 PLAN = """\
 # Greetings
@@ -59,9 +61,8 @@ ATTACKS = {
     "a bare repository": repository("fixtures/r.git"),
     "a bare repository that looks like an agent's": repository(".claude"),
 }
-WAYS = ("session", "gate")
-TRIES = [(name, WAYS[(at + turn) % 2]) for at, name in enumerate(ATTACKS) for turn in range(1 + THOROUGH)]
-"""Each in one of the ways; in both where all is tried."""
+RUNS = [("session", "a git directory in an empty submodule"), ("gate", "rules that git ignores")]
+"""A whole run for each way, with something that git would execute and with something that it does not show."""
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 
 
@@ -87,8 +88,24 @@ def work(arena, way, command):
     return arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
 
 
-@pytest.mark.parametrize(("name", "way"), TRIES)
-def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, name, way):
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_steers_others_later_is_found(stage, name):
+    """Whatever git thinks of it, and without asking a git that would execute it."""
+    head = stage.git("rev-parse", "HEAD").strip()
+    stage.git("update-index", "--add", "--cacheinfo", f"160000,{head},sub")
+    stage.git("commit", "-qm", "with a submodule")
+    repo, outside = open_repo(stage.root), stage.root.parent
+    begin_watch(repo)
+    assert find_strange(repo, find_steering(stage.root)) == ()
+
+    subprocess.run(["bash", "-ec", ATTACKS[name].replace("@OUT@", str(outside))], cwd=stage.root, check=True)
+
+    assert find_strange(repo, find_steering(stage.root)) != ()
+    assert not (outside / "executed").exists()
+
+
+@pytest.mark.parametrize(("way", "name"), RUNS)
+def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, name):
     """Nothing is committed beside it, the next run stops before it asks anybody, and both say what to do."""
     prepare(arena)
     head = arena.git("rev-parse", "HEAD")
