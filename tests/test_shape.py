@@ -1,6 +1,5 @@
 """The rules of AGENTS.md that no linter checks; `tests/shape/test_rules.py` shows that each check can fail."""
 
-import ast
 import os
 import re
 import subprocess
@@ -56,10 +55,10 @@ def test_names_say_what_a_thing_is():
     empty = re.compile(r"(^|_)utils?$|(^|_)helpers?$|Manager$|Helper$|Util$|Service$")
     modules = [name_of(p) for p in SOURCES if empty.search(p.stem)]
     classes = [
-        f"{name_of(path)} {node.name}"
+        f"{name_of(path)} {name}"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and empty.search(node.name)
+        for name in re.findall(r"^ *class (\w+)", path.read_text(), re.MULTILINE)
+        if empty.search(name)
     ]
 
     assert modules + classes == []

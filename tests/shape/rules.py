@@ -16,6 +16,10 @@ _READS_CLOCK = re.compile(r"(^|\.)(time|monotonic|perf_counter|process_time|thre
 # A tree that no ref names is no change: `write_tree` and its like are how git compares.
 _WRITERS = re.compile(r"write_(?!\w*tree)|(save|remove|move|delete|ensure)_|unlink$|mkdir$|rename$|replace_file$")
 _TOUCHES_FILES = re.compile(r"\.(read_text|read_bytes|write_text|write_bytes|unlink|mkdir|run|probe)$|^open$")
+# What a text without it cannot break is not parsed for it: all of the repository is read by these rules.
+_GIT = re.compile(r"""["'](\S*/)?git["']""")
+_CLOCK = re.compile(r"\b(time|monotonic|perf_counter|process_time|thread_time)(_ns)?\(|\bduration_s\b")
+_PROMISING = frozenset({"check", "find", "read", "load", "is", "has", "get", "may", "parse", "render"})
 _MUTABLE = re.compile(r"^list\b|^dict\b|^set\b|\b(list|dict|set)\[.*\| None$")
 
 
@@ -45,9 +49,11 @@ def find_loose_values(source: str) -> Found:
 
 def _find_loose_values(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
-        marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", ())]
+        if not isinstance(node, ast.ClassDef):
+            continue
+        marks = [ast.unparse(mark) for mark in node.decorator_list]
         mark = next((text for text in marks if re.match(r"(dataclasses\.)?dataclass\b", text)), None)
-        if mark is None or not isinstance(node, ast.ClassDef):
+        if mark is None:
             continue
         mutable = re.search(r"\bMutable: \w", ast.get_docstring(node) or "")
         wanted = ("slots",) if mutable else ("frozen", "slots", "kw_only")
@@ -60,11 +66,12 @@ def _find_loose_values(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def find_slow_values(source: str) -> Found:
     """Find imports of the library's own ``dataclass`` where values are made."""
+    if "@dataclass(frozen=True" not in source or "dataclasses" not in source:
+        return ()
     names = [
         node for node in ast.walk(_parse(source)) if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
     ]
-    makes = "@dataclass(frozen=True" in source
-    return _note((node.lineno, "dataclass") for node in names if makes and "dataclass" in {a.name for a in node.names})
+    return _note((node.lineno, "dataclass") for node in names if "dataclass" in {a.name for a in node.names})
 
 
 def find_plain_enums(source: str) -> Found:
@@ -78,7 +85,7 @@ def find_plain_enums(source: str) -> Found:
 
 def find_git_starts(source: str) -> Found:
     """Find where git itself may be started: a list or tuple that begins with it, or a call about a program so named."""
-    return _note(_find_git_starts(_parse(source)))
+    return _note(_find_git_starts(_parse(source))) if _GIT.search(source) else ()
 
 
 def _find_git_starts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -140,6 +147,8 @@ def find_misused_verbs(source: str) -> Found:
 
 
 def _judge_verb(verb: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    if verb not in _PROMISING:
+        return
     returns = ast.unparse(node.returns) if node.returns else ""
     calls = [ast.unparse(inner.func) for inner in _walk_own(node) if isinstance(inner, ast.Call)]
     if verb in {"check", "find"} and any(isinstance(inner, ast.Raise) for inner in _walk_own(node)):
@@ -164,7 +173,8 @@ def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
 
 def find_timed_assertions(source: str) -> Found:
     """Find assertions on a clock, or on a value that was computed from one."""
-    return _note(found for function in walk_functions(source) for found in _find_timed(function))
+    functions = walk_functions(source) if _CLOCK.search(source) else ()
+    return _note(found for function in functions for found in _find_timed(function))
 
 
 def _find_timed(function: ast.AST) -> Iterator[tuple[int, str]]:
