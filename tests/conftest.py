@@ -44,7 +44,7 @@ from relay.store.history import RelayCommit, read_relay_commits
 from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk
 
-hypothesis.register_profile("relay", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.register_profile("relay", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
 hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5, derandomize=True)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))
@@ -219,13 +219,13 @@ class Stage:
             return render_end(plan_feature(ctx, task), AT_ROOT)
 
     def play(self, runner: ScriptedRunner, *, phase: str = "", all_: bool = True, **flags: object) -> RunEnded:
-        """Run the plan on a scripted runner: no endpoint, and no sandbox unless a flag asks for one."""
-        with self.enter("run", flags={"sandbox": "off", **flags}, runner=runner) as ctx:
+        """Run the plan on a scripted runner: no endpoint."""
+        with self.enter("run", flags=flags, runner=runner) as ctx:
             return render_end(run(ctx, Selection(phase_id=phase, all=all_)), AT_ROOT)
 
     def play_plan(self, runner: ScriptedRunner, task: PlanTask, **flags: object) -> RunEnded:
         """Plan on a scripted runner, in the same way."""
-        with self.enter("plan", flags={"sandbox": "off", **flags}, runner=runner) as ctx:
+        with self.enter("plan", flags=flags, runner=runner) as ctx:
             return render_end(plan_feature(ctx, task), AT_ROOT)
 
     @contextmanager

@@ -25,7 +25,7 @@ from relay.store.trailers import (
 
 KEYS = st.sampled_from(["Relay-Plan", "Relay-Phase", "Relay-Items", "Relay-Gate", "X-Other"])
 COUNTS = st.integers(min_value=0, max_value=10**12)
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @SLOW

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.git import trees
@@ -32,7 +32,6 @@ def repo(tmp_path_factory):
     return open_repo(root)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.tuples(NAMES, MODES), max_size=6), min_size=1, max_size=3))
 def test_a_changed_tree_is_the_one_that_git_makes_of_an_index(repo, rounds):
     by_index = by_trees = repo.empty_tree
@@ -54,7 +53,6 @@ def diff_by_git(repo, old, new):
         (repo.common_dir / "refs" / "replace").rmdir()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.tuples(NAMES, MODES), max_size=6), min_size=2, max_size=2))
 def test_two_trees_differ_as_git_says(repo, sides):
     old, new = (write_paths_tree(repo, [(path, mode, BLOB) for path, mode in side if mode != ABSENT]) for side in sides)

@@ -162,7 +162,7 @@ SPOILED = st.builds(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.one_of(SPOILED, st.lists(st.sampled_from(EVENTS), max_size=16), st.lists(JSON, max_size=4)))
 def test_nonsense_of_the_right_form_is_a_fault_or_an_answer(interrupts, events):
     """Fields of another type, events out of order, anything that JSON can say: never an exception."""

@@ -272,7 +272,7 @@ def strip(messages):
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(REPLIES, RESULTS, st.sampled_from(["claude-opus-5-5", "claude-sonnet-4-5"]))
 def test_every_request_of_a_conversation_keeps_the_rules(replies, results, name):
     """Whatever a model answers and a tool returns: valid, sendable, and never different from what was sent before."""
