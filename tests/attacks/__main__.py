@@ -35,7 +35,7 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "files of an archive": (len(test_archive.ATTACKS), len(test_archive.ATTACKS)),
         "changes to be reviewed": (len(reviewed), len(reviewed)),
         "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
-        "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) + len(test_planted.RUNS)),
+        "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) * len(test_planted.WAYS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),
     }
 

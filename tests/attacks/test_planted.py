@@ -2,11 +2,13 @@
 
 import shlex
 import subprocess
+from itertools import product
 
 import pytest
 
 from relay.git.repository import open_repo
 from relay.store.steering import begin_watch, find_steering, find_strange
+from tests.effort import THOROUGH
 
 PLAN = """\
 # Greetings
@@ -61,8 +63,10 @@ ATTACKS = {
     "a bare repository": repository("fixtures/r.git"),
     "a bare repository that looks like an agent's": repository(".claude"),
 }
-RUNS = [("session", "a git directory in an empty submodule"), ("gate", "rules that git ignores")]
-"""A whole run for each way, with something that git would execute and with something that it does not show."""
+WAYS = ("session", "gate")
+SHOWN = ("a git directory in an empty submodule", "rules that git ignores")
+"""What git would execute, and what it does not show: a whole run each, in one of the ways; where all is tried, all."""
+RUNS = product(WAYS, ATTACKS) if THOROUGH else zip(WAYS, SHOWN, strict=True)
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 
 
@@ -104,7 +108,7 @@ def test_what_steers_others_later_is_found(stage, name):
     assert not (outside / "executed").exists()
 
 
-@pytest.mark.parametrize(("way", "name"), RUNS)
+@pytest.mark.parametrize(("way", "name"), list(RUNS))
 def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, name):
     """Nothing is committed beside it, the next run stops before it asks anybody, and both say what to do."""
     prepare(arena)
