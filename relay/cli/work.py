@@ -102,6 +102,7 @@ def work_on(
     from relay.session.events import Noticed
 
     silent_s: float | None = None
+    told = ""
     has_worked = False
     while True:
         try:
@@ -118,5 +119,18 @@ def work_on(
             return end
         if end.is_over or (end.phase_id and end.exit_code == ExitCode.INTERRUPTED):
             return end
+        told = "" if end.phase_id else _tell_wait(end.reason, told, observe, poll_s)
         if not end.phase_id and interrupts.wait(poll_s):
             return end
+
+
+def _tell_wait(reason: str, told: str, observe: "Observe", poll_s: float) -> str:
+    """Say why nothing can be done now, unless that was told last; return what was."""
+    import re
+
+    from relay.session.events import Noticed
+
+    words = re.sub(r"[0-9]+ s\b", "", reason)  # the time that is left is another one each time
+    if words != told:
+        observe(Noticed(text=f"{reason}; looks again every {poll_s:g} s"))
+    return words

@@ -94,10 +94,10 @@ class Claims:
         """All that is set aside."""
         return sum(one.cost_usd for one in self.reserved)
 
-    @property
-    def lost(self) -> tuple[Reservation, ...]:
-        """What is set aside for workers that lost their claims: they may have spent it unseen."""
-        return tuple(one for one in self.reserved if not any(one.is_of(claim) for claim in self.held))
+    def find_lost(self, now: float) -> tuple[Reservation, ...]:
+        """Return what is set aside for workers that are not at work, if clocks agree: they may have spent it unseen."""
+        held = [claim for claim in self.held if is_at_work(claim, now=now)]
+        return tuple(one for one in self.reserved if not any(one.is_of(claim) for claim in held))
 
 
 NOBODY = PhaseClaim(

@@ -116,11 +116,12 @@ class ClaimDesk:
                 return NotTaken(words=f"phase {bid.phase_id} is {describe(there, now=self.now())}", by=(there,))
             if bid.cap_usd is not None and claims.ended != bid.ended:
                 return NotTaken(words="other phases ended meanwhile", by=claims.held, is_stale=True)
-            kept = self._write_off(claims.reserved, there, bid.seen_usd)
+            kept = self.write_off(claims.reserved, there, bid.seen_usd)
             left = None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - sum(one.cost_usd for one in kept)
             if left is not None and (left <= 0 or left < (bid.reserve_usd or 0.0)):
                 words = f"of {bid.cap_usd:g} USD are {bid.spent_usd:.2f} spent and {claims.reserved_usd:.2f} reserved"
-                return NotTaken(words=f"{words}: not enough for phase {bid.phase_id}")
+                freed = "; relay fleet reap --lost frees what lost workers had" if claims.find_lost(self.now()) else ""
+                return NotTaken(words=f"{words}: not enough for phase {bid.phase_id}{freed}")
             claim = self._make(bid, there or NOBODY)
             if self._swap(claims, there, claim, kept):
                 return claim
@@ -171,12 +172,12 @@ class ClaimDesk:
         looks = self._look()
         while True:
             claims = next(looks)
-            if not claims.lost:
+            if not (lost := claims.find_lost(self.now())):
                 return ()
-            kept = tuple(one for one in claims.reserved if one not in claims.lost)
+            kept = tuple(one for one in claims.reserved if one not in lost)
             account = self._write(render_account(kept, ended=claims.ended))
             if self._push(RefUpdate(ref=f"{self._place}account", old=claims.account, new=account)):
-                return claims.lost
+                return lost
 
     def _look(self) -> Iterator[Claims]:
         """Yield what is claimed, again behind each push that lost, not at once: others lost it at the same moment."""
@@ -186,7 +187,7 @@ class ClaimDesk:
             self.pause(random.uniform(0.0, min(losses, _MOST_ASIDE) * (time.monotonic() - begun_s)))  # noqa: S311
         raise RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
 
-    def _write_off(
+    def write_off(
         self, reserved: tuple[Reservation, ...], lost: PhaseClaim | None, seen_usd: float
     ) -> tuple[Reservation, ...]:
         """Return what stays reserved when a claim is taken over: its worker may have spent all that nobody has seen."""

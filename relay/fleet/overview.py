@@ -102,7 +102,7 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | No
         yield f"{phase.id:>4}  {phase.title}: {'done' if phase.done else '; '.join(words)}"
     if claims.reserved:
         yield f"reserved: {render_usd(claims.reserved_usd)}"
-    for one in claims.lost:
+    for one in claims.find_lost(now):
         lost = f"{one.worker} may have spent it unseen on phase {one.phase_id} (attempt {one.attempt})"
         yield f"of it {render_usd(one.cost_usd)}: {lost}; relay fleet reap --lost frees it"
     for ticket, job in queued.items():

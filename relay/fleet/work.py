@@ -25,6 +25,7 @@ from relay.fleet.sightings import Sightings
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
+from relay.git.lock_journal import clear_stale_locks, clear_transfer_locks
 from relay.git.merging import is_ancestor
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
@@ -107,6 +108,10 @@ class _Worker:
 
     def work(self) -> WorkEnd:
         """Claim a phase and bring it to its end."""
+        with locking(self._main, self._interrupts):
+            clear_transfer_locks(self._main)
+            if locks := clear_stale_locks(self._main):
+                raise RepoError("; ".join(locks))
         with ExitStack() as stack:
             while (end := self._try(stack)) is None:  # others ended meanwhile: what they spent has to be counted
                 stack.close()
@@ -121,7 +126,8 @@ class _Worker:
         phases = self._select(plan, claims)
         jobs = self._fetch_jobs()
         held = {claim.phase_id for claim in claims.held}
-        shares = sum(not phase.done and phase.id not in held for phase in plan.phases)
+        # One more than phases: when a worker is lost with what it had reserved, another one has enough to go on.
+        shares = 1 + sum(not phase.done and phase.id not in held for phase in plan.phases)
         taken = self._claim_one(phases, claims, shares, stack)
         if isinstance(taken, NotTaken):
             if taken.is_stale:
@@ -204,7 +210,7 @@ class _Worker:
                 refused.append(NotTaken(words=_TWIN.format(phase_id), by=(by,)))
                 continue
             instead = "" if there is None else self._find_takeover(there)
-            taken = self._desk.take(self._bid(phase_id, claims, shares, instead))
+            taken = self._desk.take(self._bid(phase_id, claims, shares + (there is not None), instead))
             if isinstance(taken, PhaseClaim) or taken.is_stale:
                 return taken
             stack.close()
@@ -251,12 +257,11 @@ class _Worker:
         """Return what to ask for: a phase's part of what is left, so that others can be worked on meanwhile."""
         settings, seen = self._task.settings, self._find_seen(phase_id)
         cap, spent = settings.max_cost_usd, read_spent(self._main, self._task.plan_path).cost_usd or 0.0
-        own = claims.find(phase_id)
-        others = sum(one.cost_usd for one in claims.reserved if own is None or not one.is_of(own))
+        others = sum(one.cost_usd for one in self._desk.write_off(claims.reserved, claims.find(phase_id), seen))
         reserve = settings.max_phase_cost_usd
         if cap is not None:
             left = max(0.0, cap - spent - others)
-            reserve = left / max(1, shares) if reserve is None else min(reserve, left)
+            reserve = left / shares if reserve is None else min(reserve, left)
         return Bid(
             phase_id=phase_id,
             reserve_usd=reserve,

@@ -79,6 +79,26 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
     return tuple(_explain(lock) for lock in _find_foreign(repo) if lock.exists())
 
 
+def clear_transfer_locks(repo: Repo) -> None:
+    """Remove what a fetch or a push left that was killed: locks on refs of relay's own, and on what shows a remote's.
+
+    Those that sessions of other work trees move too, for a moment each, have to be older than that.
+    """
+    refs = repo.common_dir / "refs"
+    own = [lock for name in ("relay/tip", "relay/remote", "remotes") for lock in (refs / name).rglob("*.lock")]
+    others = [lock for name in ("relay", "heads/relay-jobs") for lock in (refs / name).rglob("*.lock")]
+    old = [lock for lock in others if _is_older(lock, QUIET_S)]
+    for lock in dict.fromkeys(lock for lock in (*own, *old) if _is_in_place(lock) and not lock.is_dir()):
+        if not _is_git_at_work(repo, lock):
+            lock.unlink(missing_ok=True)
+
+
+def _is_older(lock: Path, seconds: float) -> bool:
+    with contextlib.suppress(OSError):
+        return time.time() - lock.lstat().st_mtime > seconds
+    return False
+
+
 def clear_shared_locks(repo: Repo) -> None:
     """Remove the locks that all work trees share and that a relay left which was killed in another one of them."""
     for other in _find_others(repo):

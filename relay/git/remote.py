@@ -15,6 +15,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.lock_journal import declare_locks
 from relay.git.names import JOB_BRANCHES
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
@@ -104,7 +105,8 @@ class Remote:
             RemoteError: It cannot be reached, or a ref that is not forced would not go forward.
         """
         flags = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
-        self._run("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
+        with declare_locks(self.repo, self.repo.common_dir / "packed-refs.lock"):
+            self._run("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)
 
     def push(self, *updates: RefUpdate) -> Pushed:
         """Change refs, all of them or none.

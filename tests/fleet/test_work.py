@@ -16,7 +16,7 @@ from relay.cli.work import work_on
 from relay.config import load_settings
 from relay.errors import ExitCode, RepoError
 from relay.fleet.claim import ClaimState
-from relay.fleet.claims import Bid
+from relay.fleet.claims import Bid, name_plan
 from relay.fleet.clones import ensure_worker
 from relay.fleet.crew import Crew
 from relay.fleet.engine import Placed, Ticket
@@ -27,7 +27,7 @@ from relay.fleet.overview import describe_fleet, fetch_plan, open_desk
 from relay.fleet.work import WorkTask, work
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
-from relay.interrupts import Interrupts
+from relay.interrupts import Interrupts, Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 
@@ -448,3 +448,52 @@ def test_a_clone_that_is_ahead_is_told_to_push(field):
         with pytest.raises(RepoError, match="main has commits that origin has not"):
             go(field.task(root, server))
         assert not server.requests
+
+
+def test_the_last_phase_of_a_dead_worker_is_taken_over_with_what_money_is_left(field):
+    """It may have spent all that it had reserved, so that stays set aside; what is left has to do, or a person."""
+    with serve(parse_script(SCRIPT)) as server:
+        task = field.task(field.clone("ann"), server, phase_id="1")
+        dead = replace(field.desk(task, "dead"), lease_s=1, now=lambda: time.time() - 60)
+        bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+        dead.take(bid)
+        assert go(task).exit_code == ExitCode.DONE
+        assert field.desk(task).read().reserved_usd == pytest.approx(15.0)
+        rest = replace(bid, phase_id="2", reserve_usd=5.0, ended=field.desk(task).read().ended)
+        dead.take(rest)
+        refused = go(replace(task, phase_id="2"))
+        assert refused.reason.endswith("not enough for phase 2; relay fleet reap --lost frees what lost workers had")
+        shown = list(describe_fleet(task.remote, "PLAN.md", (), why=True))
+        assert sum("relay fleet reap --lost frees it" in line for line in shown) == 2
+        assert [one.cost_usd for one in field.desk(task).free_lost()] == [15.0, 5.0]
+        assert go(replace(task, phase_id="2")).exit_code == ExitCode.DONE
+
+
+def test_a_worker_that_finds_nothing_to_do_says_why_once(field):
+    task, told = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="1"), []
+    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
+    assert field.desk(task, "holder").take(bid)
+
+    def sleep(_seconds):
+        told.append("slept")
+        if len(told) > 3:
+            hands.request(Urgency.FINISH_TURN)
+
+    hands = Interrupts(sleep=sleep)
+    work_on(task, lambda event: told.append(getattr(event, "text", "")), hands, goes_on=True)
+    assert told.count("slept") > 1
+    (words,) = [words for words in told if words != "slept"]
+    assert words.startswith("phase 1 is claimed by holder (attempt 1), for ")
+    assert words.endswith("; looks again every 20 s")
+
+
+def test_what_a_killed_fetch_or_push_left_is_in_nobodys_way(field):
+    root, young = field.clone("ann"), "refs/relay/leg/another.lock"
+    key = name_plan("main", "PLAN.md")
+    left = (f"refs/relay/tip/{key}.lock", f"refs/relay/remote/{key}/account.lock", "refs/remotes/origin/main.lock")
+    for name in (*left, young):
+        (root / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / ".git" / name).touch()
+    with serve(parse_script(SCRIPT)) as server:
+        assert go(field.task(root, server, phase_id="1")).exit_code == ExitCode.DONE
+    assert [name for name in (*left, young) if (root / ".git" / name).exists()] == [young]  # of a run that is at work
