@@ -29,7 +29,7 @@ from relay.runners.messages.sse import parse_events
 from relay.session.events import Noticed
 from relay.session.records import LoggedEvent, parse_record, render_record
 from relay.store.trailers import ITEMS, PLAN, STATUS, parse_cost, parse_usage, render_cost, render_usage
-from relay.telemetry.log import read_events
+from tests.logs import read_events
 from tests.message_rules import check_messages
 
 CORPUS = Path(__file__).resolve().parent / "corpus"

@@ -82,15 +82,6 @@ class EventLog:
         self.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadLog:
-    """What could be read of a log."""
-
-    records: tuple[LoggedEvent, ...] = ()
-    skipped_lines: int = 0
-    """Torn lines (a crash in mid-write) and those of another schema version."""
-
-
 def open_log(
     repo_root: Path, run_id: str, *, clock: Callable[[], float], secret_values: tuple[str, ...] = ()
 ) -> EventLog:
@@ -144,15 +135,6 @@ def open_events(path: Path) -> LogReader | None:
     except OSError:
         return None
     return LogReader(os.fdopen(descriptor, "rb"))
-
-
-def read_events(path: Path) -> ReadLog | None:
-    """Read a whole log, also one that is still written to; None when there is no such file."""
-    reader = open_events(path)
-    if reader is None:
-        return None
-    records = tuple(reader)
-    return ReadLog(records=records, skipped_lines=reader.skipped_lines)
 
 
 def parse_line(line: bytes, before: Scope) -> LoggedEvent | None:

@@ -29,7 +29,7 @@ from relay.session.events import (
 )
 from relay.session.values import SessionEnd
 from relay.store.trailers import parse_usage
-from relay.telemetry.log import read_events
+from tests.logs import read_events
 
 PHASES = ("1", "2", "3")
 PATIENCE_S = 240

@@ -12,9 +12,10 @@ from relay.session.records import LoggedEvent, Recorder, Scope, find_scope, pars
 from relay.session.shapes import BoxState, ShownItem, ShownPhase
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from relay.telemetry.log import open_log, read_events
+from relay.telemetry.log import open_log
 from tests.any_event import any_event
 from tests.effort import try_each
+from tests.logs import read_events
 
 V1_LOG = Path(__file__).parents[1] / "cli" / "recorded.jsonl"
 SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))

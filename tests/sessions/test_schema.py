@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from relay.session.events import Event
 from relay.session.records import MOST_AT, LoggedEvent, find_scope, parse_record, render_record
 from relay.session.records import Scope as Where
-from relay.telemetry.log import read_events
 from relay.telemetry.schema import render_event_schema
 from tests.any_event import any_event
 from tests.effort import try_each
+from tests.logs import read_events
 from tests.odd_lines import iter_odd_lines
 from tests.sessions.reference import render
 

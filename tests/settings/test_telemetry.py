@@ -20,9 +20,9 @@ from relay.telemetry.log import (
     OUTPUT_AGE_S,
     OUTPUTS,
     open_log,
-    read_events,
     sweep,
 )
+from tests.logs import read_events
 
 NOW = 1_800_000_000.0
 
