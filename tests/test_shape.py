@@ -115,6 +115,19 @@ def test_values_cost_a_start_little():
     assert find_all(rules.find_slow_values, [path for path in SOURCES if path.name != "values.py"]) == []
 
 
+def test_what_nobody_uses_goes():
+    """What only tests call stands in tests."""
+    uses = frozenset[str]().union(*(rules.list_uses(path.read_text()) for path in SOURCES))
+    called_by_libraries = {"handle_error", "log_message", "main_loop", "redirect_request", "service_actions"}
+    shown = {
+        "PLANNER_SPECS",
+        "list_values",
+    }  # what a planner is told, measured; the page of events, made by `make docs`
+    idle = {name_of(path): {*rules.list_names(path.read_text())} - uses for path in SOURCES}
+
+    assert {name: found for name, known in idle.items() if (found := known - called_by_libraries - shown)} == {}
+
+
 def test_closed_sets_can_be_written_down():
     """Each is a `StrEnum`, or an `IntEnum` where the number is the meaning."""
     assert find_all(rules.find_plain_enums) == []

@@ -25,7 +25,6 @@ LAST_S = 8.0
 """How long the end of a run waits for what is on its way."""
 MOST_WAITING = 100
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-_ANSWERED = 300
 _Job = tuple[Channel, Post | Errand]
 
 

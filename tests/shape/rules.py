@@ -42,6 +42,25 @@ def list_classes(source: str) -> list[str]:
     return [node.name for node in _parse(source).body if isinstance(node, ast.ClassDef)]
 
 
+def list_names(source: str) -> Found:
+    """Return what a module makes for others: functions, methods and classes without a decorator, and constants."""
+    tree = _parse(source)
+    made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    plain = (n.name for n in made if not (n.decorator_list and isinstance(n, ast.FunctionDef)))
+    targets = (n.targets if isinstance(n, ast.Assign) else [n.target] for n in tree.body if hasattr(n, "value") and
+               isinstance(n, ast.Assign | ast.AnnAssign))  # fmt: skip
+    constants = (target.id for some in targets for target in some if isinstance(target, ast.Name))
+    return tuple(name for name in (*plain, *constants) if not name.startswith("__"))
+
+
+def list_uses(source: str) -> frozenset[str]:
+    """Return the names that a module reads, also those that stand as a word of their own in a text."""
+    nodes = list(ast.walk(_parse(source)))
+    read = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    return frozenset(read | {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)})
+
+
 def find_loose_values(source: str) -> Found:
     """Find dataclasses that are not frozen, slotted and keyword-only, and whose docstring has no ``Mutable: why``."""
     return _note(_find_loose_values(_parse(source)))

@@ -82,6 +82,13 @@ def test_the_subcommands_given_to_git_are_read():
     assert rules.find_git_words(source) == {"log", "*", "init"}
 
 
+def test_what_is_made_is_told_from_what_is_used():
+    source = "A = 1\nb: int = 2\nclass C:\n    def d(self): ...\n@mark\ndef e(): ...\n__all__ = [f, g.h, 'i']\n"
+
+    assert rules.list_names(source) == ("C", "d", "A", "b")
+    assert rules.list_uses(source) == {"mark", "int", "f", "g", "h", "i"}
+
+
 @pytest.mark.parametrize(("stem", "bad"), [("left_out", True), ("shipped", True), ("safe", True), ("gauge", False)])
 def test_a_noun_is_told_from_a_participle(stem, bad):
     assert rules.is_no_noun(stem) is bad
