@@ -34,6 +34,9 @@ _VERSION = "2025-06-18"
 _BETWEEN = "__"
 """Stands between the name of a server and its tool's, in the names that models see."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_MAX_NAME = 64
+"""With the server's. Source: Anthropic's and OpenAI's patterns for names of tools."""
+_MAX_DEPTH = 32
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _REFUSED = frozenset({"oneOf", "anyOf", "allOf"})
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
@@ -92,6 +95,8 @@ class ToolServer:
         name, schema = (row.get("name"), row.get("inputSchema")) if isinstance(row, dict) else (None, None)
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(schema, dict):
             return None
+        if len(self.name) + len(_BETWEEN) + len(name) > _MAX_NAME:
+            return None
         if not _may_send(schema) or (self.settings.tools and name not in self.settings.tools):
             return None
         text = render_output(str(row.get("description") or "").encode("utf-8", "replace"))
@@ -149,11 +154,15 @@ def _may_send(schema: Mapping[str, Any]) -> bool:
     known = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(known, dict) or not all(map(_PROPERTY.fullmatch, known)):
         return False
+    level: list[Any] = [schema]
+    for _ in range(_MAX_DEPTH):  # what can be written here may be too deep where it is written again
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
     try:
         json.dumps(schema, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
-        return False  # half a character, no number, too deep
-    return True
+        return False  # half a character, no number
+    return not level
 
 
 def _render_part(part: Any) -> str:

@@ -14,8 +14,10 @@ from tests.attacks import (
     test_planted,
     test_repository,
     test_reviewers,
+    test_servers,
     test_start,
     test_tools,
+    test_voices,
 )
 from tests.attacks.conftest import USERS
 
@@ -25,6 +27,7 @@ def count_rows() -> dict[str, tuple[int, int]]:
     openings = (*test_openings.ATTACKS, *test_openings.SHARED)
     commands, hoards, tools = test_commands.ATTACKS, test_commands.HOARDS, test_tools.ATTACKS
     reviewed = (*test_reviewers.FILES, *test_reviewers.COMMITS)
+    voices = (*test_voices.VOICES, *test_voices.ANSWERS)
     under_landlock = len(test_commands.chosen(test_commands.PLAN))
     return {
         "commands": (len(commands), sum(len(row.levels) for row in commands) + under_landlock),
@@ -34,6 +37,8 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),
         "files of an archive": (len(test_archive.ATTACKS), len(test_archive.ATTACKS)),
         "changes to be reviewed": (len(reviewed), len(reviewed)),
+        "tool servers": (len(test_servers.GONE_BAD), len(test_servers.GONE_BAD)),
+        "other voices": (len(voices), len(voices)),
         "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
         "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) * len(test_planted.WAYS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),

@@ -15,6 +15,7 @@ UNSENDABLE = [
     {**WITH, "x": float("nan")},
     {**WITH, "properties": {"a b": {}}},
     {**WITH, "properties": []},
+    {**WITH, "x": json.loads('{"x":' * 99 + "{}" + "}" * 99)},
 ]
 """Schemas that an endpoint refuses, and with them every request."""
 ODD = [{**TOOL, "name": name} for name in ("a b", "x" * 99, "../up", "", 1)] + [{**TOOL, "inputSchema": "no"}, "no"]

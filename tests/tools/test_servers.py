@@ -5,6 +5,7 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,13 @@ def workspace(bench):
 
 def program(kind, **more):
     return ServerSettings(command=("python3", "-I", FAKE.name, kind), **more)
+
+
+def test_a_name_that_is_too_long_with_its_servers_is_left_out():
+    rows = [{**QUERY, "name": "x" * length} for length in (32, 33)]
+    link = SimpleNamespace(ask=lambda said, _: {"id": said.get("id"), "result": {"tools": rows}}, close=lambda: None)
+    server = ToolServer("a" * 30, ServerSettings(), lambda: link, ())
+    assert [len(spec.name) for spec in server.list_tools()] == [64]
 
 
 def serve_one(workspace, settings, environ=None):
