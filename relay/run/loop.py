@@ -8,6 +8,7 @@ import shlex
 import time
 
 from relay.errors import ExitCode, RepoError, within
+from relay.git.operations import check_state
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase, Plan
 from relay.run.candidate import PhaseCommit
@@ -66,14 +67,12 @@ def _require_branch(ctx: RunContext, branch: str | None) -> None:
     """Stop where the user has checked out another branch: what the session left would be taken for the user's there.
 
     Raises:
-        RepoError: HEAD names another branch than when the run began.
+        RepoError: HEAD names another branch than when the run began, or none.
     """
     now = ctx.repo.branch
-    if branch is not None and now is not None and now != branch:
-        words = (
-            f"{now} was checked out meanwhile, and this run works on {branch}: what it has of the phase is kept there"
-        )
-        raise RepoError(words, hint=f"git switch {shlex.quote(branch)}")
+    if branch is not None and now != branch and not check_state(ctx.repo):  # a rebase is said where it is found
+        words = f"{now or 'no branch'} was checked out meanwhile, and this run works on {branch}"
+        raise RepoError(f"{words}, where what it has of the phase is kept", hint=f"git switch {shlex.quote(branch)}")
 
 
 def _work_on(

@@ -38,9 +38,9 @@ def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
             raise _explain(file)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        except BlockingIOError:
             holder = _read_holder(fd) or "another process"
-            raise RepoError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from error
+            raise RepoError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from None
         # Emptied only once the lock is held: until then the file names its holder.
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

@@ -121,15 +121,16 @@ def test_an_operation_begun_while_a_session_works(forked, finish, name):
     finish(HELLO, files=("PLAN.md", "hello.txt"))
 
 
-def test_another_branch_checked_out_while_a_session_works(stage, finish):
+@pytest.mark.parametrize(("how", "now"), [(("-c", "other"), "other"), (("--detach",), "no branch")])
+def test_another_branch_checked_out_while_a_session_works(stage, finish, how, now):
     """Its files would be taken for the user's there: the run stops, and goes on where its branch is again."""
 
     def switch():
         stage.on_tool = None
-        stage.git("switch", "-q", "-c", "other")
+        stage.git("switch", "-q", *how)
 
     stage.on_tool = switch
-    with pytest.raises(RepoError, match="other was checked out meanwhile, and this run works on main") as caught:
+    with pytest.raises(RepoError, match=f"{now} was checked out meanwhile, and this run works on main") as caught:
         stage.run(HELLO, all_=True)
 
     assert caught.value.hint == "git switch main"
