@@ -24,7 +24,7 @@ from relay.git.names import list_paths
 from relay.hints import RUN, Command
 from relay.plan.model import Plan
 from relay.run.ends import end_done
-from relay.run.loop import run
+from relay.run.loop import require_branch, run
 from relay.run.plan_view import render_plan
 from relay.run.selection import Selection
 from relay.run.settlement import settle
@@ -88,6 +88,7 @@ class _Parent:
         self._order = order
         self._tell = tell
         self._state = RollCall()
+        self._branch = ctx.repo.branch
         total, settings = ctx.meter.total, ctx.settings
         self._money = Purse(settings.max_cost_usd, total.cost_usd or 0.0)
         self._tokens = Purse(settings.max_tokens_total, total.tokens)
@@ -170,6 +171,7 @@ class _Parent:
         """Land what can land, and start what can start; once a stop is asked for, only what lands as it is."""
         self._state.is_stale = False
         try:
+            require_branch(self._ctx, self._branch)
             plan = settle(self._ctx)[0].plan
             found = tuple(self._find_landings(plan))
             while self._land_forward(found):

@@ -53,7 +53,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
-        _require_branch(ctx, branch)
+        require_branch(ctx, branch)
         situation, point = settle(ctx)
         plan, leg = situation.plan, situation.kept.leg
         phase = choose_phase(situation, point, selection)
@@ -63,7 +63,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
             return end
 
 
-def _require_branch(ctx: RunContext, branch: str | None) -> None:
+def require_branch(ctx: RunContext, branch: str | None) -> None:
     """Stop where the user has checked out another branch: what the session left would be taken for the user's there.
 
     Raises:

@@ -271,6 +271,24 @@ def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(plan):
     assert is_whole(plan)
 
 
+def test_another_branch_checked_out_meanwhile_gets_nothing(plan):
+    """What is at work comes to its end in its own work tree, and lands once the plan's branch is back."""
+    with serve(parse_script(json.dumps({"sessions": [write_phase(n) for n in WORDS]}))) as server:
+        first = start(plan, server, "--json")
+        assert first.stdout
+        next(line for line in first.stdout if '"event":"LegStarted"' in line)
+        plan.git("switch", "-q", "-c", "other")
+        out = first.communicate()[0]
+        assert first.returncode == 1, out
+        assert "other was checked out meanwhile, and this run works on main" in out
+        assert plan.git("rev-parse", "other") == plan.git("rev-parse", "main")
+        plan.git("switch", "-q", "main")
+        plan.git("branch", "-q", "-d", "other")
+        second = start(plan, server)
+        assert (second.communicate()[0], second.returncode, server.errors)[1:] == (0, [])
+    assert is_whole(plan)
+
+
 def test_another_terminal_reaches_all_of_them(plan):
     """What status, say and stop see and do; in the end none of the processes is left."""
     sessions = [write_phase(1), write_phase(2), write_phase(3)]
