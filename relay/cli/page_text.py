@@ -4,8 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from relay.cli.text import clean, clean_line
-from relay.report.blocks import Card, CellKind, Chapter, Page, Table
-from relay.report.ink import Ink
+from relay.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
 from relay.words import shorten
 
 _CELL_CHARS = 60

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from relay.figures.evidence import DRIFT_WARNING
 from relay.figures.values import Figures, RunFigures
 from relay.report.beliefs import Beliefs, find_worries
-from relay.report.blocks import Card
-from relay.report.ink import Ink
+from relay.report.blocks import Card, Ink
 from relay.report.wording import NOTHING, cut_id, render_length, render_per_decision, render_share, render_time
 from relay.words import UNKNOWN, count, render_usd
 

@@ -9,8 +9,7 @@ from markupsafe import Markup
 
 from relay.figures.series import thin
 from relay.figures.values import HEALTHY_CACHE, LegFigures, TurnFigures
-from relay.report.blocks import Bar, Span
-from relay.report.ink import Ink, dye
+from relay.report.blocks import Bar, Ink, Span, dye
 from relay.report.svg import fit_svg
 from relay.words import render_tokens, shorten
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from relay.figures.evidence import DRIFT_WARNING, FreshStart
 from relay.figures.values import HEALTHY_CACHE, Figures, LegFigures, PhaseFigures
-from relay.report.blocks import CellKind, Chapter, Details, Plot, Table, make_table
-from relay.report.ink import Ink
+from relay.report.blocks import CellKind, Chapter, Details, Ink, Plot, Table, make_table
 from relay.report.wording import (
     NOTHING,
     cut_id,

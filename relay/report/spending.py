@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from relay.figures.composition import TokenSource, name_tool_source
 from relay.figures.values import Figures, PhaseFigures
-from relay.report.blocks import Bar, CellKind, Chapter, Plot, make_table
-from relay.report.ink import SERIES, Ink
+from relay.report.blocks import SERIES, Bar, CellKind, Chapter, Ink, Plot, make_table
 from relay.report.wording import NOTHING, render_number, render_per_decision, render_share
 from relay.words import count, render_tokens, render_usd
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
-from relay.report.ink import find_ink
+from relay.report.blocks import find_ink
 
 _SHAPES = frozenset({"g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"})
 _DRAWN = frozenset({"path", "line", "circle"})

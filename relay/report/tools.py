@@ -4,8 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from relay.figures.values import Figures
-from relay.report.blocks import CellKind, Chapter, Details, Plot, Span, make_table
-from relay.report.ink import Ink
+from relay.report.blocks import CellKind, Chapter, Details, Ink, Plot, Span, make_table
 from relay.report.wording import cut_id, render_number, render_share
 from relay.words import count, render_duration, render_tokens
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from relay.figures.values import Figures, LegFigures, RunFigures, Totals, TurnFigures
-from relay.report.blocks import Card
-from relay.report.ink import Ink
+from relay.report.blocks import Card, Ink
 from relay.transcripts.comparison import Course, Relayed
 from relay.transcripts.library import Transcript
 from relay.transcripts.lines import Reading

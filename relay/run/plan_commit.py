@@ -1,15 +1,19 @@
-"""Committing the plan alone: a new one before the first phase, and the user's own edits between legs."""
+"""Committing the plan or the ledger alone: a new plan before the first phase, and people's own edits between legs."""
 
-from relay.errors import PlanError, within
+from relay.errors import LedgerError, PlanError, within
 from relay.files.tree import read_file, replace_file
 from relay.git.modes import FILE
+from relay.git.names import render_path
+from relay.git.status import read_status
 from relay.hints import TypedPath
+from relay.ledger import Entry, merge_entries, parse_ledger
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import has_same_words
 from relay.run.file_commit import FileCommit, commit_file
+from relay.run.start import read_ledger
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
@@ -154,3 +158,40 @@ def _is_same(plan: Plan, data: bytes) -> bool:
         return has_same_words(plan, parse_plan(require_utf8(data)))
     except PlanError:
         return False
+
+
+def commit_ledger_edit(ctx: RunContext) -> bool:
+    """Commit the ledger's file by itself where it differs from HEAD's; return whether there was anything to commit.
+
+    Entries that only HEAD has stay, behind those of the file: a session committed them after the file was opened.
+
+    Raises:
+        LedgerError: One of the two cannot be read as a ledger.
+        RepoError: The commit could not be made.
+    """
+    repo, path = ctx.repo, ctx.ledger_path
+    disk, committed = read_file(repo.root, path), find_text(repo, "HEAD", path)
+    if disk is None or decode_text(disk) == (committed or ""):
+        return False
+    if committed is not None and path not in read_status(repo, (path,)).changed:
+        return False  # line endings may differ from the blob's
+    with within(render_path(path)):
+        ledger = merge_entries(parse_ledger(decode_text(disk)), read_ledger(ctx.files, "HEAD").entries)
+    file = FileCommit(
+        title="ledger",
+        path=path,
+        disk=disk,
+        data=encode_text(ledger.text),
+        status="amended",
+        words="ledger",
+        is_same=lambda data: _read_entries(data) == ledger.entries,
+    )
+    commit_file(ctx, file)
+    return True
+
+
+def _read_entries(data: bytes) -> tuple[Entry, ...]:
+    try:
+        return parse_ledger(decode_text(data)).entries
+    except LedgerError:
+        return ()

@@ -9,7 +9,7 @@ from dataclasses import field
 
 from relay.config import Settings
 from relay.errors import ExitCode
-from relay.gate.memory import GateMemory
+from relay.gate.model import GateMemory
 from relay.git.repository import Repo
 from relay.hints import Command, Hint
 from relay.interrupts import Interrupts

@@ -1,14 +1,24 @@
 """Who is told of what happens in a run: what keeps and counts, then the view, then the log."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values, redact
-from relay.session.events import Event, HostAsked, Observe, RunEnded, RunStarted
+from relay.session.events import (
+    Event,
+    GateStarted,
+    HostAsked,
+    Observe,
+    OutputShown,
+    RunEnded,
+    RunStarted,
+    SetupStarted,
+    ToolStarted,
+)
 from relay.setup.request import RunRequest
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
@@ -16,6 +26,11 @@ from relay.telemetry.log import EventLog, open_log
 
 if TYPE_CHECKING:
     from relay.news.courier import Newsroom
+EVERY_S = 1.0
+"""Shortest time between two lines; a command that says little for less is not told of."""
+_SLOWER = 60
+"""After n minutes every n seconds: an hour of output is a few hundred lines of the log."""
+LONGEST_CHARS = 200
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,3 +120,40 @@ class Observers:
         with open_newsroom(request.settings.notify, request.environ, clean, self._tell) as room:
             self.news = room
             yield
+
+
+class Progress:
+    """Tells the last line of the command that runs. Mutable: knows since when it runs, and what was told.
+
+    Args:
+        observe: Told of new lines.
+        clock: Steady seconds.
+    """
+
+    def __init__(self, observe: Observe, clock: Callable[[], float] = time.monotonic) -> None:
+        self._observe = observe
+        self._clock = clock
+        self._since = self._told_at = clock()
+        self._line = ""
+
+    def note(self, event: Event) -> None:
+        """Begin anew with each thing that runs commands."""
+        if isinstance(event, ToolStarted | GateStarted | SetupStarted):
+            self._since = self._told_at = self._clock()
+            self._line = ""
+
+    def hear(self, end: bytes) -> None:
+        """Take the last bytes of what the command has printed so far."""
+        now = self._clock()
+        if now - self._told_at < max(EVERY_S, (now - self._since) / _SLOWER):
+            return
+        line = find_last_line(end)
+        if line and line != self._line:
+            self._line, self._told_at = line, now
+            self._observe(OutputShown(line=line))
+
+
+def find_last_line(end: bytes) -> str:
+    """Return the last line with something in it, as a terminal would leave it: a carriage return begins it anew."""
+    text = end.decode("utf-8", "replace").replace("\r", "\n")
+    return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")[-LONGEST_CHARS:]

@@ -27,10 +27,9 @@ from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce, describe_settings
 from relay.setup.approval import require_approval
 from relay.setup.context import RunContext
-from relay.setup.observers import Observers
+from relay.setup.observers import Observers, Progress
 from relay.setup.policy import get_hidden, get_unreadable
 from relay.setup.preconditions import require
-from relay.setup.progress import Progress
 from relay.setup.repository import take_repository
 from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import relay.report
-from relay.report.blocks import Bar, Span
-from relay.report.ink import Ink, dye, find_ink
+from relay.report.blocks import Bar, Ink, Span, dye, find_ink
 from relay.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_spans, draw_teeth
 from relay.report.svg import fit_svg
 from tests.report.reading import fold

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.session.events import Event, OutputShown, ToolStarted
-from relay.setup.progress import LONGEST_CHARS, Progress, find_last_line
+from relay.setup.observers import LONGEST_CHARS, Progress, find_last_line
 
 
 class Clock:

@@ -31,7 +31,7 @@ from relay.runners.messages.endpoint import (
 from relay.runners.messages.faults import Fault, FaultKind, classify_error
 from relay.runners.messages.limits import read_limits, settle_limits
 from relay.runners.messages.reading import OnBlock, PageError, read_answer
-from relay.runners.messages.retry_after import find_retry_after
+from relay.runners.messages.retry import find_retry_after
 from relay.runners.messages.watchdog import END_S, OpeningTimeoutError, StalledError, Watchdog, open_within
 from relay.runners.messages.wire_notes import Wire
 from relay.secrets.patterns import redact
