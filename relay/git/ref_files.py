@@ -43,8 +43,11 @@ def find_id(common_dir: Path, ref: str) -> str | None:
     if data is not None:
         found = _ID.fullmatch(data)
         return found[1].decode() if found else None
-    found = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(os.fsencode(ref)) + rb"$", packed or b"", re.MULTILINE)
-    return found[1].decode() if found else ""
+    if packed and not packed.endswith(b"\n"):
+        return None
+    before, there, _ = (packed or b"").partition(b" " + os.fsencode(ref) + b"\n")
+    object_id = before.rpartition(b"\n")[2]
+    return object_id.decode() if there and _ID.fullmatch(object_id + b"\n") else ""
 
 
 def list_ids(common_dir: Path, *prefixes: str) -> dict[str, str] | None:

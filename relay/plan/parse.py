@@ -1,6 +1,7 @@
 """Text → `Plan`."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 
 from relay.errors import PlanError
@@ -23,6 +24,7 @@ from relay.plan.statements import (
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
 
+@lru_cache(maxsize=2)  # the file's text and HEAD's, which a run asks for again and again
 def parse_plan(text: str) -> Plan:
     """Read a plan file.
 
