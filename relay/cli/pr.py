@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -64,7 +65,7 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     if not any(commit.status == "done" for commit in commits):
         raise RelayError("no phase of the plan is committed yet: there is nothing to ask for", hint=RUN)
     title, body = render_title(standing), render_body(standing, commits)
-    found = program or next((name for name in _PROGRAMS if shutil.which(name)), None)
+    found = program or next((name for name in _PROGRAMS if _find_program(place.repo, name)), None)
     if push and not only_text:
         _push(place.repo, os.environ)
     if only_text or found is None:
@@ -105,8 +106,17 @@ def _find_remote(repo: "Repo", branch: str) -> str:
     return os.fsdecode(repo.git.ask("config", "--get", f"branch.{branch}.remote") or b"")
 
 
+def _find_program(repo: "Repo", name: str) -> str | None:
+    """Return where PATH has a program; what a repository brings is not the user's."""
+    entries = [entry for entry in os.environ.get("PATH", "").split(":") if entry.startswith("/")]
+    return shutil.which(
+        name, path=":".join(e for e in entries if not Path(e).resolve().is_relative_to(repo.root.resolve()))
+    )
+
+
 def _make(repo: "Repo", program: str, title: str, body: str, *, pushed: bool) -> None:
-    if shutil.which(program) is None:
+    found = _find_program(repo, program)
+    if found is None:
         raise RelayError(f"{program} is not installed", hint="relay pr --text prints what it would say")
     branch = _get_branch(repo)
     if not pushed and not _find_remote(repo, branch):
@@ -114,7 +124,7 @@ def _make(repo: "Repo", program: str, title: str, body: str, *, pushed: bool) ->
     given = {"title": title, "branch": branch, "body": body}
     words = [word.format_map(given) if word.startswith("{") else word for word in _PROGRAMS[program]]
     # The user's own program, with the user's own login.
-    done = subprocess.run((program, *words), cwd=repo.root, input=body, text=True, check=False)
+    done = subprocess.run((found, *words), cwd=repo.root, input=body, text=True, check=False)
     if done.returncode:
         raise RelayError(f"{program} ended with {done.returncode}", hint="relay pr --text prints what it would say")
 

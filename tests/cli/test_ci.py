@@ -154,11 +154,3 @@ def test_a_workflow_is_written_once_and_never_over_anything(relay, project, name
         assert "wrote .gitlab/relay.yml" in ran.out
         assert "include: [{local: .gitlab/relay.yml}]" in ran.out
     assert not (project / "PLAN.md").exists()
-
-
-def test_a_link_leads_no_workflow_out_of_the_repository(relay, project, tmp_path):
-    (project / ".github").symlink_to(tmp_path)
-    ran = relay("init", "--ci", "github")
-    assert ran.code == ExitCode.USER
-    assert "cannot be written here" in ran.err
-    assert not (tmp_path / "workflows").exists()

@@ -133,20 +133,6 @@ def test_push_takes_nothing_away(done, origin):
     assert not (done.root.parent / "gh.words").exists()
 
 
-def test_push_hands_a_repositorys_configuration_no_command(done, origin):
-    """Hooks, ssh and credential helpers that stand in a clone are not run, and a remote that is not there is said."""
-    trace = done.root.parent / "ran"
-    done.write(".git/hooks/pre-push", f"#!/bin/sh\ntouch {trace}\n")
-    (done.root / ".git/hooks/pre-push").chmod(0o755)
-    for name in ("core.sshCommand", "credential.helper", "core.gitProxy"):
-        done.git("config", name, f"touch {trace};")
-    for address in (str(origin), "ssh://localhost.invalid/x", "git://localhost.invalid/x", f"ext::touch {trace}"):
-        done.git("remote", "set-url", "origin", address)
-        made = done.relay("pr", "--push", "--with", "gh", path=put(done, "gh"))
-        assert (made.returncode == 0) == (address == str(origin)), made.stderr
-    assert not trace.exists()
-
-
 def test_what_the_program_refuses_is_an_error(done):
     path = put(done, "gh", code=1)
     done.git("config", "branch.relay/greetings.remote", "origin")
