@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.screen import say, say_json
+from relay.cli.screen import say, say_hanging, say_json
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Command
 from relay.setup.place import Place, find_settings, load_plan
 from relay.values import dataclass
-from relay.words import count, render_tokens, render_usd, shorten
+from relay.words import count, list_some, render_tokens, render_usd, shorten
 
 if TYPE_CHECKING:
     from relay.config import Settings
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 ASSUMED_WINDOW_TOKENS = 200_000
 """For a model that neither the settings nor the table know: the smallest window of any of them."""
 _TITLE_CHARS = 44
-_SHOWN_CHARS = 80
+_SHOWN_CHARS = 260
+_PATH_CHARS = 60
 _SHOWN_SHARED = 8
 _SIDE_BY_SIDE = 2
 
@@ -154,6 +155,7 @@ def _from_violation(violation: "Violation", path: str) -> Remark:
 
 
 def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Settings") -> Checked:
+    from relay.config.model import MOST_JOBS
     from relay.meters.prices import find_price
     from relay.plan.waves import find_waves
     from relay.planning.sizes import measure_phases
@@ -162,7 +164,7 @@ def _size(place: Place, plan: "Plan", remarks: tuple[Remark, ...], settings: "Se
     sizes = measure_phases(place.root, plan, line_tokens=line, rules_bytes=_count_rules(place.root))
     price = find_price(settings.model, at=datetime.now(UTC).date(), overrides=settings.prices)
     runners = tuple(settings.runner_for(phase.runner) for phase in plan.phases)
-    waves = find_waves(plan, {size.phase_id: size.turns for size in sizes})
+    waves = find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS)
     return Checked(place=place, plan=plan, remarks=remarks, sizes=sizes, price=price, runners=runners, waves=waves)
 
 
@@ -245,7 +247,7 @@ def show_checked(checked: Checked) -> None:
         _show_sizes(checked, checked.plan)
         say()
     if checked.waves:
-        _show_waves(checked.waves)
+        _show_waves(checked.waves, checked.plan)
     say(_render_verdict(checked), style="green" if checked.exit_code is ExitCode.DONE else "red")
 
 
@@ -269,21 +271,23 @@ def _show_sizes(checked: Checked, plan: "Plan") -> None:
         say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}{by}")
 
 
-def _show_waves(waves: "Waves") -> None:
+def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
     """Say what could run side by side; nothing where all phases wait for one another anyway."""
     if waves.widest < _SIDE_BY_SIDE and not waves.shared:
         return
     if waves.widest >= _SIDE_BY_SIDE:
-        shown = " │ ".join(" ".join(wave) for wave in waves.waves)
-        say(f"side by side  {shorten(shown, _SHOWN_CHARS)}")
+        say_hanging("side by side  ", shorten(" │ ".join(" ".join(wave) for wave in waves.waves), _SHOWN_CHARS))
+        say_hanging("longest way   ", shorten(" → ".join(waves.longest), _SHOWN_CHARS))
         share = round(100 * waves.parallel / waves.serial)
-        longest = shorten(" → ".join(waves.longest), _SHOWN_CHARS)
-        say(f"              relay run --jobs {waves.jobs} takes about {share} % of the time; longest way {longest}")
+        say(f"              relay run --jobs {waves.jobs} takes about {share} % of the time")
     for shared in waves.shared[:_SHOWN_SHARED]:
-        ids = shorten(", ".join(shared.phase_ids), _SHOWN_CHARS)
-        say(f"one by one    {ids}: they name {shorten(shared.path, _SHOWN_CHARS)}")
+        ids = list_some(shared.phase_ids, _SHOWN_SHARED)
+        say_hanging("one by one    ", f"{ids}: they name {shorten(shared.path, _PATH_CHARS)}")
     if left := waves.shared[_SHOWN_SHARED:]:
         say(f"              and for {count(len(left), 'more path')}")
+    there = {phase_id for wave in waves.waves for phase_id in wave}
+    if missing := [phase.id for phase in plan.phases if not phase.done and phase.id not in there] if plan else []:
+        say_hanging("in no wave    ", f"{list_some(missing)}: what they wait for is never done")
     say()
 
 

@@ -64,11 +64,14 @@ def up(data: Path | None) -> None:
 @click.argument("plans", nargs=-1, metavar="[PLAN]...")
 def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
     """Queue the phases of plans that can begin now; a worker that is done with one queues what waited for it."""
-    from relay.fleet.overview import find_tickets
+    from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
+    from relay.store.legs import get_branch
 
     engine = open_engine(database)
     for plan in plans or (None,):
         there, plan_path = get_remote(plan, remote)
+        branch = get_branch(there.repo)
+        require_pushed(there, branch, fetch_plan(there, branch, plan_path)[0])
         tickets = find_tickets(there, plan_path)
         new = engine.submit(tickets)
         for ticket in tickets:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import find_flags
-from relay.cli.screen import say
+from relay.cli.screen import say_hanging
 from relay.cli.sessions import run_sessions
 from relay.setup.place import Place
 from relay.store.presence import has_jobs
+from relay.words import shorten
 
 if TYPE_CHECKING:
     from relay.interrupts import Interrupts
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from relay.setup.context import RunContext, RunEnd
     from relay.setup.request import RunRequest
 
+_SHOWN_CHARS = 260
 _PASSED_ON = {
     "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_legs": "--max-legs",
     "context": "--context", "sandbox": "--sandbox",
@@ -44,7 +46,8 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
     from relay.plan.waves import find_waves
 
     waves = find_waves(plan, {}, jobs=jobs).waves
-    say(f"waves  {' │ '.join(' '.join(wave) for wave in waves)}, up to {jobs} at once")
+    shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)
+    say_hanging("waves  ", f"{shown}, up to {jobs} at once")
     return tuple(phase for phase in plan.phases if phase.id in waves[0][:jobs]) if waves else ()
 
 

@@ -81,6 +81,14 @@ def _break(line: str, width: int) -> str:
     )
 
 
+def say_hanging(label: str, text: str) -> None:
+    """Print a label and a text that goes on below itself, in 80 columns."""
+    import textwrap
+
+    hang = " " * len(label)
+    say(textwrap.fill(text, 80, initial_indent=label, subsequent_indent=hang, break_on_hyphens=False))
+
+
 def say_json(line: str) -> None:
     """Print one JSON document on one line of ASCII."""
     sys.stdout.write(f"{escape_json(line)}\n")

@@ -20,7 +20,7 @@ from relay.config.forms import (
     make_texts,
     make_words,
 )
-from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, Compat, ModelSettings
+from relay.config.model import COMMIT_HOOKS, CONTEXTS, FEATURES, MOST_JOBS, Compat, ModelSettings
 from relay.config.network import CLOSED, PATTERN, read_network
 from relay.config.news import NOTIFY
 from relay.config.servers import SERVERS
@@ -246,7 +246,7 @@ KEYS: Mapping[str, Key] = {
     "prices": Key(read=Form(read=_read_prices, schema={"type": "object", "additionalProperties": _PRICE}), widens=bool),
     "verify": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
     "setup": Key(read=make_texts("a list of commands", r"[^\0]*\S[^\0]*"), split="\n"),
-    "jobs": Key(read=make_number(1, 64, whole=True), widens=lambda jobs: jobs > 1),
+    "jobs": Key(read=make_number(1, MOST_JOBS, whole=True), widens=lambda jobs: jobs > 1),
     "copy": Key(read=make_texts("a list of paths relative to the repository, without ..", _INSIDE), split=_PATHS),
     "command_timeout_s": Key(read=make_number(1, _DAY_S)),
     "command_memory_mib": Key(read=make_number(64, 1e9, whole=True, optional=True), widens=lambda _: True),

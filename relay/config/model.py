@@ -68,6 +68,10 @@ class ModelSettings:
 NOTHING_SET = ModelSettings()
 
 
+MOST_JOBS = 64
+"""Phases at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a command; the field names are the keys of the files."""

@@ -8,6 +8,7 @@ from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe, is_at_wo
 from relay.fleet.claims import ClaimDesk, name_plan
 from relay.fleet.engine import Placed, Ticket
 from relay.git import refs
+from relay.git.merging import is_ancestor
 from relay.git.remote import Remote
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
@@ -41,6 +42,18 @@ def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
 
 def _is_at_work(claim: PhaseClaim) -> bool:
     return is_at_work(claim, now=time.time())
+
+
+def require_pushed(remote: Remote, branch: str, tip: str) -> str:
+    """Return where a clone's branch is, all of which its remote has.
+
+    Raises:
+        RepoError: It has commits that no worker would see.
+    """
+    own = remote.repo.head()
+    if own is None or not is_ancestor(remote.repo, own, tip):
+        raise RepoError(f"{branch} has commits that {remote.name} has not", hint=f"git push {remote.name} {branch}")
+    return own
 
 
 def select_phases(

@@ -19,14 +19,13 @@ from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, s
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.fleet.merge import prepare
-from relay.fleet.overview import fetch_plan, open_desk, select_phases
+from relay.fleet.overview import fetch_plan, open_desk, require_pushed, select_phases
 from relay.fleet.runs import JobEnd
 from relay.fleet.sightings import Sightings
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
 from relay.git.lock_journal import clear_stale_locks, clear_transfer_locks
-from relay.git.merging import is_ancestor
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
@@ -171,11 +170,7 @@ class _Worker:
         """Take this clone's branch to where the remote's is, and return the plan as it is there."""
         tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path)
         with locking(self._main, self._interrupts):
-            own = self._main.head()
-            if own is None or not is_ancestor(self._main, own, tip):
-                words = f"{self._branch} has commits that {self._remote.name} has not"
-                raise RepoError(words, hint=f"git push {self._remote.name} {self._branch}")
-            self._follow(own, tip)
+            self._follow(require_pushed(self._remote, self._branch, tip), tip)
         return plan
 
     def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,17 +27,6 @@ async def work(ticket, should_stop):
     print("handed over", flush=True)
 Engine(sys.argv[1], stalled_s=1.0).serve(work, name="sleeper")
 """
-
-
-@pytest.fixture(scope="module")
-def database():
-    top = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
-    top.chmod(0o755)  # as root the database is another user's
-    with run_database(top / "database") as url:
-        assert find_url(top / "database") == url
-        yield url
-    assert find_url(top / "database") is None
-    shutil.rmtree(top)
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""`relay fleet` as it is typed: one plan from its submission to its end, and what stands in the way."""
+
+import os
+import subprocess
+
+import pytest
+
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+
+PLAN = """\
+# Field
+
+## Phase 1 — One
+After: none
+Verify: `test -s one.txt`
+- [ ] Write one.txt
+
+## Phase 2 — Two
+After: none
+Verify: `test -s two.txt`
+- [ ] Write two.txt
+
+## Phase 3 — Three
+After: 1, 2
+Verify: `test -s three.txt`
+- [ ] Write three.txt
+"""
+SCRIPT = "sessions:\n" + "".join(
+    f"- {{when: {{first_message_contains: 'Write {word}.txt'}}, turns: ["
+    f"{{tools: [{{name: write, input: {{path: {word}.txt, content: '{word}'}}}}]}}, "
+    f"{{tools: [{{name: tick, input: {{item: '{number}.1', evidence: seen}}}}]}}, {{text: done}}]}}\n"
+    for number, word in enumerate(("one", "two", "three"), 1)
+)
+
+
+@pytest.fixture
+def ask(stage, tmp_path, database, monkeypatch):
+    """Type `relay fleet …` in a repository with a remote that has not seen the plan; return what it says."""
+    monkeypatch.setenv("RELAY_FLEET_URL", database)
+    stage.git("clone", "-q", "--bare", str(stage.root), str(tmp_path / "away.git"))
+    stage.git("remote", "add", "origin", str(tmp_path / "away.git"))
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+
+    def ask(*words, code=0, **environ):
+        done = stage.relay("fleet", *words, environ=environ)
+        assert done.returncode == code, done.stderr
+        return (done.stderr if code else done.stdout).splitlines()
+
+    return ask
+
+
+def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path):
+    assert ask("submit", code=1) == ["Error: main has commits that origin has not", "Hint: git push origin main"]
+    assert ask("submit", "NEW.md", code=1) == ["Error: origin has no NEW.md on main", "Hint: commit and push the plan"]
+    stage.git("push", "-q", "origin", "main")
+    assert ask("status", "--why")[1:] == [
+        "   1  One: can begin; not queued: relay fleet submit",
+        "   2  Two: can begin; not queued: relay fleet submit",
+        "   3  Three: waits for 1, 2",
+    ]
+    assert ask("submit") == ["phase 1  queued", "phase 2  queued"]
+    assert ask("submit") == ["phase 1  is queued already", "phase 2  is queued already"]
+
+    keyless = ask("worker", "--place", str(tmp_path / "keyless"), code=1)
+    assert keyless[0].startswith("Error: no API key")
+    assert keyless[1].startswith("Hint: export ANTHROPIC_API_KEY=")
+    shown = ask("status", "--why")
+    assert shown[1].startswith("   1  One: can begin; queued as ")
+    assert shown[1].endswith(", tried 1 time")
+    number = shown[1].removesuffix(", tried 1 time").rpartition(" ")[2]
+    assert ask("cancel", number, "999999") == [f"{number}  taken back", "999999  is not queued"]
+    assert ask("submit") == ["phase 1  queued", "phase 2  is queued already"]
+
+    with serve(parse_script(SCRIPT)) as server:
+        environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        for _ in range(2):  # what waited for both is queued when the second one is done
+            workers = [
+                subprocess.Popen(
+                    [*stage.find_program(), "fleet", "worker", "--once", "--place", name],
+                    cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                )
+                for name in ("ann", "bob")
+            ]  # fmt: skip
+            said = [worker.communicate()[0] for worker in workers]
+            assert [worker.returncode for worker in workers] == [0, 0], said
+            assert "Traceback" not in "".join(said)
+        assert (server.errors, server.unplayed) == ([], ())
+    assert [line.rpartition(": ")[2] for line in ask("status")[1:]] == ["done"] * 3
+    assert ask("submit") == ["PLAN.md: no phase can begin now; relay fleet status --why says what each waits for"]
+    assert ask("reap") == ["every worker that has something is alive"]
+    assert ask("reap", "--lost") == ["nothing is set aside for a lost worker"]
+
+
+def test_without_its_database_the_queue_is_not_known_and_the_plan_is(stage, ask):
+    stage.git("push", "-q", "origin", "main")
+    away = "postgresql:///x?host=/nowhere"
+    assert ask("submit", code=1, RELAY_FLEET_URL=away)[0].startswith("Error: the database does not answer: ")
+    assert ask("worker", "--once", code=1, RELAY_FLEET_URL=away)[-1].startswith("Hint: relay fleet up runs one here; ")
+    assert ask("status", "--why", RELAY_FLEET_URL=away)[1] == "   1  One: can begin"
+    assert ask("status", "--remote", "nowhere", code=1)[1] == "Hint: git remote -v shows those that there are"
