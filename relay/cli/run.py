@@ -117,9 +117,11 @@ def start_branch(place: "Place") -> None:
 
 
 def find_selection(phase: str) -> "Selection":
-    """Read ``next``, ``all`` or the id of a phase."""
+    """Read ``next``, ``all`` or the id of a phase; a variable that was not set is none of these."""
     from relay.run.selection import Selection
 
+    if not phase:
+        raise click.UsageError("--phase: found ''; allowed: next, all or the number of a phase")
     if phase in {"next", "all"}:
         return Selection(all=phase == "all")
     return Selection(phase_id=phase, all=False)

@@ -50,8 +50,8 @@ def _parse_moment(name: str, text: str, after: float) -> float:
                 found = datetime.combine(base.date() + timedelta(days=1), clock).astimezone()
         else:
             found = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError) as error:
-        raise ConfigError(f"{name} {text!r} is no time", hint="07:00, or 2026-11-23T07:00") from error
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{name} {text!r} is no time", hint="07:00, or 2026-11-23T07:00") from None
     if found <= base:
         raise ConfigError(f"{name} {text}: {found:%Y-%m-%d %H:%M} has passed by {base:%Y-%m-%d %H:%M}")
     return found.timestamp()

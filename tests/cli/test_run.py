@@ -273,6 +273,13 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, envi
 
 
 @pytest.mark.usefixtures("planned")
+def test_a_phase_that_is_no_word_starts_nothing(relay):
+    """A variable of a script that was not set asks neither for the next phase nor for all of them."""
+    for command in ("run", "work"):
+        assert relay(command, "--phase", "").code == 2
+
+
+@pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
 def test_a_phase_that_cannot_be_run_is_refused_without_a_key(relay, flags):
     """A dry run and a run choose in the same way, and neither needs a key to say no."""
