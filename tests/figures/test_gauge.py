@@ -12,6 +12,7 @@ from relay.meters.gauge import (
     find_band,
     open_gauge,
     parse_reset_at,
+    render_band,
 )
 from relay.session.tokens import estimate_tokens, pad_tokens
 from relay.session.usage import Usage
@@ -213,6 +214,10 @@ def test_an_endpoint_that_never_counts_still_meets_both_lines() -> None:
 def test_zones_and_bands_begin_at_their_edges(fill: int, zone: Zone, band: Band) -> None:
     gauge = make_gauge().measure(Usage(input_tokens=fill))
     assert (gauge.zone, find_band(gauge.fill_tokens, gauge.soft_tokens)) == (zone, band)
+
+
+def test_a_band_is_a_word_and_an_unknown_one_says_so() -> None:
+    assert (render_band(None), render_band(Band.HAND_OFF)) == ("unknown", "Hand-off")
 
 
 @given(SIZES, st.lists(st.integers(0, 100_000)))
