@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.jobs import get_job_count, obey_parent, run_with_jobs, show_waves, tidy_jobs
+from relay.cli.jobs import (
+    find_open_jobs,
+    get_job_count,
+    obey_parent,
+    require_not_open,
+    run_with_jobs,
+    show_waves,
+    tidy_jobs,
+)
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
@@ -70,6 +78,7 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     from relay.run.hours import parse_hours, work_within
     from relay.run.loop import run
     from relay.run.readiness import require_gates
+    from relay.run.selection import choose_phase
     from relay.setup.place import find_source
     from relay.state.situation import ask
 
@@ -91,8 +100,12 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
         start_branch(place)
-    if get_job_count(options, phase, request.settings.jobs) > 1:
+    open_jobs = find_open_jobs(request.repo, request.plan_path)
+    goes_on = bool(open_jobs) and phase == "all" and not options["approve"]
+    if get_job_count(options, phase, request.settings.jobs) > 1 or goes_on:
         return run_with_jobs(request, place, options, hours)
+    if situation.point is not None:
+        require_not_open(open_jobs, choose_phase(situation, situation.point, selection))
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
@@ -172,8 +185,11 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
     list_kinds(replace(request, phases=phases))
     show_standing(standing, place.caller, why=True)
-    begins: tuple[Phase, ...] = (phase,) if phase else ()
-    if jobs > 1 and not situation.running and not situation.goes_on:
+    open_jobs = find_open_jobs(repo, path)
+    begins: tuple[Phase, ...] = (phase,) if phase and not open_jobs else ()
+    if open_jobs:
+        say(f"jobs   {', '.join(job.phase_id for job in open_jobs)} first, where their work is")
+    elif jobs > 1 and not situation.running and not situation.goes_on:
         begins = show_waves(plan, jobs)
     show_next(begins, request.settings)
     return ExitCode.DONE

@@ -62,7 +62,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     if as_json:
         say_json(render_json(standing, place.caller, last, work, _render_jobs(place.root, jobs)))
         return
-    show_standing(standing, place.caller, why=why, last=last, work=work, jobs_at_work=at_work)
+    show_standing(standing, place.caller, why=why, last=last, work=work, jobs=jobs)
     if jobs:
         from relay.cli.views.job_lines import tell_jobs
 
@@ -103,7 +103,7 @@ def show_standing(
     why: bool,
     last: "LastRun | None" = None,
     work: "AtWork | None" = None,
-    jobs_at_work: int = 0,
+    jobs: "Sequence[JobStanding]" = (),
 ) -> None:
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
@@ -121,10 +121,14 @@ def show_standing(
         say(f"stray  {words}", style="yellow")
     if last is not None:
         _show_last(last, why=why)
-    if jobs_at_work:
-        say(f"now    {count(jobs_at_work, 'phase')} at work; relay watch shows it live", style="bold")
+    left = [job.phase_id for job in jobs if job.is_open]
+    if at_work := sum(job.at_work for job in jobs):
+        say(f"now    {count(at_work, 'phase')} at work; relay watch shows it live", style="bold")
     elif work is not None:
         _show_work(work)
+    elif left and standing.situation.point is not None:
+        phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
+        say(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
     else:
         _show_next(standing, caller, why=why)
 

@@ -10,6 +10,8 @@ from relay.errors import RepoError
 from relay.git.identity import get_identity
 from relay.git.merging import find_base, is_ancestor
 from relay.git.repository import Repo
+from relay.plan.lineage import find_lineage
+from relay.plan.model import Plan
 from relay.state.plan_edit import parse_at
 from relay.store import follow
 from relay.store.legs import OpenLeg, get_branch, read_leg
@@ -76,6 +78,38 @@ def find_phase_id(job: Job) -> str:
     """Return what the plan calls a job's phase, for a run in its work tree: others may have moved it."""
     leg = read_leg(job.repo)
     return leg.phase_id if leg is not None else job.phase_id
+
+
+def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
+    """Refuse a plan in which a phase is called otherwise than in its work tree, or is gone, while its work is there.
+
+    Args:
+        main: The work tree whose branch is the plan's.
+        job: The job.
+        plan: As that branch has it.
+
+    Raises:
+        RepoError: Somebody has changed the plan so.
+    """
+    text = find_text(job.repo, job.repo.head(), job.plan_path)
+    own = parse_at(text, job.plan_path) if text is not None else plan
+    phase = own.find_phase(job.phase_id)
+    now = find_lineage(own, plan).phases.get(job.phase_id)
+    if phase is None or now == job.phase_id:
+        return
+    if find_landing(main, job).case is LandingCase.LANDED or (
+        read_leg(job.repo) is None and not _has_commits(main, job)
+    ):
+        return
+    words = f"is phase {now}" if now else "is gone"
+    raise RepoError(
+        f"phase {job.phase_id}, {phase.title!r}, {words} in the plan, and its work in {job.repo.root} has not landed",
+        hint=f"put it back as {phase.heading!r} and give the new phases other numbers, then run this again",
+    )
+
+
+def _has_commits(main: Repo, job: Job) -> bool:
+    return not is_ancestor(main, _get_head(job.repo), _get_head(main))
 
 
 def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:

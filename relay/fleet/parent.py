@@ -11,7 +11,16 @@ from typing import Protocol
 from relay.errors import ExitCode, RelayError, RepoError
 from relay.fleet.accounts import find_spent, open_account
 from relay.fleet.beginnings import Beginning, find_beginnings
-from relay.fleet.landing import Job, Landing, LandingCase, find_in_the_way, find_landing, find_phase_id, land
+from relay.fleet.landing import (
+    Job,
+    Landing,
+    LandingCase,
+    find_in_the_way,
+    find_landing,
+    find_phase_id,
+    land,
+    require_unmoved,
+)
 from relay.fleet.leftovers import find_code, tell_rest
 from relay.fleet.merge import prepare
 from relay.fleet.purse import Purse, count_places
@@ -154,7 +163,7 @@ class _Parent:
             if end.began:
                 self._say(phase_id, "waiting", f"{end.reason}; it is tried once more")
         elif end.at_cap and not working.has_all:
-            state.hungry.add(phase_id)
+            state.hungry[phase_id] = working.shares
             self._say(phase_id, "waiting", "it has spent what was set aside for it; it goes on with what others leave")
         else:
             self._stop(phase_id, end)
@@ -181,10 +190,12 @@ class _Parent:
                 found = tuple(self._find_to_merge(found))
                 self._start_ready(plan, landings=min(1, len(found)))  # first, since it takes longest
                 self._start_merging(plan, found)
-        except RelayError:
+        except RelayError as error:
             # An edit of the user's that cannot be taken up: others go on, and it is asked again when one of them ends.
             if not self._state.working:
                 raise
+            if self._say_once(str(error)):
+                self._ctx.observe(Noticed(text=f"{error}; others go on", warning=True))
 
     def _land_forward(self, found: Iterable[tuple[Job, Landing]]) -> bool:
         """Land a phase that needs no checks; False when there is none."""
@@ -234,6 +245,8 @@ class _Parent:
         """Yield the jobs that are done and have not landed, in plan order; note who else is at work."""
         main, state = self._ctx.repo, self._state
         jobs = {job.phase_id: job for job in find_jobs(main, self._ctx.plan_path)}
+        for one in jobs.values():
+            require_unmoved(main, one, plan)
         foreign, pending = set(), dict[str, str]()
         done = {phase.id for phase in plan.phases if phase.done}
         for phase in plan.phases:
@@ -279,18 +292,23 @@ class _Parent:
         state = self._state
         while state.busy < self._order.jobs and (state.is_warm or not state.working):
             found = self._find_beginnings(plan)
-            ready = [begin for begin in found if begin.phase_id not in state.hungry]
+            places = self._count_places(plan, len(found) + landings, more=landings)
+            ready = [begin for begin in found if self._is_enough(begin.phase_id, places)]
             if not (ready or state.working or landings):
-                ready = list(found[:1])
+                ready, places = list(found[:1]), 1
             if not ready:
                 return
             phase_id = ready[0].phase_id
-            places = self._count_places(plan, len(ready) + landings, more=landings)
             job = self._ensure_job(ready[0])
             if job is None:  # a run of a killed parent's begins there in this moment
                 state.foreign |= {phase_id}
             elif not self._start(job, merges="", places=places):
                 return
+
+    def _is_enough(self, phase_id: str, places: int) -> bool:
+        """Return whether a phase may begin with what it would be given: one that had too little wants twice that."""
+        money, tokens = self._state.hungry.get(phase_id, (0.0, 0.0))
+        return self._money.offer(places) >= 2 * money and self._tokens.offer(places) >= 2 * tokens
 
     def _find_beginnings(self, plan: Plan) -> tuple[Beginning, ...]:
         state = self._state
@@ -329,9 +347,10 @@ class _Parent:
         self._pass_words_on(job)
         account = open_account(job, merges)
         child = JobRun(job, find_phase_id(job), words, environ)
+        shares = (money.amount if money else 0.0, tokens.amount if tokens else 0.0)
         has_all = all(share is None or share.is_all for share in (money, tokens))
-        self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all)
-        self._state.hungry.discard(phase_id)
+        self._state.working[phase_id] = Working(child=child, account=account, has_all=has_all, shares=shares)
+        self._state.hungry.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True
 

@@ -1,5 +1,7 @@
 """One cap for all jobs: what a phase may spend is set aside before it starts. Pure."""
 
+import math
+
 from relay.values import dataclass
 
 
@@ -42,6 +44,10 @@ class Purse:
         """What is neither spent nor set aside; None without a cap."""
         return None if self._cap is None else max(0.0, self._cap - self._spent - sum(self._shares.values()))
 
+    def offer(self, places: int) -> float:
+        """Return what a job would be given now; infinite without a cap."""
+        return math.inf if (left := self.left) is None else left / max(1, places)
+
     def take(self, name: str, places: int) -> Share | None:
         """Set a share aside for a job; None without a cap.
 
@@ -49,10 +55,10 @@ class Purse:
             name: Whose it is.
             places: How many jobs, this one included, could start now: what is left is for all of them.
         """
-        if (left := self.left) is None:
+        if self._cap is None:
             return None
         alone = not self._shares
-        share = left / max(1, places)
+        share = self.offer(places)
         self._shares[name] = share
         return Share(amount=share, is_all=alone and places <= 1)
 

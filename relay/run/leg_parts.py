@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from relay.prompts.texts import render_runner_system
 from relay.run.candidate import Candidate, PhaseCommit, Proposal, Refused
@@ -11,6 +12,7 @@ from relay.run.leg import LegParts
 from relay.run.start import Handover
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
+from relay.store.presence import list_beside
 from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
 from relay.tools.toolbox import Toolbox, build_runner_tools
@@ -18,7 +20,12 @@ from relay.tools.toolbox import Toolbox, build_runner_tools
 
 def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
     """Return what the leg works with that starts from `handover`."""
-    notes = LegNotes(plan=handover.briefing.plan, phase=handover.briefing.phase, ledger=handover.pending.ledger)
+    notes = LegNotes(
+        plan=handover.briefing.plan,
+        phase=handover.briefing.phase,
+        ledger=handover.pending.ledger,
+        find_beside=partial(list_beside, ctx.repo),
+    )
 
     def keep(path: str | None) -> bool:
         return keeper.keep_found(path)  # made below: it asks what the tools run in the background

@@ -1,6 +1,8 @@
 """Whether relay keeps refs here, or runs phases side by side: asked first, because what knows more loads far more."""
 
-from relay.git.names import JOB_BRANCHES
+from urllib.parse import unquote
+
+from relay.git.names import JOB_BRANCHES, render_ref_part
 from relay.git.repository import Repo
 
 _JOBS = f"refs/heads/{JOB_BRANCHES}"
@@ -23,3 +25,11 @@ def has_kept_refs(repo: Repo, branch: str | None) -> bool:
 def has_jobs(repo: Repo) -> bool:
     """Return whether any phase has a branch of its own."""
     return bool(repo.list_refs(_JOBS))
+
+
+def list_beside(repo: Repo) -> frozenset[str]:
+    """Return the phases that have a branch of their own beside this one's, which land on the same branch or on this."""
+    branch = repo.branch or ""
+    place = branch.split("/")[1] if branch.startswith(JOB_BRANCHES) else render_ref_part(branch)
+    refs = (ref for ref in repo.list_refs(f"{_JOBS}{place}/") if ref != f"refs/heads/{branch}")
+    return frozenset(unquote(ref.rpartition("/")[2]) for ref in refs)

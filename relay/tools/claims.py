@@ -121,6 +121,9 @@ def run_amend(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:
     if phase is None or phase.done:
         state = f"Phase {phase.id} is done and cannot change." if phase else f"There is no phase {given['phase']!r}."
         raise RefusedError(f"{state} Open phases: {_join_open(notes)}.")
+    if phase.id != notes.phase.id and phase.id in notes.find_beside():
+        words = f"Phase {phase.id} is at work beside yours, or done there: it takes nothing new."
+        raise RefusedError(f"{words} Amend a phase that has not begun, or record it.")
     items, rest = _split_items(change)
     amendment = Amendment(phase_id=phase.id, items=items, note=" ".join(" ".join(rest).split()), why=why)
     if amendment in notes.amendments:

@@ -1,7 +1,7 @@
 """What the model claimed and did in one leg. Claims, not facts: relay checks before anything is ticked."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import field
 
 from relay.files.tree import Look
@@ -59,6 +59,8 @@ class LegNotes:
     """The phase of this leg in `plan`; only its items can be ticked."""
     ledger: Ledger = field(default_factory=Ledger)
     """With what the session recorded."""
+    find_beside: Callable[[], Collection[str]] = frozenset
+    """Says which phases have a work tree of their own beside this one: what is amended there is not seen there."""
     claims: dict[str, str] = field(default_factory=dict)
     """Item id to evidence, in the order they came. The caller puts claims of earlier legs in first."""
     records: list[Record] = field(default_factory=list)

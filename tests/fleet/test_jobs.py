@@ -178,13 +178,12 @@ exec {real} "$@"
 """
 
 
-@pytest.mark.parametrize("call", ["merge-tree", "--ignore-skip-worktree-entries", "commit-tree"])
-def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(plan, tmp_path, monkeypatch, call):
-    """In the parent and in the child: no session is paid to repair it, and no other run is needed."""
+def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(plan, tmp_path, monkeypatch):
+    """No session is paid to repair it, and no other run is needed."""
     done_beside(plan, "1", "2")
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "git").write_text(GIT.format(call=call, real=shutil.which("git")))
+    (programs / "git").write_text(GIT.format(call="merge-tree", real=shutil.which("git")))
     (programs / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     code, out, server = run(plan, [write_phase(3)])
@@ -313,6 +312,42 @@ def test_another_terminal_reaches_all_of_them(plan):
     assert plan.git("worktree", "list").count("\n") == 3
     standing = json.loads(plan.relay("status", "--json").stdout)
     assert [(job["phase"], job["at_work"]) for job in standing["jobs"]] == [("1", None), ("2", None)]
+    assert "next   relay run goes on with phases 1, 2, in work trees of their own" in plan.relay("status").stdout
+    refused = plan.relay("run", "--phase", "1")
+    assert refused.returncode == 1
+    assert f"phase 1 has work in {plan.root}.relay/1 that has not landed" in refused.stderr
+
+
+def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(plan):
+    """It lands that first."""
+    done_beside(plan, "1")
+    assert "jobs   1 first" in plan.relay("run", "--dry-run").stdout
+    code, out, server = run(plan, [write_phase(2), write_phase(3)], "--jobs", "1")
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
+
+
+def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused(plan):
+    """Else it would be done twice: the run says what to do, and everything is kept."""
+    done_beside(plan, "2")
+    text = (plan.root / "PLAN.md").read_text()
+    added = "## Phase 2 — Another\nAfter: none\n- [ ] Write another — 4.txt\n\n"
+    changed = (
+        text.replace("Phase 3", "Phase 4")
+        .replace("After: 1, 2", "After: 1, 3")
+        .replace("Phase 2 — Two", "Phase 3 — Two")
+    )
+    plan.write("PLAN.md", changed.replace("## Phase 3", f"{added}## Phase 3", 1))
+    plan.commit("by hand")
+    code, out, server = run(plan, [])
+    assert (code, server.errors) == (1, []), out
+    assert "phase 2, 'Two', is phase 3 in the plan" in out
+    assert "put it back as 'Phase 2 — Two'" in out
+    plan.write("PLAN.md", text)
+    plan.commit("put back")
+    code, out, server = run(plan, [write_phase(1), write_phase(3)])
+    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    assert is_whole(plan)
 
 
 def test_one_cap_binds_all_of_them(plan):

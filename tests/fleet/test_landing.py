@@ -3,8 +3,9 @@
 import pytest
 
 from relay.errors import RepoError
-from relay.fleet.landing import Job, LandingCase, find_in_the_way, find_landing, land
+from relay.fleet.landing import Job, LandingCase, find_in_the_way, find_landing, land, require_unmoved
 from relay.git.repository import open_repo
+from relay.plan.parse import parse_plan
 
 PLAN = """\
 # Two
@@ -64,6 +65,22 @@ def test_a_phase_that_others_landed_beside_is_apart(planned):
     finish(two, "2")
     land(main, first, find_landing(main, first))
     assert find_landing(main, second).case is LandingCase.APART
+
+
+def test_only_what_has_work_elsewhere_keeps_its_name(planned):
+    """A job in which nothing is done, and one that has landed, hold nobody up."""
+    main = planned.open()
+    place, job = add_job(planned, "2")
+    moved = parse_plan(PLAN.format(" ", " ").replace("Phase 2", "Phase 3"))
+    require_unmoved(main, job, moved)
+    finish(place, "2")
+    require_unmoved(main, job, parse_plan(PLAN.format(" ", " ").replace("two.txt", "2.txt")))
+    with pytest.raises(RepoError, match="phase 2, 'Two', is phase 3 in the plan"):
+        require_unmoved(main, job, moved)
+    with pytest.raises(RepoError, match="is gone in the plan"):
+        require_unmoved(main, job, parse_plan(PLAN.format(" ", " ").split("## Phase 2")[0]))
+    land(main, job, find_landing(main, job))
+    require_unmoved(main, job, moved)
 
 
 def test_what_the_user_has_there_is_named_and_a_branch_that_moved_is_told(planned):

@@ -102,6 +102,14 @@ def test_amendments_that_cannot_be_are_refused(bench, phase, change, words):
     assert bench.notes.amendments == []
 
 
+def test_a_phase_that_is_at_work_elsewhere_is_not_amended(bench):
+    """Its session would not see it; a session's own phase is its own wherever it is."""
+    bench.notes.find_beside = lambda: {"2", "3"}
+    assert "Phase 3 is at work beside yours" in bench.refused("amend", phase="3", change="a note", why="w")
+    bench.ok("amend", phase="2", change="a note", why="w")
+    assert [amendment.phase_id for amendment in bench.notes.amendments] == ["2"]
+
+
 def test_an_amendment_the_plan_could_not_take_is_refused_at_once(bench):
     notes = bench.notes
     notes.plan = parse_plan(f"{notes.plan.text}```\nan open fence")

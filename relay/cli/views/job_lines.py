@@ -13,6 +13,7 @@ from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
 from relay.store.last_run import read_last_run
+from relay.store.legs import read_leg
 from relay.values import dataclass
 
 _WORDS = {
@@ -32,6 +33,8 @@ class JobStanding:
     place: Path
     case: LandingCase
     at_work: bool
+    is_open: bool = False
+    """Whether there is work of the phase's in it that has not landed."""
     stopped: str = ""
     """Why its last run stopped that did not come to its end; empty for one that did, or that was interrupted."""
 
@@ -42,7 +45,9 @@ def find_job_standings(repo: Repo, plan_path: str) -> tuple[JobStanding, ...]:
         JobStanding(
             phase_id=job.phase_id,
             place=job.repo.root,
-            case=find_landing(repo, job).case,
+            case=(case := find_landing(repo, job).case),
+            is_open=case is not LandingCase.LANDED
+            and (case is not LandingCase.WORKING or read_leg(job.repo) is not None),
             at_work=is_locked(job.repo),
             stopped=_find_reason(job.repo),
         )
