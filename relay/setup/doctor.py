@@ -16,6 +16,7 @@ from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
 from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
+from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_advice, find_bwrap
@@ -121,6 +122,8 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings 
         return settings, make_missing("settings", error)
     if place.found and (unfit := check_plan_file(place.repo, place.plan_name)).error:
         return settings, unfit
+    if is_example(plan):
+        return settings, Finding(name="plan", state=State.WARNING, words=f"{place.plan_name}: {EXAMPLE}", hint=INSTEAD)
     words = f"{place.plan_name}: {len(plan.phases)} {'phase' if len(plan.phases) == 1 else 'phases'}"
     return settings, Finding(name="plan", state=State.OK, words=words, hint="")
 

@@ -57,6 +57,7 @@ def test_the_example_is_no_plan(relay, project, environ):
         assert ran.code == ExitCode.USER
         assert "PLAN.md: this is the example that relay init put here" in ran.err + ran.out
     assert "example" in relay("status").out
+    assert "warning  plan        PLAN.md: this is the example" in relay("doctor").out
     planned = relay("plan", "something", env=KEY)
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
 
