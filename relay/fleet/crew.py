@@ -76,5 +76,5 @@ class Crew:
         except UnfitError:
             raise
         except RelayError as error:
-            return WorkEnd(exit_code=ExitCode.USER, reason=str(error))
+            return WorkEnd(exit_code=ExitCode.USER, reason=f"{error} (its clones are in {self.place})")
         return end

@@ -17,7 +17,7 @@ from relay.config import load_settings
 from relay.errors import ExitCode, RepoError
 from relay.fleet.claim import ClaimState
 from relay.fleet.claims import Bid, name_plan
-from relay.fleet.clones import ensure_worker
+from relay.fleet.clones import ensure_clone, ensure_worker
 from relay.fleet.crew import Crew
 from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_here
@@ -300,6 +300,16 @@ def test_a_phase_that_is_done_is_done_for_who_comes_late(field):
         assert (end.exit_code, end.phase_id) == (ExitCode.DONE, "1")
         assert [ticket.phase_id for ticket in queued] == ["2"]
         assert len(server.requests) == paid
+
+
+def test_a_branch_that_was_rewritten_is_said_with_the_place_of_the_old_clone(field):
+    crew = field.crew(SimpleNamespace(submit=list), SimpleNamespace(base_url=""))
+    ensure_clone(crew.place, field.ticket("1"), os.environ, ignore)
+    tree = ("-c", "user.name=x", "-c", "user.email=x@example.invalid", "commit-tree", "-m", "x", "main^{tree}")
+    field.git("update-ref", "refs/heads/main", field.git(*tree).strip())
+    end = crew._work(field.ticket("1"), Interrupts())
+    assert (end.exit_code, end.phase_id) == (ExitCode.USER, "")
+    assert end.reason == f"main has commits that {field.away} has not (its clones are in {crew.place})"
 
 
 def test_a_phase_that_stopped_keeps_nobody_back(field):
