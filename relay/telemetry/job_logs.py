@@ -1,6 +1,8 @@
 """Logs of runs that work on one phase each, side by side, beside that of the run that started them."""
 
 from collections.abc import Iterator
+from heapq import merge
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote
@@ -45,15 +47,16 @@ class RunLogs:
         self._passed: set[str] = set()
         self._jobs: list[tuple[str, LogTail]] = []
 
-    def read(self) -> list[tuple[str, LoggedEvent]]:
-        """Return what is new in any of them, in order, each with the phase whose own run says it, or with none."""
-        found = [("", record) for record in self._log.read()]
-        for record in (record for _, record in found if isinstance(record.event, RunStarted)):
+    def read(self) -> Iterator[tuple[str, LoggedEvent]]:
+        """Yield what is new in any of them, in order, each with the phase whose own run says it, or with none."""
+        records = self._log.read()
+        first = tuple(islice(records, 1))  # says what began; the others are never all held at once
+        for record in first:
             self._begin(record, record.event)
         if self._prefix:
             self._look_for_jobs()
-        found += ((phase_id, record) for phase_id, log in self._jobs for record in log.read())
-        return sorted(found, key=lambda entry: entry[1].at)
+        jobs = (zip(repeat(phase_id), log.read(), strict=False) for phase_id, log in self._jobs)
+        return merge(zip(repeat(""), chain(first, records), strict=False), *jobs, key=lambda entry: entry[1].at)
 
     def _begin(self, record: LoggedEvent, event: Event) -> None:
         if isinstance(event, RunStarted) and not event.branch.startswith(JOB_BRANCHES):

@@ -18,11 +18,12 @@ from relay.cli.views.narrate import LOST
 from relay.cli.watch import follow, is_at_work
 from relay.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.session.events import RunEnded
+from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
 from relay.telemetry.job_logs import RunLogs
+from relay.telemetry.log import open_log
 from relay.telemetry.log_tail import LogTail, list_runs
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
@@ -205,3 +206,15 @@ def test_the_end_of_a_log_tells_the_same_as_all_of_it(tmp_path_factory, upto):
     if board.leg is not None:
         assert told == (board.leg, board.response, board.activity)
     assert all(tell_work(work, now=0.0))
+
+
+def test_a_long_log_is_never_held_as_a_whole(tmp_path):
+    """What is cut off while its beginning is shown was not read yet."""
+    with open_log(tmp_path, "long", clock=lambda: 1.0) as log:
+        for _ in range(4_000):
+            log.append(TextShown(text="x" * 1_000))
+    with RunLogs(tmp_path, LogTail(tmp_path, "long")) as logs:
+        found = logs.read()
+        next(found)
+        os.truncate(log.path, 2_000_000)
+        assert 1_000 < sum(1 for _ in found) < 3_000
