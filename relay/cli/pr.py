@@ -124,7 +124,11 @@ def _make(repo: "Repo", program: str, title: str, body: str, *, pushed: bool) ->
     given = {"title": title, "branch": branch, "body": body}
     words = [word.format_map(given) if word.startswith("{") else word for word in _PROGRAMS[program]]
     # The user's own program, with the user's own login.
-    done = subprocess.run((found, *words), cwd=repo.root, input=body, text=True, check=False)
+    try:
+        done = subprocess.run((found, *words), cwd=repo.root, input=body, text=True, check=False)
+    except OSError as error:  # it cannot be started, or the text is too long for an argument
+        reason = f"{program} could not be started: {error.strerror}"
+        raise RelayError(reason, hint="relay pr --text prints what it would say") from None
     if done.returncode:
         raise RelayError(f"{program} ended with {done.returncode}", hint="relay pr --text prints what it would say")
 

@@ -153,3 +153,11 @@ def test_a_program_that_is_not_there_is_said(done):
     done.git("config", "branch.relay/greetings.remote", "origin")
 
     assert "glab is not installed" in done.relay("pr", "--with", "glab").stderr
+
+
+def test_a_program_that_cannot_be_started_is_said(done, origin):
+    assert origin.exists()
+    path = put(done, "gh")
+    (done.root.parent / "bin/gh").write_text("#!/nonexistent/shell\n")
+    made = done.relay("pr", "--push", "--with", "gh", path=path)
+    assert (made.returncode, "gh could not be started: " in made.stderr) == (ExitCode.USER, True)
