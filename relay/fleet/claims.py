@@ -181,11 +181,16 @@ class ClaimDesk:
 
     def _look(self) -> Iterator[Claims]:
         """Yield what is claimed, again behind each push that lost, not at once: others lost it at the same moment."""
+        seen = set()
         for losses in range(1, ATTEMPTS + 1):
             begun_s = time.monotonic()
-            yield self.read()
+            yield (claims := self.read())
+            seen.add(claims.account)
             self.pause(random.uniform(0.0, min(losses, _MOST_ASIDE) * (time.monotonic() - begun_s)))  # noqa: S311
-        raise RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
+        if len(seen) > 1:
+            raise RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
+        words = f"{self.remote.name} does not move its refs, {ATTEMPTS} times, and nobody else moved them"
+        raise RemoteError(words, hint="a git that was killed there leaves *.lock files: remove those that are old")
 
     def write_off(
         self, reserved: tuple[Reservation, ...], lost: PhaseClaim | None, seen_usd: float

@@ -7,9 +7,10 @@ from relay.errors import RepoError
 from relay.fleet.claim import Claims, ClaimState, PhaseClaim, describe, is_at_work
 from relay.fleet.claims import ClaimDesk, name_plan
 from relay.fleet.engine import Placed, Ticket
+from relay.fleet.exchange import read_there
 from relay.git import refs
 from relay.git.merging import is_ancestor
-from relay.git.remote import Remote
+from relay.git.remote import RefUpdate, Remote
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
 from relay.state.plan_edit import parse_at
@@ -20,6 +21,9 @@ from relay.words import count, render_usd
 
 _LIVE = {"todo": "queued as {}", "doing": "a worker has it as {}", "aborting": "{} is being taken back"}
 """What is said of a ticket that is not at its end."""
+
+
+_MOST_SHOWN = 3
 
 
 def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
@@ -136,3 +140,23 @@ def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str
     if waits := find_blocked_by(plan, phase):
         return f"waits for {', '.join(waits)}"
     return "waits for a path that a phase at work names too"
+
+
+def explain_none(claims: Claims) -> str:
+    """Say why no phase can be claimed, and who has those that could be."""
+    now = time.time()
+    held = (f"phase {claim.phase_id} is {describe(claim, now=now)}" for claim in claims.held[:_MOST_SHOWN])
+    return "; ".join(("no phase can begin: each open one waits for others, or for a path of a phase at work", *held))
+
+
+def end_done(desk: ClaimDesk, plan: Plan, claims: Claims, name_branch: Callable[[str], str]) -> None:
+    """End claims on phases that are done, with what the remote has of them: a worker or a remote died as they landed.
+
+    Raises:
+        RemoteError: The remote cannot be reached, or does not want it.
+    """
+    for claim in claims.held:
+        if (phase := plan.find_phase(claim.phase_id)) and phase.done:
+            branch = name_branch(claim.phase_id)
+            there = read_there(desk.remote, branch).get(branch, {})
+            desk.give_back(claim, *(RefUpdate(ref=ref, old=commit, new=None) for ref, commit in there.items()))

@@ -19,7 +19,7 @@ from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, s
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.fleet.merge import prepare
-from relay.fleet.overview import fetch_plan, open_desk, require_pushed, select_phases
+from relay.fleet.overview import end_done, explain_none, fetch_plan, open_desk, require_pushed, select_phases
 from relay.fleet.runs import JobEnd
 from relay.fleet.sightings import Sightings
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
@@ -118,6 +118,7 @@ class _Worker:
 
     def _try(self, stack: ExitStack) -> WorkEnd | None:
         claims, plan = self._look(), self._sync()  # in this order: what has landed since is no claim any more
+        end_done(self._desk, plan, claims, lambda phase_id: name_job_branch(self._main, phase_id))
         if plan.done:
             return WorkEnd(exit_code=ExitCode.DONE, reason="every phase is done", is_over=True)
         if _is_done(plan, self._task.phase_id):  # a ticket that was delivered again
@@ -211,9 +212,7 @@ class _Worker:
             stack.close()
             refused.append(taken)
         if not refused:
-            return NotTaken(
-                words="no phase can begin: each open one waits for others, or for a path of a phase at work"
-            )
+            return NotTaken(words=explain_none(claims))
         words = "; ".join(dict.fromkeys(one.words for one in refused))
         return NotTaken(words=words, by=tuple(claim for one in refused for claim in one.by))
 

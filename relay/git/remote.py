@@ -7,6 +7,7 @@ start git without the inherited environment, and its import takes half a second.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -32,6 +33,7 @@ _HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
 """Why git refuses a ref that is not where its lease says."""
+_UNPACK = "error: remote unpack failed: "
 _RACED = ("cannot lock ref", "failed to update ref", "incorrect old value provided", "reference already exists")
 """What the remote says when somebody else was faster than this push."""
 
@@ -164,7 +166,8 @@ def make_store(folder: Path, name: str, environ: Mapping[str, str]) -> None:
 def _let_through(guarded: Guarded, environ: Mapping[str, str]) -> Git:
     """Return git with a way to remotes; later flags win over those that every call has."""
     config = guarded.config
-    ssh = find_value(config, "core.sshcommand", trusted_only=True) or "ssh -o BatchMode=yes"
+    program = shlex.quote(environ["GIT_SSH"]) if environ.get("GIT_SSH") else "ssh -o BatchMode=yes"
+    ssh = find_value(config, "core.sshcommand", trusted_only=True) or program
     helpers = [setting.value for setting in config if setting.trusted and setting.key == "credential.helper"]
     flags = [f"core.sshCommand={ssh}", *(f"credential.helper={helper}" for helper in helpers)]
     untrusted = {setting.key for setting in config if not setting.trusted and _HELPER.fullmatch(setting.key)}
@@ -200,9 +203,9 @@ def _judge(result: GitResult) -> Pushed | None:
     said = result.err.decode(errors="replace")
     if _names(own or refused, _STALE) or _names([said], _RACED):
         return Pushed(end=PushEnd.MOVED, words="; ".join(own or refused))
-    remote = [line.removeprefix("remote: ").strip() for line in said.splitlines() if line.startswith("remote: ")]
-    remote = [line for line in remote if not is_progress(line)]
-    return Pushed(end=PushEnd.REFUSED, words="; ".join(remote[:5] + own) or result.words)
+    remote = [line.removeprefix(_UNPACK) for line in said.splitlines() if line.startswith(("remote: ", _UNPACK))]
+    remote = [line.removeprefix("remote: ").strip() for line in remote if not is_progress(line)]
+    return Pushed(end=PushEnd.REFUSED, words="; ".join(dict.fromkeys(remote[:5] + own)) or result.words)
 
 
 def _names(texts: Iterable[str], reasons: Sequence[str]) -> bool:

@@ -1,6 +1,7 @@
 """Workers of one plan that are killed at random moments, each with its whole process group, until the plan is done.
 
     python -m tests.crash.fleet --trials 5
+    python -m tests.crash.fleet steps faults
 
 A bare repository, a clone for each worker, a rehearsed model; now and then the remote is away or takes nothing. What is
 asserted is seen from outside: git, the model's bills, the account of what is reserved.
@@ -8,6 +9,7 @@ asserted is seen from outside: git, the model's bills, the account of what is re
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -23,6 +25,9 @@ from relay.git.remote import Remote
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
+from tests.crash.faults import ROWS
+from tests.crash.steps import STEPS, open_step_rig
+from tests.crash.tracer import leave_mounts
 
 PHASES = 4
 CAP_USD = 20.0
@@ -186,14 +191,52 @@ def try_seed(seed: int, kills: int) -> list[str]:
     return wrong
 
 
+def _try_steps() -> bool:
+    """Print step × outcome; return whether anything did not hold."""
+    failed = False
+    head = ("step", "killed", "goes on", "a person reads of the phase", "answers paid again", "wrong")
+    print(f"| {' | '.join(head)} |\n{'| --- ' * len(head)}|")  # noqa: T201
+    with open_step_rig() as rig:
+        for name, (mode, who), other in itertools.product(STEPS, _KILLED.items(), (False, True)):
+            trial = rig.try_step(name, mode, other=other)
+            failed |= bool(trial.wrong)
+            goes_on = "another worker" if other else "the same"
+            read = re.sub(r" by vm-\w+|[0-9]+ s more", "", trial.read)
+            print(f"| {name} | {who} | {goes_on} | {read} | {trial.answers} | {len(trial.wrong)} |", flush=True)  # noqa: T201
+            print(*trial.wrong, sep="\n", end="\n" if trial.wrong else "", flush=True)  # noqa: T201
+    return failed
+
+
+def _try_faults() -> bool:
+    """Print fault × outcome; return whether anything did not hold."""
+    failed = False
+    leave_mounts()
+    with open_step_rig() as rig:
+        for name, row in ROWS.items():
+            with rig.copy() as top:
+                wrong = row(rig, top)
+            failed |= bool(wrong)
+            print(f"| {name} | {'; '.join(wrong) or 'as it should be'} |", flush=True)  # noqa: T201
+    return failed
+
+
+_KILLED = {"b": "all, before it", "a": "all, after it", "x": "the worker alone"}
+_TABLES = {"steps": _try_steps, "faults": _try_faults}
+
+
 def main() -> int:
     """Print what did not hold; exit status 1 then."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.fleet", description=__doc__)
+    parser.add_argument(
+        "rows", nargs="*", choices=(*_TABLES, []), help="named steps and faults instead of random moments"
+    )
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     failed = 0
+    if asked.rows:
+        return int(sum(_TABLES[row]() for row in asked.rows) > 0)
     for seed in range(asked.seed, asked.seed + asked.trials):
         if wrong := try_seed(seed, asked.kills):
             failed += 1

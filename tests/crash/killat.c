@@ -7,6 +7,11 @@
  * mode  b  kill before call K       a  kill after it       t  let it write half of its bytes, then kill
  *       o  kill before it whoever makes it alone, a relay or a git of one: those that started it, or that it started, go on
  *       e  call K fails with `error`                       E  call K and every later one that can fail so do
+ *       x  run `command` before call K, which goes on then: whatever can happen to others at that moment, and to the
+ *          process that is traced (KILLAT_PID)
+ *
+ * With `on`, only calls are counted that are shown with this text; so a step has a name that no number of calls before it
+ * changes. What a process sends to others is shown then too, by how it begins: a request, a statement of SQL.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,7 +46,7 @@ static const struct call { short nr; char acts; char space; const char *name; } 
     {SYS_rmdir, 'o', 0, "rmdir"}, {SYS_mkdir, 'o', 1, "mkdir"}, {SYS_mkdirat, 'p', 1, "mkdir"},
     {SYS_truncate, 'o', 1, "truncate"}, {SYS_ftruncate, 'f', 1, "truncate"}, {SYS_fallocate, 'f', 1, "fallocate"},
     {SYS_chmod, 'o', 0, "chmod"}, {SYS_fchmod, 'f', 0, "chmod"}, {SYS_fchmodat, 'p', 0, "chmod"},
-    {SYS_fsync, 'f', 1, "fsync"}, {SYS_fdatasync, 'f', 1, "fsync"},
+    {SYS_fsync, 'f', 1, "fsync"}, {SYS_fdatasync, 'f', 1, "fsync"}, {SYS_sendto, 'n', 0, "send"},
 };
 #define COUNT ((int)(sizeof CALLS / sizeof *CALLS))
 #define CREATES (O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY))
@@ -103,6 +108,12 @@ static dev_t find_device(pid_t pid, const struct user_regs_struct *r, const stru
     char path[4096] = "", place[4200];
     struct stat found;
     unsigned long args[] = {r->rdi, r->rsi, r->rdx, r->r10};
+    if (c->acts == 'n') {
+        ssize_t n = read_word(pid, args[1], shown, args[2] < 149 ? args[2] : 149) ? (ssize_t)(args[2] < 149 ? args[2] : 149) : 0;
+        for (ssize_t i = 0; i < n; i++) if (shown[i] < ' ') shown[i] = ' ';
+        shown[n] = 0;
+        return 0;
+    }
     if (strchr("wvf", c->acts) || c->acts == 'c') {
         snprintf(place, sizeof place, "/proc/%d/fd/%d", pid, (int)args[c->acts == 'c' ? 2 : 0]);
         ssize_t n = readlink(place, shown, 150);
@@ -144,9 +155,9 @@ static int halve(pid_t pid, struct user_regs_struct *r, const struct call *c) {
 }
 
 /* Trace the child `pid`, which waits for a byte from `go`, to its end or to call `k` on `device`; `log` may be NULL.
- * With `no_sync` every fsync says that it worked and does nothing. */
+ * With `no_sync` every fsync says that it worked and does nothing. `on` and `command` may be NULL. */
 int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long device, int no_sync, const char *log,
-                 double limit_s, struct outcome *out) {
+                 double limit_s, const char *on, const char *command, struct outcome *out) {
     FILE *file = log ? fopen(log, "w") : NULL;
     struct timespec start, now;
     pid_t doomed = 0; /* to be killed with everybody else when its call has been made */
@@ -159,6 +170,8 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
                   PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
     if (ptrace(PTRACE_SEIZE, pid, 0, wanted)) return errno;
     add(pid);
+    char main_pid[20];
+    snprintf(main_pid, sizeof main_pid, "%d", pid), setenv("KILLAT_PID", main_pid, 1);
     if (write(go, "", 1) != 1) return errno;
     clock_gettime(CLOCK_MONOTONIC, &start);
     while (alive) {
@@ -176,7 +189,7 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
             if (who == pid) { /* its children get a moment to follow it */
                 out->status = status, main_done = 1;
                 clock_gettime(CLOCK_MONOTONIC, &start);
-                limit_s = mode == 'o' ? 30 : 3; /* they hand over */
+                limit_s = strchr("ox", mode) ? 30 : 3; /* they hand over */
             }
             continue;
         }
@@ -200,7 +213,13 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
         const struct call *call = NULL;
         for (int i = 0; i < COUNT; i++) if (CALLS[i].nr == (long)regs.orig_rax) call = &CALLS[i];
         char shown[200] = "";
-        if (doomed || !call || find_device(who, &regs, call, shown) != device) {
+        int is_watched = !doomed && call && (find_device(who, &regs, call, shown) == device || (on && call->acts == 'n'));
+        if (is_watched && on) {
+            char line[220];
+            snprintf(line, sizeof line, "%s %s", call->name, shown);
+            is_watched = strstr(line, on) != NULL;
+        }
+        if (!is_watched) {
             ptrace(PTRACE_CONT, who, 0, 0);
             continue;
         }
@@ -219,6 +238,9 @@ int killat_trace(pid_t pid, int go, long k, char mode, int error, unsigned long 
         if (mode == 'e' || mode == 'E') {
             regs.orig_rax = -1, regs.rax = -error;
             ptrace(PTRACE_SETREGS, who, 0, &regs);
+            ptrace(PTRACE_CONT, who, 0, 0);
+        } else if (mode == 'x') {
+            if (command && system(command)) out->reached = 3; /* the command failed */
             ptrace(PTRACE_CONT, who, 0, 0);
         } else if (mode == 'o') {
             kill_session(getsid(who));

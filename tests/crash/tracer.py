@@ -46,6 +46,10 @@ class Fault:
     mode: str = "b"
     error: int = 0
     """The errno of the modes ``e`` and ``E``."""
+    on: str = ""
+    """Only calls are counted that are shown with this text; empty for all of the watched file system."""
+    then: str = ""
+    """The shell command of mode ``x``."""
     no_sync: bool = False
     """Every fsync says that it worked and does nothing: the control of power cuts."""
 
@@ -78,7 +82,8 @@ class Ended:
     count: int = 0
     """Calls that changed the watched file system."""
     reached: int = 0
-    """1 when the fault happened; 2 when there was nothing to tear and it was killed before the call."""
+    """1 when the fault happened; 2 when there was nothing to tear and it was killed before the call; 3 when the command
+    of mode ``x`` failed."""
     orphans: int = 0
     """Processes that outlived the run by three seconds; -1: the run itself did not end."""
     where: str = ""
@@ -170,7 +175,7 @@ def _serve(pipe: Connection, library: Path) -> None:
     native = ctypes.CDLL(str(library))
     native.killat_trace.argtypes = (
         ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_char, ctypes.c_int, ctypes.c_ulong, ctypes.c_int,
-        ctypes.c_char_p, ctypes.c_double, ctypes.POINTER(_Outcome),
+        ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Outcome),
     )  # fmt: skip
     names = library.with_name(f"modules-{os.getpid()}")
     while True:
@@ -274,12 +279,12 @@ def _trace(start: Start, native: ctypes.CDLL, child: int, go: int) -> Ended:
     fault, out = start.fault or Fault(), _Outcome()
     device = start.root.stat().st_dev
     log = os.fsencode(start.log) if start.log else None
-    failed = native.killat_trace(
-        child, go, fault.at, fault.mode.encode(), fault.error, device, fault.no_sync, log, LIMIT_S, ctypes.byref(out)
-    )
+    on, then = (os.fsencode(text) if text else None for text in (fault.on, fault.then))
+    numbers = (child, go, fault.at, fault.mode.encode(), fault.error, device, fault.no_sync)
+    failed = native.killat_trace(*numbers, log, LIMIT_S, on, then, ctypes.byref(out))
     if failed:
         raise OSError(failed, "the tracer failed")
-    ended = os.WIFEXITED(out.status) and (not out.reached or fault.mode in "oeE")
+    ended = os.WIFEXITED(out.status) and (not out.reached or fault.mode in "oeEx")
     return Ended(
         code=os.WEXITSTATUS(out.status) if ended else None,
         count=out.count,

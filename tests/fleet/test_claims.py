@@ -211,6 +211,17 @@ def test_a_remote_without_a_word_is_an_error(desks):
             act()
 
 
+def test_a_lock_that_was_left_at_the_remote_is_not_taken_for_other_workers(desks):
+    ann = replace(desks("ann"), pause=lambda _: None)
+    place = ann.remote.repo.root.parent / f"away.git/refs/relay/claims/{PLAN}"
+    place.mkdir(parents=True)
+    (place / "account.lock").touch()
+    with pytest.raises(RemoteError, match="does not move its refs, 12 times, and nobody else moved them"):
+        ann.take(bid())
+    (place / "account.lock").unlink()
+    assert isinstance(ann.take(bid()), PhaseClaim)
+
+
 def test_what_is_not_a_claim_is_passed_over(desks):
     ann = desks("ann")
     head = ann.remote.repo.head()

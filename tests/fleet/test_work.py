@@ -507,3 +507,17 @@ def test_what_a_killed_fetch_or_push_left_is_in_nobodys_way(field):
     with serve(parse_script(SCRIPT)) as server:
         assert go(field.task(root, server, phase_id="1")).exit_code == ExitCode.DONE
     assert [name for name in (*left, young) if (root / ".git" / name).exists()] == [young]  # of a run that is at work
+
+
+def test_a_claim_on_a_phase_that_is_done_is_ended_by_whoever_comes(field):
+    """As when a worker was killed that had claimed a phase which another had just landed, or a remote as it landed."""
+    with serve(parse_script(SCRIPT)) as server:
+        task = field.task(field.clone("ann"), server, phase_id="1")
+        assert go(task).exit_code == ExitCode.DONE
+        bid = Bid(phase_id="1", reserve_usd=5.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0, ended=1)
+        dead = field.desk(task, "dead")
+        assert dead.take(bid)
+        field.git("update-ref", "refs/heads/relay-jobs/main/1", "main")
+        assert go(replace(task, phase_id="2")).exit_code == ExitCode.DONE
+        assert dead.read().held == dead.read().reserved == ()
+        assert "refs/heads/relay-jobs/main/1" not in field.refs()

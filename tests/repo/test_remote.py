@@ -92,7 +92,7 @@ def test_a_connection_that_ends_early_leaves_the_remote_to_be_asked(box, remote,
 def test_a_remote_that_is_not_there_says_what_to_try(box, away):
     with pytest.raises(RemoteError, match="does not appear to be a git repository") as found:
         Remote(repo=box.open(), name=str(away) + "x", environ=box.environ).list_refs()
-    assert "git ls-remote" in str(found.value.hint)
+    assert "git remote -v" in str(found.value.hint)
 
 
 class Locked(BaseHTTPRequestHandler):
