@@ -17,6 +17,7 @@ from relay.state.kept_refs import Kept
 from relay.state.lineage import find_leg_phase
 from relay.state.plan_edit import PlanEdit
 from relay.state.resume import Facts, LegFacts
+from relay.state.session_ends import find_proposal
 from relay.store.completion import find_pending_move
 from relay.store.history import RelayCommit, read_relay_commits
 from relay.store.legs import OpenLeg, find_leg_changes, find_place_id, read_leg
@@ -71,6 +72,7 @@ def _read_leg_facts(repo: Repo, leg: OpenLeg, own: tuple[str, ...]) -> LegFacts:
         elsewhere=leg.place not in {"", find_place_id(repo)},
         claims=leg.items,
         handed_over=bool(leg.baton),
+        proposed=find_proposal(leg) is not None,
         faults=_count_faults(leg),
         merges=leg.merges,
         touched=since_start or bool(leg.items) or _differs(repo, leg.base_tree, saved, own),

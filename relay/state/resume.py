@@ -53,6 +53,8 @@ class LegFacts:
     """The commit of its session is on the branch, whatever was committed on top of it."""
     began_as: str = ""
     """What the phase was called when the leg began, where that may be something else."""
+    proposed: bool = False
+    """Its newest snapshot is a finished phase but for the commit."""
     faults: int = 0
     """So many did the newest review of the phase confirm."""
     merges: str = ""
@@ -129,6 +131,9 @@ def _resume_work(leg: LegFacts) -> ResumePoint:
     if leg.handed_over and leg.saved and leg.faults:
         why = f"A review of phase {leg.phase_id} confirmed {count(leg.faults, 'fault')}.{claims}"
         return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
+    if leg.handed_over and leg.saved and leg.proposed:
+        why = f"The work on phase {leg.phase_id} is finished and not committed.{claims}"
+        return _go_on(leg, ResumeCase.MID_LEG, why, "checks it again, and has it reviewed where that was asked for")
     if leg.handed_over and leg.saved:
         why = f"Session {leg.session_id} handed over; the phase is not finished.{claims}"
         return _go_on(leg, ResumeCase.MID_LEG, why, "starts a fresh session from its baton")

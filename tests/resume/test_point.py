@@ -50,6 +50,13 @@ def test_nothing_open(plan, phase, why, then):
         ({"claims": ("2.1", "2.2")}, {}, ResumeCase.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
         ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its baton"),
         (
+            {"handed_over": True, "saved": True, "proposed": True},
+            {},
+            ResumeCase.MID_LEG,
+            "The work on phase 2 is finished and not committed.",
+            "has it reviewed",
+        ),
+        (
             {"handed_over": True, "saved": True, "faults": 2},
             {},
             ResumeCase.MID_LEG,
