@@ -85,7 +85,7 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     as_json, unchecked = options["as_json"], options["unchecked"]
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
     request, place = make_request("run", options)
-    selection = replace(find_selection(phase), unchecked=unchecked)
+    selection = replace(parse_selection(phase), unchecked=unchecked)
     if options["dry_run"]:
         jobs = get_job_count(options, phase, request.settings.jobs)
         return show_dry_run(request, place, selection, jobs=jobs)
@@ -129,7 +129,7 @@ def start_branch(place: "Place") -> None:
         begin_branch(place.repo, name)
 
 
-def find_selection(phase: str) -> "Selection":
+def parse_selection(phase: str) -> "Selection":
     """Read ``next``, ``all`` or the id of a phase; a variable that was not set is none of these."""
     from relay.run.selection import Selection
 
@@ -151,31 +151,13 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     from relay.run.readiness import require_gates
     from relay.run.selection import choose_phase
     from relay.run.settlement import require_point
-    from relay.setup.approval import require_approval
     from relay.setup.place import find_source
-    from relay.setup.preconditions import (
-        check_clean,
-        check_identity,
-        check_plan_file,
-        check_program,
-        check_repository,
-        require,
-    )
     from relay.setup.runners import list_kinds
     from relay.state.standing import gather_standing
-    from relay.store.completion import find_pending_move
-    from relay.store.home import find_home
 
     repo, path = request.repo, request.plan_path
     standing = gather_standing(find_source(place), repo)
-    require(check_program(repo.root, request.settings, request.environ))
-    require_approval(find_home(repo), request.settings, request.environ)
-    require(check_repository(repo))
-    require(check_plan_file(repo, path))
-    require(check_identity(repo))
-    # A run finishes what an earlier commit lacks in the files before it looks at them.
-    if not request.allow_dirty and find_pending_move(repo) is None:
-        require(check_clean(repo, path))
+    _require_ready(request)
     phase, situation = None, standing.situation
     if not situation.running:
         phase = choose_phase(situation, require_point(situation, path), selection)
@@ -185,14 +167,36 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
     list_kinds(replace(request, phases=phases))
     show_standing(standing, place.caller, why=True)
-    open_jobs = find_open_jobs(repo, path)
-    begins: tuple[Phase, ...] = (phase,) if phase and not open_jobs else ()
-    if open_jobs:
+    begins: tuple[Phase, ...] = (phase,) if phase else ()
+    if open_jobs := find_open_jobs(repo, path):
+        begins = ()
         say(f"jobs   {', '.join(job.phase_id for job in open_jobs)} first, where their work is")
     elif jobs > 1 and not situation.running and not situation.goes_on:
         begins = show_waves(plan, jobs)
     show_next(begins, request.settings)
     return ExitCode.DONE
+
+
+def _require_ready(request: "RunRequest") -> None:
+    """Require what holds without a model.
+
+    Raises:
+        RelayError: The first thing that does not.
+    """
+    from relay.setup import preconditions as needed
+    from relay.setup.approval import require_approval
+    from relay.store.completion import find_pending_move
+    from relay.store.home import find_home
+
+    repo, path = request.repo, request.plan_path
+    needed.require(needed.check_program(repo.root, request.settings, request.environ))
+    require_approval(find_home(repo), request.settings, request.environ)
+    needed.require(needed.check_repository(repo))
+    needed.require(needed.check_plan_file(repo, path))
+    needed.require(needed.check_identity(repo))
+    # A run finishes what an earlier commit lacks in the files before it looks at them.
+    if not request.allow_dirty and find_pending_move(repo) is None:
+        needed.require(needed.check_clean(repo, path))
 
 
 def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import offer_phases, session_options
-from relay.cli.run import find_selection
+from relay.cli.run import parse_selection
 from relay.cli.sessions import make_request
 from relay.errors import ExitCode
 
@@ -68,7 +68,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
         settings=request.settings,
         words=render_words(request, options),
         environ=dict(os.environ),
-        phase_id=find_selection(phase).phase_id,
+        phase_id=parse_selection(phase).phase_id,
         lease_s=lease,
     )
     prepare_process()
