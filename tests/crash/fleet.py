@@ -1,7 +1,7 @@
 """Workers of one plan that are killed at random moments, each with its whole process group, until the plan is done.
 
     python -m tests.crash.fleet --trials 5
-    python -m tests.crash.fleet steps faults
+    python -m tests.crash.fleet steps faults queue
 
 A bare repository, a clone for each worker, a rehearsed model; now and then the remote is away or takes nothing. What is
 asserted is seen from outside: git, the model's bills, the account of what is reserved.
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from relay.fleet.overview import open_desk
@@ -26,6 +27,7 @@ from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from tests.crash.faults import ROWS
+from tests.crash.queue import STEPS_OF_SUBMITTER, STEPS_OF_WORKER, try_database, try_submitter
 from tests.crash.steps import STEPS, open_step_rig
 from tests.crash.tracer import leave_mounts
 
@@ -220,8 +222,25 @@ def _try_faults() -> bool:
     return failed
 
 
+def _try_queue() -> bool:
+    """Print what came of it when the database or a submitter was killed at a step; return whether anything is wrong."""
+    failed = False
+    with open_step_rig() as rig:
+        rows = [(f"database killed: {step}", partial(try_database, rig, step=step)) for step in STEPS_OF_WORKER]
+        for step, mode in itertools.product(STEPS_OF_SUBMITTER, "a"):
+            rows.append(
+                (f"submitter killed ({_KILLED[mode]}): {step}", partial(try_submitter, rig, step=step, mode=mode))
+            )
+        for name, row in rows:
+            with rig.copy() as top:
+                wrong = row(top)
+            failed |= bool(wrong)
+            print(f"| {name} | {'; '.join(wrong) or 'as it should be'} |", flush=True)  # noqa: T201
+    return failed
+
+
 _KILLED = {"b": "all, before it", "a": "all, after it", "x": "the worker alone"}
-_TABLES = {"steps": _try_steps, "faults": _try_faults}
+_TABLES = {"steps": _try_steps, "faults": _try_faults, "queue": _try_queue}
 
 
 def main() -> int:
