@@ -34,7 +34,16 @@ def settle(init: int) -> None:
         time.sleep(_PAUSE_S)
     with contextlib.suppress(OSError):
         if _find_score(init).read_text() != f"{_EXPENDABLE}\n":  # it was made before relay could say it of bwrap
-            make_expendable(init, *find_descendants(init))
+            make_expendable(init, *_list_below(init))
+
+
+def _list_below(pid: int) -> list[int]:
+    """Return the processes below one that waits, and so starts none: not by a look at all that the machine has."""
+    try:
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # it has ended, or the kernel does not keep that
+        return find_descendants(pid)
+    return children + [below for child in children for below in _list_below(child)]
 
 
 def _find_score(pid: int) -> Path:

@@ -15,6 +15,7 @@ import pytest
 
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
+from relay.sandbox.start import settle
 from relay.sandbox.survivors import end_survivors, find_survivors
 
 SHORT = Limits(timeout_s=1.5)
@@ -356,3 +357,17 @@ def test_other_processes_of_the_user_do_not_count(place: Any) -> None:
         for other in others:
             other.kill()
             other.wait()
+
+
+def test_what_stands_below_the_first_process_of_a_sandbox_is_first_in_line_too():
+    """Relay says it of bwrap, whose child may have been made a moment before."""
+    command = ["bash", "-c", "(sleep 60; true) & echo $!; wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as first:
+        try:
+            assert first.stdout
+            below = int(first.stdout.readline())
+            settle(first.pid)
+            scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in (first.pid, below)]
+        finally:
+            os.killpg(first.pid, signal.SIGKILL)
+    assert scores == ["1000\n"] * 2
