@@ -6,6 +6,7 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.session.events import Noticed, RunStarted, ToolFinished
+from tests.effort import THOROUGH
 
 LONG = "x" * 79 + "\n"
 SCRIPT = json.dumps({
@@ -61,9 +62,11 @@ def find_features(stage):
 
 
 ALL = ["reset", "rules", "ledger", "cache", "spill"]
+SOME = [[name] for name in ALL] if THOROUGH else [ALL[::2], ALL[1::2]]
+"""Each without the others; by default those that come next to each other in turn."""
 
 
-@pytest.mark.parametrize("off", [[], *([name] for name in ALL), ALL], ids=lambda off: "+".join(off) or "nothing")
+@pytest.mark.parametrize("off", [[], *SOME, ALL], ids=lambda off: "+".join(off) or "nothing")
 def test_what_is_switched_off_is_off_and_nothing_else(stage, off):
     """Commits are the same; the log and the view say what was missing."""
     stage.write("long.txt", LONG * 1_000)
