@@ -232,7 +232,8 @@ class Stage:
     def _open(self, command: str, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
         with serve(parse_script(script)) as self.server:
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url}
-            with self.enter(command, dirty=dirty, flags=flags, environ=environ) as ctx:
+            # Nobody looks at what is kept for `relay replay` but its own tests, and all of it is searched for secrets.
+            with self.enter(command, dirty=dirty, flags={"history": False, **flags}, environ=environ) as ctx:
                 yield ctx
 
     @contextmanager

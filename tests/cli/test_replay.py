@@ -30,7 +30,7 @@ EVENTFUL = [
 
 
 def play(stage, turns, **flags):
-    return stage.run(json.dumps({"sessions": [{"turns": turns}]}), phase="1", **flags)
+    return stage.run(json.dumps({"sessions": [{"turns": turns}]}), phase="1", **{"history": True, **flags})
 
 
 def find_tape(stage):
