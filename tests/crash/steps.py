@@ -231,7 +231,9 @@ class StepRig:
         status = self.git(away, "log", "--first-parent", "--format=%(trailers:key=Relay-Status,valueonly)", "main")
         wrong += [f"commits: {status.split()}"] if status.split().count("done") != PHASES else []
         log = away / "logs/refs/heads/main"
-        moves = log.read_text().splitlines() if log.exists() else []
+        moves = (
+            {line.split()[1] for line in log.read_text().splitlines()} if log.exists() else set()
+        )  # noted, then moved
         wrong += [f"{len(moves)} pushes of the plan's branch"] if len(moves) != PHASES else []
         refs = self.git(away, "for-each-ref", "--format=%(refname)").split()
         wrong += [f"left: {ref}" for ref in refs if ref != "refs/heads/main" and not ref.endswith("/account")]
