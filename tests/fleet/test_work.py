@@ -50,6 +50,8 @@ Verify: `test -s three.txt`
 - [ ] Write three.txt
 """
 WORDS = ("one", "two", "three")
+LEASE_S = 6
+"""Of what is to be lost: a busy machine takes three to come to a snapshot."""
 
 
 def write_session(word, number, first=""):
@@ -146,8 +148,10 @@ def go(task):
         interrupts.close()
 
 
-def wait_for(condition):
+def wait_for(condition, *, working=None):
+    """Wait until it holds; a run that has ended before will never bring it about."""
     while not condition():
+        assert working is None or not working.done(), working.result()
         time.sleep(0.05)
 
 
@@ -204,10 +208,10 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
 
 def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):
     with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
-        task = field.task(field.clone("ann"), server, lease_s=3, phase_id="1")
+        task = field.task(field.clone("ann"), server, lease_s=LEASE_S, phase_id="1")
         working = pool.submit(go, task)
         thief = field.desk(field.task(field.clone("bob"), server), "thief")
-        wait_for(lambda: any("/wip/" in ref for ref in field.refs()))
+        wait_for(lambda: any("/wip/" in ref for ref in field.refs()), working=working)
         taken = None
         while taken is None:
             there = thief.read().find("1")
@@ -241,9 +245,9 @@ def test_what_a_remote_does_not_take_is_pushed_by_the_next_run(field):
 def test_a_remote_that_is_gone_ends_a_run_with_its_claim(field):
     with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
         root = field.clone("ann")
-        task = field.task(root, server, lease_s=3, phase_id="1")
+        task = field.task(root, server, lease_s=LEASE_S, phase_id="1")
         working = pool.submit(go, task)
-        wait_for(lambda: any("/wip/" in ref for ref in field.refs()))
+        wait_for(lambda: any("/wip/" in ref for ref in field.refs()), working=working)
         shutil.move(field.away, field.top / "elsewhere")
         end = working.result()
         assert end.exit_code == ExitCode.STOPPED
@@ -256,9 +260,9 @@ def test_a_remote_that_is_gone_ends_a_run_with_its_claim(field):
 def test_a_remote_that_does_not_answer_ends_a_run_with_its_claim(field):
     hook = field.away / "hooks/pre-receive"
     with serve(parse_script(HANGS)) as server, ThreadPoolExecutor(1) as pool:
-        task = field.task(field.clone("ann"), server, lease_s=3, phase_id="1")
+        task = field.task(field.clone("ann"), server, lease_s=LEASE_S, phase_id="1")
         working = pool.submit(go, task)
-        wait_for(lambda: any("/wip/" in ref for ref in field.refs()))
+        wait_for(lambda: any("/wip/" in ref for ref in field.refs()), working=working)
         hook.parent.mkdir(exist_ok=True)
         hook.write_text("#!/bin/sh\nexec sleep 300\n")
         hook.chmod(0o755)
