@@ -114,6 +114,10 @@ class RepoError(RelayError):
     kind = ErrorKind.REPOSITORY
 
 
+class LockedError(RepoError):
+    """Another relay is at work where this one would be."""
+
+
 class SandboxError(RelayError):
     """Commands cannot be confined as asked."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from relay.errors import ExitCode, RelayError, RepoError
+from relay.errors import ExitCode, LockedError, RelayError
 from relay.fleet.claim import PhaseClaim
 from relay.fleet.claims import ClaimDesk
 from relay.fleet.exchange import find_noted, find_updates, read_here, read_there
@@ -204,7 +204,7 @@ def locking(repo: Repo, interrupts: Interrupts) -> Iterator[None]:
     """Hold a work tree's lock; another relay's, which has it for a moment, is waited for.
 
     Raises:
-        RepoError: It has it for longer.
+        LockedError: It has it for longer.
     """
     ends_s = time.monotonic() + _LOCK_S
     with ExitStack() as stack:
@@ -212,7 +212,7 @@ def locking(repo: Repo, interrupts: Interrupts) -> Iterator[None]:
             try:
                 stack.enter_context(lock_worktree(repo))
                 break
-            except RepoError:
+            except LockedError:
                 if time.monotonic() > ends_s or interrupts.wait(_HEARING_S):
                     raise
         yield

@@ -255,7 +255,9 @@ class _Parent:
                 continue
             if is_locked(job.repo):
                 foreign.add(phase.id)
-                self._say_once(f"phase {phase.id}: another relay is at work in {job.repo.root}; waiting for it")
+                words = f"phase {phase.id}: another relay is at work in {job.repo.root}; waiting for it"
+                if self._say_once(words):
+                    self._ctx.observe(Noticed(text=words, warning=True))
                 continue
             landing = find_landing(main, job)
             if landing.case not in {LandingCase.WORKING, LandingCase.LANDED}:
@@ -276,8 +278,6 @@ class _Parent:
         if words in self._state.said:
             return False
         self._state.said.add(words)
-        if "another relay" in words:
-            self._ctx.observe(Noticed(text=words, warning=True))
         return True
 
     def _land(self, job: Job, landing: Landing) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 
 from relay.config import Settings
-from relay.errors import ExitCode, RelayError, RepoError
+from relay.errors import ExitCode, LockedError, RelayError, RepoError
 from relay.fleet.claim import NOBODY, Claims, ClaimState, PhaseClaim, describe, is_at_work
 from relay.fleet.claims import LEASE_S, Bid, NotTaken, list_in_turn
 from relay.fleet.clones import ensure_worker
@@ -221,10 +221,8 @@ class _Worker:
         digest = hashlib.sha256(phase_id.encode()).hexdigest()[:16]
         try:
             stack.enter_context(lock_worktree(self._main, f"work-{digest}"))
-        except RepoError as error:
-            if isinstance(error.__cause__, BlockingIOError):
-                return False
-            raise
+        except LockedError:
+            return False
         if any(job.phase_id == phase_id and is_locked(job.repo) for job in self._find_jobs()):
             stack.close()
             return False

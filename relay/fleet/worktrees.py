@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from relay.errors import RelayError, RepoError
+from relay.errors import LockedError, RelayError, RepoError
 from relay.files.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing
 from relay.git import refs
@@ -103,10 +103,8 @@ def ensure_job(
     try:
         with hold_worktree(job.repo):
             _bring_up(main, job, start)
-    except RepoError as error:
-        if isinstance(error.__cause__, BlockingIOError):
-            return None
-        raise
+    except LockedError:
+        return None
     return job
 
 

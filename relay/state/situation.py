@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.errors import RepoError
+from relay.errors import LockedError
 from relay.plan.model import Plan
 from relay.state.kept_refs import Kept
 from relay.state.plan_edit import EditKind, PlanEdit, find_edit, parse_at
@@ -79,7 +79,7 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
 
             try:
                 stack.enter_context(lock_worktree(repo))
-            except RepoError as error:
+            except LockedError as error:
                 edit = PlanEdit(kind=EditKind.NONE, plan=source.load())
                 return Situation(edit=edit, kept=kept, running=str(error))
             kept = _read_kept(repo, source, is_locked=True)  # as whoever held the lock left it

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.errors import RepoError
+from relay.errors import LockedError, RepoError
 from relay.git.repository import Repo
 
 _HOLDER = re.compile(r"process ([0-9]{1,9}) on (.+)")
@@ -23,7 +23,8 @@ def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
     Children do not inherit it. What the file says is for the message only, never a reason to take the lock away.
 
     Raises:
-        RepoError: Another process holds it, or something that is no file stands in its place.
+        LockedError: Another process holds it.
+        RepoError: Something that is no file stands in its place.
     """
     # The file is never removed: two relays could then each lock a file of that name.
     file = repo.make_relay_dir() / name
@@ -40,7 +41,7 @@ def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _read_holder(fd) or "another process"
-            raise RepoError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from None
+            raise LockedError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from None
         # Emptied only once the lock is held: until then the file names its holder.
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
