@@ -4,16 +4,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from relay.cli.views.board import Board
+from relay.cli.views.board import MOMENT_KINDS, Board
 from relay.meters.gauge import find_band, render_band
 from relay.telemetry.log_tail import LogTail, list_runs
 from relay.values import dataclass
 from relay.words import render_clock, render_tokens, shorten
 
-_KINDS = frozenset({
-    "RequestStarted", "ResponseReceived", "ToolStarted", "ToolFinished", "OutputShown", "RetryScheduled",
-    "GateStarted", "GateFinished", "SetupStarted", "SetupFinished", "LegEnded", "RunEnded",
-})  # fmt: skip
 _SHOWN_CHARS = 90
 _LOGS_OF_A_JOB = 4
 """So many of the last logs are looked at for each job: one that was stopped and taken up has several."""
@@ -48,7 +44,7 @@ def find_job_works(root: Path, phase_ids: Collection[str]) -> tuple[AtWork, ...]
 def _read_work(root: Path, run_id: str) -> AtWork | None:
     try:
         with LogTail(root, run_id) as log:
-            records = log.read_end(_KINDS, until="LegStarted")
+            records = log.read_end(MOMENT_KINDS, until="LegStarted")
     except OSError:
         return None
     if not records:

@@ -224,3 +224,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }
+_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_refresh, _on_text, _on_job)
+MOMENT_KINDS = frozenset(kind.__name__ for kind, take in _APPLY.items() if take not in _ELSEWHERE)
+"""The kinds of events that say what is done right now: a log's end is read for them."""
