@@ -7,31 +7,7 @@ import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-
-PLAN = """\
-# Field
-
-## Phase 1 — One
-After: none
-Verify: `test -s one.txt`
-- [ ] Write one.txt
-
-## Phase 2 — Two
-After: none
-Verify: `test -s two.txt`
-- [ ] Write two.txt
-
-## Phase 3 — Three
-After: 1, 2
-Verify: `test -s three.txt`
-- [ ] Write three.txt
-"""
-SCRIPT = "sessions:\n" + "".join(
-    f"- {{when: {{first_message_contains: 'Write {word}.txt'}}, turns: ["
-    f"{{tools: [{{name: write, input: {{path: {word}.txt, content: '{word}'}}}}]}}, "
-    f"{{tools: [{{name: tick, input: {{item: '{number}.1', evidence: seen}}}}]}}, {{text: done}}]}}\n"
-    for number, word in enumerate(("one", "two", "three"), 1)
-)
+from tests.fleet.plan_of_three import PLAN, SCRIPT
 
 
 @pytest.fixture

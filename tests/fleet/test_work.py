@@ -30,39 +30,12 @@ from relay.git.repository import open_repo
 from relay.interrupts import Interrupts, Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS, write_session
 
-PLAN = """\
-# Field
-
-## Phase 1 — One
-After: none
-Verify: `test -s one.txt`
-- [ ] Write one.txt
-
-## Phase 2 — Two
-After: none
-Verify: `test -s two.txt`
-- [ ] Write two.txt
-
-## Phase 3 — Three
-After: 1, 2
-Verify: `test -s three.txt`
-- [ ] Write three.txt
-"""
-WORDS = ("one", "two", "three")
 LEASE_S = 6
 """Of what is to be lost: a busy machine takes three to come to a snapshot."""
 
 
-def write_session(word, number, first=""):
-    own = f"{{tools: [{{name: write, input: {{path: {word}.txt, content: '{word}'}}}}]}}"
-    tick = f"{{tools: [{{name: tick, input: {{item: '{number}.1', evidence: seen}}}}]}}"
-    return (
-        f"- {{when: {{first_message_contains: 'Write {word}.txt'}}, turns: [{first or own}, {tick}, {{text: 'x'}}]}}\n"
-    )
-
-
-SCRIPT = "sessions:\n" + "".join(write_session(word, number) for number, word in enumerate(WORDS, 1))
 HANGS = (
     "sessions:\n- {when: {first_message_contains: 'Write one.txt'}, turns: ["
     "{tools: [{name: write, input: {path: one.txt, content: one}}]}, "
