@@ -124,7 +124,7 @@ def choose_commands(
         PlanError: There is no such phase, or nothing that could be run.
     """
     from relay.gate.proposal import find_proposal
-    from relay.run.readiness import get_commands, require_gates
+    from relay.run.commit.readiness import get_commands, require_gates
     from relay.run.selection import get_phase
     from relay.setup.place import load_plan
 

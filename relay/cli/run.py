@@ -74,10 +74,10 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     Raises:
         RelayError: Something that the user has to change first.
     """
+    from relay.run.commit.readiness import require_gates
     from relay.run.ends import end_without_session
     from relay.run.hours import parse_hours, work_within
     from relay.run.loop import run
-    from relay.run.readiness import require_gates
     from relay.run.selection import choose_phase
     from relay.setup.place import find_source
     from relay.state.situation import ask
@@ -148,9 +148,9 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
             or not its turn.
     """
     from relay.cli.status import show_standing
-    from relay.run.readiness import require_gates
+    from relay.run.commit.readiness import require_gates
+    from relay.run.resume.settlement import require_point
     from relay.run.selection import choose_phase
-    from relay.run.settlement import require_point
     from relay.setup.place import find_source
     from relay.setup.runners import list_kinds
     from relay.state.standing import gather_standing
@@ -201,7 +201,7 @@ def _require_ready(request: "RunRequest") -> None:
 
 def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:
     """Say what the next sessions would be; none where there is none, or another relay is at work."""
-    from relay.run.readiness import get_commands
+    from relay.run.commit.readiness import get_commands
 
     for phase in begins:
         say(f"phase  {phase.id}  {phase.title}")

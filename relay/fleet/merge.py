@@ -20,7 +20,7 @@ from relay.plan.files import find_ledger_path
 from relay.plan.lineage import find_lineage
 from relay.plan.merge import merge_plans
 from relay.plan.model import Phase, Plan
-from relay.run.landing_leg import list_landed
+from relay.run.commit.landing_leg import list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import new_id

@@ -33,10 +33,10 @@ from relay.git.names import list_paths
 from relay.hints import RUN, Command
 from relay.plan.model import Plan
 from relay.run.ends import end_done
+from relay.run.leg.plan_view import render_plan
 from relay.run.loop import require_branch, run
-from relay.run.plan_view import render_plan
+from relay.run.resume.settlement import settle
 from relay.run.selection import Selection
-from relay.run.settlement import settle
 from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
 from relay.setup.account import make_meter, read_spent

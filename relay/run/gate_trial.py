@@ -15,7 +15,7 @@ from relay.git.config_guard import guard
 from relay.git.hooks import has_hook, make_hook_run
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
-from relay.run.gates import render_checks, reveal, run_hook
+from relay.run.commit.gates import render_checks, reveal, run_hook
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe

@@ -11,16 +11,16 @@ from relay.errors import ExitCode, RepoError, within
 from relay.git.operations import check_state
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase, Plan
-from relay.run.candidate import PhaseCommit
+from relay.run.commit.candidate import PhaseCommit
+from relay.run.commit.plan_commit import put_ticks_aside
+from relay.run.commit.readiness import require_gates
 from relay.run.ends import end_done, find_done_plan, finish_run
-from relay.run.leg import Leg, LegKind, LegResult
-from relay.run.leg_parts import make_parts
-from relay.run.plan_commit import put_ticks_aside
-from relay.run.readiness import require_gates
-from relay.run.recommit import commit_proposed
+from relay.run.leg.parts import make_parts
+from relay.run.leg.session import Leg, LegKind, LegResult
+from relay.run.leg.start import Handover, begin_phase, continue_phase, read_phase_spent
+from relay.run.resume.recommit import commit_proposed
+from relay.run.resume.settlement import settle
 from relay.run.selection import Selection, choose_phase
-from relay.run.settlement import settle
-from relay.run.start import Handover, begin_phase, continue_phase, read_phase_spent
 from relay.session.events import Noticed, RetryScheduled
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd

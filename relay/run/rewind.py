@@ -26,9 +26,9 @@ from relay.plan.encoding import encode_text
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.run.file_commit import list_other_subjects, render_subject
-from relay.run.gates import open_hooks
-from relay.run.hook_refusal import explain_hook
+from relay.run.commit.file_commit import list_other_subjects, render_subject
+from relay.run.commit.gates import open_hooks
+from relay.run.commit.hook_refusal import explain_hook
 from relay.setup.request import RunRequest
 from relay.setup.workspace import open_own_workspace
 from relay.state.lineage import find_phases

@@ -1,7 +1,7 @@
 """One session of whatever kind: opened, announced, driven to its end, accounted for.
 
-What a session is *for* is its caller's: a phase (`relay.run.leg`), a plan (`relay.planning.planner`). A further kind
-is a `SessionTask`, a function that drives the open session, and the value that this function returns.
+What a session is *for* is its caller's: a phase (`relay.run.leg.session`), a plan (`relay.planning.planner`). A further
+kind is a `SessionTask`, a function that drives the open session, and the value that this function returns.
 """
 
 from collections.abc import Callable

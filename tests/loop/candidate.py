@@ -5,10 +5,10 @@ from collections.abc import Callable
 from relay.ledger import Ledger
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.run.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit_step import commit_phase
-from relay.run.pending_plan import PendingPlan
-from relay.run.start import begin_phase
+from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.step import commit_phase
+from relay.run.leg.start import begin_phase
 from relay.setup.context import RunContext
 
 

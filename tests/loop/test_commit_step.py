@@ -6,7 +6,7 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
-from relay.run.candidate import PhaseCommit, Refused
+from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
 from tests.loop.candidate import commit_claims
 

@@ -9,10 +9,10 @@ from relay.interrupts import Interrupts, Urgency
 from relay.ledger import Ledger
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing
-from relay.run.candidate import PhaseCommit, Proposal, Refused
-from relay.run.leg import Leg, LegKind, LegParts, LegResult
-from relay.run.pending_plan import PendingPlan
-from relay.run.start import Handover
+from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
+from relay.run.commit.pending_plan import PendingPlan
+from relay.run.leg.session import Leg, LegKind, LegParts, LegResult
+from relay.run.leg.start import Handover
 from relay.runners.base import SessionSpec
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.store.legs import OpenLeg
@@ -36,7 +36,7 @@ Advance = Sequence[Act | SessionOutcome]
 
 @dataclass
 class World:
-    """Everything around a leg, in memory; a `relay.run.leg.LegKeeper`."""
+    """Everything around a leg, in memory; a `relay.run.leg.session.LegKeeper`."""
 
     interrupts: Interrupts
     notes: LegNotes = field(default_factory=lambda: LegNotes(plan=PLAN, phase=PHASE))

@@ -11,8 +11,8 @@ from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
-from relay.run.candidate import Refused
-from relay.run.readiness import get_commands
+from relay.run.commit.candidate import Refused
+from relay.run.commit.readiness import get_commands
 from relay.state.plan_edit import parse_at
 from relay.store import trailers
 from relay.store.legs import OpenLeg

@@ -6,8 +6,8 @@ from relay.config import Settings
 from relay.errors import RepoError
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
-from relay.run.gates import open_hooks
-from relay.run.hook_refusal import explain_hook
+from relay.run.commit.gates import open_hooks
+from relay.run.commit.hook_refusal import explain_hook
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent
 from relay.setup.context import RunContext

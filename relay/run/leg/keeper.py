@@ -1,7 +1,7 @@
 """Keeping in git what a session does, where no crash can take it: snapshots, the pending plan, the plan as it was.
 
 After every tool that may have changed something a snapshot is stored, so that a crash loses at most what the running
-tool was doing. The session is driven elsewhere (`relay.run.leg`).
+tool was doing. The session is driven elsewhere (`relay.run.leg.session`).
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from relay.git.objects import diff_trees
 from relay.ledger import Stamp
 from relay.ledger.model import render_time
 from relay.prompts.texts import render_baton, render_said_notice
-from relay.run.claim_watch import ClaimWatch
-from relay.run.pending_plan import PendingPlan
-from relay.run.plan_view import render_plan
-from relay.run.start import Handover
+from relay.run.commit.pending_plan import PendingPlan
+from relay.run.leg.claim_watch import ClaimWatch
+from relay.run.leg.plan_view import render_plan
+from relay.run.leg.start import Handover
 from relay.sandbox.policy import Mechanism
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed, PlanRestored, WordsHeard
@@ -39,7 +39,7 @@ _NOTED = frozenset({"tick", "amend", "record", "hand_off", "defer"})
 
 
 class Keeper:
-    """Keeps what one session does; a `relay.run.leg.LegKeeper`.
+    """Keeps what one session does; a `relay.run.leg.session.LegKeeper`.
 
     Args:
         ctx: The collaborators.

@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 from relay.prompts.texts import render_runner_system
-from relay.run.candidate import Candidate, PhaseCommit, Proposal, Refused
-from relay.run.commit_step import commit_leg
-from relay.run.keeper import Keeper
-from relay.run.leg import LegParts
-from relay.run.start import Handover
+from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused
+from relay.run.commit.step import commit_leg
+from relay.run.leg.keeper import Keeper
+from relay.run.leg.session import LegParts
+from relay.run.leg.start import Handover
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.store.presence import list_beside

@@ -4,11 +4,11 @@ from relay.gate.model import Outcome
 from relay.git.message import Message, disarm
 from relay.git.names import render_path
 from relay.plan.model import Item
-from relay.run.candidate import Candidate
-from relay.run.file_commit import SUBJECT_CHARS, list_other_subjects, render_subject
-from relay.run.gates import GateRun
-from relay.run.landing_leg import find_merged, render_merge
-from relay.run.pending_plan import PendingPlan
+from relay.run.commit.candidate import Candidate
+from relay.run.commit.file_commit import SUBJECT_CHARS, list_other_subjects, render_subject
+from relay.run.commit.gates import GateRun
+from relay.run.commit.landing_leg import find_merged, render_merge
+from relay.run.commit.pending_plan import PendingPlan
 from relay.secrets.patterns import redact
 from relay.setup.context import RunContext
 from relay.store import trailers

@@ -19,16 +19,25 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import check_transition
-from relay.run.autorun import describe_autoruns
-from relay.run.candidate import Candidate, PhaseCommit, Refused
-from relay.run.doubts import check_phantom, find_doubts
-from relay.run.gates import GateRun, GateTask, Moved, find_moved, list_ignored, open_hooks, run_phase_gate, take_back
-from relay.run.hook_refusal import explain_hook, render_hook_gate
-from relay.run.landing_leg import check_marks
-from relay.run.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
-from relay.run.phase_message import list_subjects, render_phase_message
-from relay.run.plan_commit import tick_edited_plan
-from relay.run.review_step import review_work
+from relay.run.commit.autorun import describe_autoruns
+from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit.doubts import check_phantom, find_doubts
+from relay.run.commit.gates import (
+    GateRun,
+    GateTask,
+    Moved,
+    find_moved,
+    list_ignored,
+    open_hooks,
+    run_phase_gate,
+    take_back,
+)
+from relay.run.commit.hook_refusal import explain_hook, render_hook_gate
+from relay.run.commit.landing_leg import check_marks
+from relay.run.commit.message import list_subjects, render_phase_message
+from relay.run.commit.omissions import Delivery, describe_surplus, find_ignored_files, find_left_out, render_left_out
+from relay.run.commit.plan_commit import tick_edited_plan
+from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.secrets.disclosure import find_disclosures, render_refusal
 from relay.session.events import Committed, Noticed

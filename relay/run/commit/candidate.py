@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from relay.gate.model import GateResult
 from relay.hints import Hint
 from relay.plan.model import Phase
-from relay.run.pending_plan import PendingPlan
+from relay.run.commit.pending_plan import PendingPlan
 from relay.store.legs import OpenLeg
 from relay.values import dataclass
 

@@ -13,9 +13,9 @@ from relay.ledger import Ledger, merge_entries
 from relay.plan.encoding import decode_text, encode_text
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
-from relay.run.landing_leg import is_untouched
-from relay.run.pending_plan import PendingPlan
-from relay.run.start import MAX_LEFTOVERS, read_ledger
+from relay.run.commit.landing_leg import is_untouched
+from relay.run.commit.pending_plan import PendingPlan
+from relay.run.leg.start import MAX_LEFTOVERS, read_ledger
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.lineage import find_claims, find_leg_phase, find_ticks_of_leg

@@ -4,8 +4,8 @@ import re
 
 from relay.gate.causes import NO_NETWORK
 from relay.gate.model import CommandCheck, GateResult, Outcome
-from relay.run.candidate import Refused
-from relay.run.gates import render_checks
+from relay.run.commit.candidate import Refused
+from relay.run.commit.gates import render_checks
 from relay.session.events import GateFinished
 from relay.store.commit import CommitOutcome
 from relay.words import shorten

@@ -1,7 +1,7 @@
 """One leg: a fresh session on one phase, from its first message to its commit or its baton.
 
 The session works; its keeper keeps what it does, call by call, and what it claims is checked when it ends. Both are
-arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.leg_parts` has what a run gives to a leg).
+arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.leg.parts` has what a run gives to a leg).
 """
 
 import re
@@ -19,8 +19,8 @@ from relay.prompts.texts import (
     render_reminder,
     render_soft_notice,
 )
-from relay.run.candidate import PhaseCommit, Proposal, Refused
-from relay.run.start import Handover
+from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
+from relay.run.leg.start import Handover
 from relay.runners.base import Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask

@@ -7,12 +7,12 @@ in its last snapshot, marked as proposed; the gate runs again on what is there n
 from dataclasses import replace
 
 from relay.plan.model import Plan
-from relay.run.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit_step import commit_leg
-from relay.run.landing_leg import is_untouched
-from relay.run.plan_view import render_plan
-from relay.run.rescue import note_refusal
-from relay.run.start import revisit_phase
+from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
+from relay.run.commit.landing_leg import is_untouched
+from relay.run.commit.step import commit_leg
+from relay.run.leg.plan_view import render_plan
+from relay.run.leg.start import revisit_phase
+from relay.run.resume.rescue import note_refusal
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.state.session_ends import find_proposal

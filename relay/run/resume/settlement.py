@@ -12,8 +12,8 @@ from relay.git.objects import diff_trees
 from relay.hints import RUN, Command
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
-from relay.run.plan_commit import commit_ledger_edit, ensure_plan_committed, read_plan, refuse, tick_edited_plan
-from relay.run.rescue import carry_over, restore_saved, save_found
+from relay.run.commit.plan_commit import commit_ledger_edit, ensure_plan_committed, read_plan, refuse, tick_edited_plan
+from relay.run.resume.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.facts import is_current

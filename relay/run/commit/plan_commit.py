@@ -12,8 +12,8 @@ from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import has_same_words
-from relay.run.file_commit import FileCommit, commit_file
-from relay.run.start import read_ledger
+from relay.run.commit.file_commit import FileCommit, commit_file
+from relay.run.leg.start import read_ledger
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext

@@ -8,8 +8,8 @@ from relay.git.names import render_path, with_parents
 from relay.git.objects import find_names
 from relay.git.repository import Repo
 from relay.plan.model import Item
-from relay.run.candidate import Refused
-from relay.run.omissions import Delivery, clean_paths
+from relay.run.commit.candidate import Refused
+from relay.run.commit.omissions import Delivery, clean_paths
 from relay.values import dataclass
 
 MAX_ABSENT = 20

@@ -26,8 +26,8 @@ from relay.review.finding import (
     show_findings,
 )
 from relay.review.session import Incomplete, Reviewers, review
-from relay.run.candidate import Candidate, Refused
-from relay.run.landing_leg import find_merged, is_untouched
+from relay.run.commit.candidate import Candidate, Refused
+from relay.run.commit.landing_leg import find_merged, is_untouched
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd

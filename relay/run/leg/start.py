@@ -19,13 +19,13 @@ from relay.plan.model import Phase, Plan
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.review.finding import render_numbered
-from relay.run.gates import GateTask, run_phase_gate
-from relay.run.landing_leg import find_note, list_commands
-from relay.run.pending_plan import PendingPlan
-from relay.run.phase_message import BATON_TITLE
-from relay.run.readiness import get_commands, require_programs
-from relay.run.reset_trial import find_line
-from relay.run.review_step import read_rounds
+from relay.run.commit.gates import GateTask, run_phase_gate
+from relay.run.commit.landing_leg import find_note, list_commands
+from relay.run.commit.message import BATON_TITLE
+from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.readiness import get_commands, require_programs
+from relay.run.commit.review import read_rounds
+from relay.run.leg.reset_trial import find_line
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
