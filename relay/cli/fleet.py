@@ -90,13 +90,13 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     It ends too when the database goes away: have it started again by whoever starts it.
     """
     from relay.cli.views.base import make_view
-    from relay.fleet.crew import Crew
-    from relay.sandbox.harden import prepare_process
+    from relay.fleet.queue_worker import QueueWorker
+    from relay.sandbox.hardening import prepare_process
 
     prepare_process()
     engine = open_engine(database)
     with make_view(json=False, stream=sys.stdout, keeps_board=False) as view:
-        crew = Crew(
+        worker = QueueWorker(
             engine=engine,
             place=(place or get_data("clones")).absolute(),
             environ=dict(os.environ),
@@ -104,7 +104,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
             tell=say,
             observe=view.observe,
         )
-        engine.serve(crew.do, name=f"{socket.gethostname()}-{os.getpid()}", wait=not once)
+        engine.serve(worker.do, name=f"{socket.gethostname()}-{os.getpid()}", wait=not once)
 
 
 @command.command("status", short_help="Show what is queued, claimed and done.")

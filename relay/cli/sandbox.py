@@ -44,7 +44,7 @@ def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: boo
     files, as a session does, starts at the root of the repository and has no time limit. The exit status is the
     command's.
     """
-    from relay.sandbox.harden import prepare_process
+    from relay.sandbox.hardening import prepare_process
     from relay.setup.workspace import open_own_workspace
 
     if words and (show or as_json):

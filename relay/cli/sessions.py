@@ -137,7 +137,7 @@ def run_sessions(
     from relay.cli.views.base import make_view
     from relay.cli.views.question import find_asker
     from relay.interrupts import Interrupts
-    from relay.sandbox.harden import prepare_process
+    from relay.sandbox.hardening import prepare_process
     from relay.setup.open import open_run
     from relay.setup.run_notes import note_refusal
 

@@ -54,7 +54,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     from relay.fleet.work import WorkTask
     from relay.git.remote import Remote
     from relay.interrupts import Interrupts
-    from relay.sandbox.harden import prepare_process
+    from relay.sandbox.hardening import prepare_process
     from relay.session.events import RunEnded
     from relay.setup.account import read_spent
     from relay.setup.preconditions import check_repository, require

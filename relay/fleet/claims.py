@@ -3,7 +3,7 @@
 A claim is a commit without files under ``refs/relay/claims/<plan>/phase/<phase>``; only its holder, who knows its id,
 can renew it. What all claims of a plan have reserved stands in ``…/account``, which moves in the same push, so that two
 machines cannot both take the last of the money. Clocks need not agree: a claim is taken over only when whoever does so
-has seen by its own clock that it did not move for as long as its holder may be silent (`relay.fleet.sightings`).
+has seen by its own clock that it did not move for as long as its holder may be silent (`relay.fleet.lease_clock`).
 """
 
 import hashlib

@@ -14,7 +14,7 @@ from relay.git.repository import Repo
 from relay.git.trees import find_tree
 from relay.store import trailers
 from relay.store.legs import next_ref, read_leg
-from relay.store.tally import find_spent, note_spent
+from relay.store.session_cost import find_spent, note_spent
 
 _HEADS = "refs/heads/"
 _LEG = "refs/relay/leg/"

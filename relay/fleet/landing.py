@@ -13,7 +13,7 @@ from relay.git.repository import Repo
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.state.plan_edit import parse_at
-from relay.store import follow
+from relay.store import branch_move
 from relay.store.legs import OpenLeg, get_branch, read_leg
 from relay.store.texts import find_text
 from relay.values import dataclass
@@ -145,7 +145,7 @@ def find_in_the_way(main: Repo, landing: Landing) -> tuple[str, ...]:
     """Return what of the user's the landing would touch: it has to wait until that is committed or put away."""
     # Where it is to be merged, what others have landed is here already.
     base = find_base(main, landing.tip, landing.own) or landing.tip
-    return follow.find_in_the_way(main, base, landing.own, at=landing.tip)
+    return branch_move.find_in_the_way(main, base, landing.own, at=landing.tip)
 
 
 def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
     """
     branch, identity = get_branch(main), get_identity(main).environment
     reason = f"relay: phase {job.phase_id} lands"
-    left = follow.follow(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
+    left = branch_move.move_branch(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
     if left is None:
         raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
     return left

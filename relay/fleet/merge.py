@@ -28,12 +28,12 @@ from relay.setup.repository import hold_worktree
 from relay.state.plan_edit import parse_at
 from relay.state.session_ends import render_end, render_proposal
 from relay.store import trailers
-from relay.store.elsewhere import give_up_leg
+from relay.store.branch_move import find_in_the_way, move_branch
 from relay.store.environment import read_environment, save_environment
-from relay.store.follow import find_in_the_way, follow
 from relay.store.legs import LegStart, OpenLeg, WipRecord, get_branch, open_leg, read_leg, save_snapshots
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
+from relay.store.unrecorded_cost import give_up_leg
 from relay.values import dataclass
 
 _PATCH_BYTES = 6_000
@@ -85,7 +85,9 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
         leg = _ensure_leg(job, landing, merged)
         if leg.last_wip is None:
             _save(repo, leg, landing, merged)
-        left = follow(repo, branch, landing.own, landing.tip, reason=f"relay: phase {merged.phase.id} is put on others")
+        left = move_branch(
+            repo, branch, landing.own, landing.tip, reason=f"relay: phase {merged.phase.id} is put on others"
+        )
     if left is None:
         raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
     marks = (f"git could not merge {list_paths(merged.conflicts)}: a session has to",) if merged.conflicts else ()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from relay.errors import ExitCode, RelayError, RepoError
 from relay.fleet.accounts import find_spent, open_account
-from relay.fleet.beginnings import Beginning, find_beginnings
+from relay.fleet.job_table import JobTable, Working
 from relay.fleet.landing import (
     Job,
     Landing,
@@ -23,9 +23,9 @@ from relay.fleet.landing import (
 )
 from relay.fleet.leftovers import find_code, tell_rest
 from relay.fleet.merge import prepare
-from relay.fleet.purse import Purse, count_places
-from relay.fleet.rollcall import RollCall, Working
+from relay.fleet.ready_phases import ReadyPhase, find_ready_phases
 from relay.fleet.runs import JobEnd, JobRun
+from relay.fleet.shared_cap import SharedCap, count_places
 from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
 from relay.git.command import GitError
 from relay.git.holder import is_locked
@@ -96,11 +96,11 @@ class _Parent:
         self._ctx = ctx
         self._order = order
         self._tell = tell
-        self._state = RollCall()
+        self._state = JobTable()
         self._branch = ctx.repo.branch
         total, settings = ctx.meter.total, ctx.settings
-        self._money = Purse(settings.max_cost_usd, total.cost_usd or 0.0)
-        self._tokens = Purse(settings.max_tokens_total, total.tokens)
+        self._money = SharedCap(settings.max_cost_usd, total.cost_usd or 0.0)
+        self._tokens = SharedCap(settings.max_tokens_total, total.tokens)
 
     def run(self) -> RunEnd:
         state, interrupts = self._state, self._ctx.interrupts
@@ -223,7 +223,7 @@ class _Parent:
         for job, landing in found:
             if landing.case is LandingCase.APART and not self._prepare(job, landing):
                 continue
-            ready = 1 + len(self._find_beginnings(plan))
+            ready = 1 + len(self._find_ready(plan))
             if self._start(job, merges=landing.done, places=self._count_places(plan, ready, more=1)):
                 return
 
@@ -291,7 +291,7 @@ class _Parent:
         """Start what can begin; so many landings are to find their part of the money behind it."""
         state = self._state
         while state.busy < self._order.jobs and (state.is_warm or not state.working):
-            found = self._find_beginnings(plan)
+            found = self._find_ready(plan)
             places = self._count_places(plan, len(found) + landings, more=landings)
             ready = [begin for begin in found if self._is_enough(begin.phase_id, places)]
             if not (ready or state.working or landings):
@@ -310,14 +310,14 @@ class _Parent:
         money, tokens = self._state.hungry.get(phase_id, (0.0, 0.0))
         return self._money.offer(places) >= 2 * money and self._tokens.offer(places) >= 2 * tokens
 
-    def _find_beginnings(self, plan: Plan) -> tuple[Beginning, ...]:
+    def _find_ready(self, plan: Plan) -> tuple[ReadyPhase, ...]:
         state = self._state
         done = {phase_id: commit for phase_id, commit in state.pending.items() if phase_id not in state.stopped}
         landing = state.working.items()
         done |= {phase_id: one.merges for phase_id, one in landing if one.merges and not one.child.has_asked}
-        return find_beginnings(self._ctx.repo, self._ctx.plan_path, plan, self._list_held(), done)
+        return find_ready_phases(self._ctx.repo, self._ctx.plan_path, plan, self._list_held(), done)
 
-    def _ensure_job(self, begin: Beginning) -> Job | None:
+    def _ensure_job(self, begin: ReadyPhase) -> Job | None:
         ctx, held = self._ctx, self._list_held()
         copied = ctx.settings.copy
         return ensure_job(ctx.repo, begin.phase_id, ctx.plan_path, copied=copied, busy=held, start=begin.commit)

@@ -18,10 +18,10 @@ from relay.fleet.clones import ensure_worker
 from relay.fleet.exchange import fetch_jobs, put_aside, read_here, read_there, save_noted
 from relay.fleet.holding import Holding, LostError, locking
 from relay.fleet.landing import Job, LandingCase, find_landing
+from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.merge import prepare
 from relay.fleet.overview import end_done, explain_none, fetch_plan, open_desk, require_pushed, select_phases
 from relay.fleet.runs import JobEnd
-from relay.fleet.sightings import Sightings
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
@@ -34,7 +34,7 @@ from relay.plan.model import Phase, Plan
 from relay.run.selection import get_phase
 from relay.session.events import Noticed, Observe
 from relay.setup.account import make_meter, read_spent
-from relay.store import follow
+from relay.store import branch_move
 from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
@@ -63,7 +63,7 @@ class WorkTask:
     phase_id: str = ""
     """The only phase to work on; empty for the first that is free."""
     lease_s: int = LEASE_S
-    sightings: Sightings = field(default_factory=Sightings)
+    lease_clock: LeaseClock = field(default_factory=LeaseClock)
     """Kept from one phase to the next: a claim that has not moved meanwhile need not be watched again."""
 
 
@@ -155,7 +155,7 @@ class _Worker:
 
     def _look(self) -> Claims:
         claims = self._desk.read()
-        self._task.sightings.note(claims)
+        self._task.lease_clock.note(claims)
         return claims
 
     def _fetch_jobs(self) -> Mapping[str, Mapping[str, str]]:
@@ -183,15 +183,17 @@ class _Worker:
         return tuple(phase for phase in found if wanted in {"", phase.id})
 
     def _is_alive(self, claim: PhaseClaim) -> bool:
-        return is_at_work(claim, now=time.time()) and self._task.sightings.find_wait_s(claim) > 0
+        return is_at_work(claim, now=time.time()) and self._task.lease_clock.find_wait_s(claim) > 0
 
     def _follow(self, own: str, tip: str) -> None:
         if own == tip:
             return
-        if found := follow.find_in_the_way(self._main, own, tip):
+        if found := branch_move.find_in_the_way(self._main, own, tip):
             words = f"{self._remote.name} is ahead, and these files were changed here: {', '.join(found[:5])}"
             raise RepoError(words, hint="commit them or put them away")
-        for words in follow.follow(self._main, self._branch, own, tip, reason="relay: as the remote is") or ():
+        for words in (
+            branch_move.move_branch(self._main, self._branch, own, tip, reason="relay: as the remote is") or ()
+        ):
             self._observe(Noticed(text=words, warning=True))
 
     def _claim_one(
@@ -237,7 +239,7 @@ class _Worker:
         if self._is_alive(there):
             return ""
         # Clocks may differ: who lives renews it meanwhile.
-        if (wait_s := self._task.sightings.find_wait_s(there)) > 0:
+        if (wait_s := self._task.lease_clock.find_wait_s(there)) > 0:
             words = f"phase {there.phase_id} is {describe(there, now=time.time())}; watched for {wait_s:.0f} s"
             self._observe(Noticed(text=words))
             if self._interrupts.wait(wait_s):

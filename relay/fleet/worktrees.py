@@ -26,7 +26,7 @@ from relay.git.status import read_status
 from relay.git.worktrees import add_worktree, list_ignored, list_worktrees, put_on_branch, remove_worktree
 from relay.plan.files import STATE_DIR
 from relay.setup.repository import hold_worktree
-from relay.store.follow import follow
+from relay.store.branch_move import move_branch
 from relay.store.home import find_home, get_jobs_place, note_home
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
@@ -139,7 +139,7 @@ def _bring_up(main: Repo, job: Job, start: str) -> None:
     own = _get_tip(job.repo)
     if own == start or read_leg(job.repo) is not None or not is_ancestor(main, own, _get_tip(main)):
         return
-    follow(job.repo, get_branch(job.repo), own, start, reason=f"relay: phase {job.phase_id} begins")
+    move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay: phase {job.phase_id} begins")
 
 
 def _get_tip(repo: Repo) -> str:

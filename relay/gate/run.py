@@ -8,10 +8,10 @@ from pathlib import Path
 
 from relay.files.walk import open_ignored
 from relay.gate.causes import Failure, find_causes
+from relay.gate.checker_output import find_failures, ran_no_tests
 from relay.gate.missing_program import find_missing_program
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.shell_line import may_run_nothing, swallows_exit
-from relay.gate.signs import find_failures, ran_no_tests
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox

@@ -14,7 +14,7 @@ from relay.files.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
 
 STEERING = "steering"
-"""The note of files that steer something; see `relay.store.steering`."""
+"""The note of files that steer something; see `relay.store.steering_files`."""
 MAX_BYTES = 1 << 20
 """More than relay ever writes: a note of a thousand commits has 65,000."""
 

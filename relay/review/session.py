@@ -19,8 +19,8 @@ from relay.review.finding import ReviewFinding, apply_verdicts, choose_for_refut
 from relay.runners.base import Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
 from relay.setup.session import Sessions, SessionTask
-from relay.tools.discretion import refuse_secrets
 from relay.tools.output import ToolAnswer
+from relay.tools.secret_check import refuse_secrets
 from relay.tools.specs import JUDGE_FINDINGS, REPORT_FINDINGS
 from relay.tools.toolbox import build_reader_tools
 from relay.tools.workspace import Workspace

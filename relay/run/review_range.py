@@ -20,9 +20,9 @@ from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd
 from relay.setup.rules import Rules
-from relay.store.elsewhere import keeping_spent
 from relay.store.history import RelayCommit, read_plan_commits
 from relay.store.trailers import LEG_STATUSES
+from relay.store.unrecorded_cost import keeping_spent
 from relay.values import dataclass
 from relay.words import count
 

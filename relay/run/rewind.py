@@ -34,8 +34,8 @@ from relay.setup.workspace import open_own_workspace
 from relay.state.lineage import find_phases
 from relay.state.plan_edit import parse_at
 from relay.store import trailers
+from relay.store.branch_move import find_untracked_in_the_way, move_branch
 from relay.store.commit import CommitRequest, judge_message
-from relay.store.follow import find_untracked_in_the_way, follow
 from relay.store.history import RelayCommit, read_plan_commits, read_undone
 from relay.store.legs import get_branch, next_ref, read_leg
 from relay.store.texts import find_text
@@ -237,7 +237,7 @@ def rewind_by_commit(
     draft = Draft(tree=tree, parents=(rewind.head,), message=text, identity=identity)
     commit = write_user_commit(repo, guard(repo), draft)
     objects.sync_objects(repo, commit, rewind.head)
-    left = follow(repo, rewind.branch, rewind.head, commit, reason=f"relay: {words}", identity=identity)
+    left = move_branch(repo, rewind.branch, rewind.head, commit, reason=f"relay: {words}", identity=identity)
     if left is None:
         raise RepoError(f"{rewind.branch} moved meanwhile; nothing was changed", hint="run this again")
     return commit, left

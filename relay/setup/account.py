@@ -9,11 +9,11 @@ from relay.meters.spend import Meter
 from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Spent
 from relay.state.facts import find_leg_commit, is_of_another_plan
-from relay.store.elsewhere import read_unrecorded
 from relay.store.history import read_plan_commits, read_rewound_commits, read_unlanded_commits
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
-from relay.store.tally import note_spent
+from relay.store.session_cost import note_spent
+from relay.store.unrecorded_cost import read_unrecorded
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:

@@ -89,7 +89,7 @@ def _require_own_settings(repo: "Repo") -> None:
 
     if not read_note(repo, STEERING):  # relay has not been at work here: what reads the note needs more imports
         return
-    from relay.store.steering import describe, find_settings_files, find_strange
+    from relay.store.steering_files import describe, find_settings_files, find_strange
 
     if strange := find_strange(repo, find_settings_files(repo.root)):
         words, ways = describe(strange)

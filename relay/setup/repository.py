@@ -15,7 +15,7 @@ from relay.setup.request import RunRequest
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
 from relay.store.repair import repair_refs
-from relay.store.steering import begin_watch, end_watch
+from relay.store.steering_files import begin_watch, end_watch
 
 
 @contextmanager

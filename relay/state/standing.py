@@ -138,8 +138,8 @@ def _count_rest(
     source: PlanSource, repo: "Repo", leg: "OpenLeg | None", counted: "tuple[RelayCommit, ...]"
 ) -> Iterator[Spent]:
     """Yield what no commit records: legs that are open or were given up, and a plan that is not committed."""
-    from relay.store.elsewhere import read_unrecorded
     from relay.store.planning_cost import read_plan_usage
+    from relay.store.unrecorded_cost import read_unrecorded
 
     if leg is not None:
         yield leg.spend

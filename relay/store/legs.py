@@ -29,8 +29,8 @@ from relay.git.status import PathChange
 from relay.hints import RUN, WHY
 from relay.session.usage import Spent
 from relay.store import trailers
+from relay.store.session_cost import drop_spent, find_spent
 from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.tally import drop_spent, find_spent
 from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPPED, WIP
 from relay.values import dataclass
 

@@ -2,7 +2,8 @@
 
 `relay plan` writes a plan but does not commit it, so what it cost would be lost with the telemetry. It waits under
 ``refs/relay/plan/<branch>`` for the ``planned`` commit, whose trailers carry it from then on. It is there from the
-moment a planning session begins: what a killed one has cost is noted with each of its requests (`relay.store.tally`).
+moment a planning session begins: what a killed one has cost is noted with each of its requests
+(`relay.store.session_cost`).
 """
 
 from dataclasses import replace
@@ -16,7 +17,7 @@ from relay.git.repository import Repo
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.legs import get_branch, next_ref
-from relay.store.tally import drop_spent, find_spent
+from relay.store.session_cost import drop_spent, find_spent
 from relay.values import dataclass
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from relay.git.repository import open_repo
-from relay.store.steering import begin_watch, find_steering, find_strange
+from relay.store.steering_files import begin_watch, find_steering, find_strange
 from tests.effort import THOROUGH
 
 PLAN = """\

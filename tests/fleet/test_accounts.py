@@ -6,7 +6,7 @@ from relay.fleet.accounts import find_spent, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.legs import LegStart, WipRecord, open_leg, save_wip
-from relay.store.tally import note_spent
+from relay.store.session_cost import note_spent
 
 
 def spend(usd, tokens=10):

@@ -11,7 +11,7 @@ from relay.plan.parse import parse_plan
 from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
 from relay.setup.account import read_spent
-from relay.store.follow import follow
+from relay.store.branch_move import move_branch
 from relay.store.history import read_plan_commits
 from relay.store.legs import read_leg
 from tests.conftest import Stage
@@ -197,11 +197,11 @@ def test_a_leg_whose_branch_did_not_move_is_taken_up_again(stage, apart):
     landing = find_landing(main, job)
     prepare(job, landing)
     legs = stage.git("for-each-ref", "refs/relay/leg")
-    assert follow(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step") == ()
+    assert move_branch(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step") == ()
     assert find_landing(main, job) == landing
     prepare(job, landing)
     assert stage.git("for-each-ref", "refs/relay/leg") == legs
-    follow(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step")
+    move_branch(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step")
     stage.write("more.txt", "more")
     tip = stage.commit("the user's")
     prepare(job, find_landing(main, job))

@@ -18,12 +18,12 @@ from relay.errors import ExitCode, RepoError
 from relay.fleet.claim import ClaimState
 from relay.fleet.claims import Bid, name_plan
 from relay.fleet.clones import ensure_clone, ensure_worker
-from relay.fleet.crew import Crew
 from relay.fleet.engine import Placed, Ticket
 from relay.fleet.exchange import read_here
 from relay.fleet.holding import Holding, LostError, UnfitError
 from relay.fleet.landing import Job
 from relay.fleet.overview import describe_fleet, fetch_plan, open_desk
+from relay.fleet.queue_worker import QueueWorker
 from relay.fleet.work import WorkTask, work
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import open_repo
@@ -83,12 +83,12 @@ class Field:
     def ticket(self, phase_id):
         return Ticket(remote=str(self.away), branch="main", plan_path="PLAN.md", phase_id=phase_id)
 
-    def crew(self, engine, server):
+    def worker(self, engine, server):
         def make_task(remote, ticket):
             task = self.task(remote.repo.root, server, phase_id=ticket.phase_id)
             return replace(task, remote=replace(remote, repo=task.main))
 
-        return Crew(
+        return QueueWorker(
             engine=engine,
             place=self.top / "clones",
             environ=os.environ,
@@ -273,26 +273,26 @@ def test_a_phase_that_is_done_is_done_for_who_comes_late(field):
         paid = len(server.requests)
         queued: list[Ticket] = []
         engine = SimpleNamespace(submit=queued.extend)
-        end = field.crew(engine, server)._work(field.ticket("1"), Interrupts())
+        end = field.worker(engine, server)._work(field.ticket("1"), Interrupts())
         assert (end.exit_code, end.phase_id) == (ExitCode.DONE, "1")
         assert [ticket.phase_id for ticket in queued] == ["2"]
         assert len(server.requests) == paid
 
 
 def test_a_branch_that_was_rewritten_is_said_with_the_place_of_the_old_clone(field):
-    crew = field.crew(SimpleNamespace(submit=list), SimpleNamespace(base_url=""))
-    ensure_clone(crew.place, field.ticket("1"), os.environ, ignore)
+    worker = field.worker(SimpleNamespace(submit=list), SimpleNamespace(base_url=""))
+    ensure_clone(worker.place, field.ticket("1"), os.environ, ignore)
     tree = ("-c", "user.name=x", "-c", "user.email=x@example.invalid", "commit-tree", "-m", "x", "main^{tree}")
     field.git("update-ref", "refs/heads/main", field.git(*tree).strip())
-    end = crew._work(field.ticket("1"), Interrupts())
+    end = worker._work(field.ticket("1"), Interrupts())
     assert (end.exit_code, end.phase_id) == (ExitCode.USER, "")
-    assert end.reason == f"main has commits that {field.away} has not (its clones are in {crew.place})"
+    assert end.reason == f"main has commits that {field.away} has not (its clones are in {worker.place})"
 
 
 def test_a_phase_that_stopped_keeps_nobody_back(field):
     with serve(parse_script(RED)) as server:
         queued: list[Ticket] = []
-        end = field.crew(SimpleNamespace(submit=queued.extend), server)._work(field.ticket("1"), Interrupts())
+        end = field.worker(SimpleNamespace(submit=queued.extend), server)._work(field.ticket("1"), Interrupts())
     assert end.exit_code == ExitCode.STOPPED
     assert [ticket.phase_id for ticket in queued] == ["2"]
 
@@ -422,10 +422,10 @@ def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
         assert "export ANTHROPIC_API_KEY" in str(caught.value.hint)
         claims = field.desk(task).read()
         assert claims.held == claims.reserved == ()
-        crew = replace(field.crew(SimpleNamespace(submit=list), server), environ=dict(os.environ))
-        crew = replace(crew, make_task=lambda _remote, _ticket: task)
+        worker = replace(field.worker(SimpleNamespace(submit=list), server), environ=dict(os.environ))
+        worker = replace(worker, make_task=lambda _remote, _ticket: task)
         with pytest.raises(UnfitError):
-            crew._work(field.ticket("2"), Interrupts())
+            worker._work(field.ticket("2"), Interrupts())
 
 
 def test_a_clone_that_is_ahead_is_told_to_push(field):

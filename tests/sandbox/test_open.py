@@ -248,7 +248,7 @@ def test_prepared_process_is_closed_to_its_user(tmp_path: Path) -> None:
     """After `prepare_process` the environment of relay cannot be read by another process of the user."""
     script = """
 import os, sys, subprocess
-from relay.sandbox.harden import prepare_process
+from relay.sandbox.hardening import prepare_process
 if sys.argv[1] == "yes": prepare_process()
 me = str(os.getpid())
 sys.exit(subprocess.run(["cat", "/proc/" + me + "/environ"], capture_output=True).returncode != 0)

@@ -235,10 +235,10 @@ def find_absent_texts(text: str) -> Found:
 
 
 def is_no_noun(stem: str) -> bool:
-    """Say whether a module's name is a participle or an adjective, as far as its form and a short list tell."""
+    """Say whether a module's name is a participle, an adjective or a verb, as far as form and a short list tell."""
     last = stem.rpartition("_")[2]
     nouns = {"feed", "seed", "speed", "bed", "embed"}
     return (last.endswith("ed") and last not in nouns) or last in {
         "shown", "kept", "earlier", "hidden", "out", "stuck", "private", "safe", "temporary", "new", "old", "common",
-        "misc", "other", "done", "open", "given", "taken",
+        "misc", "other", "done", "open", "given", "taken", "elsewhere", "follow", "harden",
     }  # fmt: skip

@@ -48,7 +48,7 @@ from relay.store.environment import find_earlier_paths, load_environment, read_e
 from relay.store.legs import close_leg, find_leg_changes
 from relay.store.ownership import find_user_paths, select_owned
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
-from relay.store.steering import describe, find_persons, find_steering, find_strange
+from relay.store.steering_files import describe, find_persons, find_steering, find_strange
 from relay.store.surplus import Intent
 from relay.values import dataclass
 from relay.words import list_some

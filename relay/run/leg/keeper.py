@@ -26,9 +26,9 @@ from relay.session.values import Baton, ToolCall, ToolResult
 from relay.setup.context import RunContext
 from relay.setup.pause import wait_while_paused
 from relay.state.session_ends import render_wait
-from relay.store.edits import find_newer
 from relay.store.inbox import drop_words, read_words
 from relay.store.legs import WipRecord, save_snapshots, save_wip
+from relay.store.newer_files import find_newer
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
@@ -228,7 +228,7 @@ class Keeper:
         return redact(text, environ_values=self._ctx.secret_values)
 
     def _store(self, call: ToolCall, result: ToolResult) -> None:
-        """Snapshot what a call changed; what looking around has cost is noted elsewhere (`relay.store.tally`)."""
+        """Snapshot what a call changed; what looking around has cost, `relay.store.session_cost` notes."""
         paths = result.changed_paths
         noted = call.name in _NOTED and not result.is_error
         if noted:

@@ -13,8 +13,8 @@ from relay.run.leg.start import Handover
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.store.presence import list_beside
-from relay.tools.discretion import refuse_secrets
 from relay.tools.notes import LegNotes
+from relay.tools.secret_check import refuse_secrets
 from relay.tools.toolbox import Toolbox, build_runner_tools
 
 

@@ -46,7 +46,7 @@ from relay.store.legs import (
 )
 from relay.store.ownership import find_user_paths
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.steering import find_strange
+from relay.store.steering_files import find_strange
 from relay.store.surplus import Intent
 from relay.store.texts import find_text
 from relay.store.trailers import (

@@ -20,10 +20,10 @@ from relay.state.facts import is_current
 from relay.state.resume import LegFacts, ResumeCase, ResumePoint
 from relay.state.situation import PlanSource, Situation, ask
 from relay.store.completion import finish_commit
-from relay.store.elsewhere import give_up_leg
 from relay.store.history import RelayCommit
 from relay.store.legs import OpenLeg, close_leg, find_leg_ref
 from relay.store.ownership import find_owned_paths
+from relay.store.unrecorded_cost import give_up_leg
 
 
 def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:

@@ -7,7 +7,7 @@ from relay.fleet.claims import LEASE_S
 from relay.store.claim_end import read_clock
 
 
-class Sightings:
+class LeaseClock:
     """Since when each claim is as it is, as far as this process has seen. Mutable: it grows with each look.
 
     Args:

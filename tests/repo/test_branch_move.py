@@ -4,8 +4,8 @@ from relay.git.refs import move_ref
 from relay.plan.parse import parse_plan
 from relay.state.facts import read_kept
 from relay.state.situation import PlanSource, ask
+from relay.store.branch_move import find_in_the_way, move_branch
 from relay.store.completion import finish_pending, note_pending
-from relay.store.follow import find_in_the_way, follow
 
 
 def make_pair(box):
@@ -27,7 +27,7 @@ def make_pair(box):
 
 def test_files_and_index_go_along(box):
     old, new = make_pair(box)
-    assert follow(box.open(), "main", old, new, reason="relay: lands") == ()
+    assert move_branch(box.open(), "main", old, new, reason="relay: lands") == ()
     assert box.text("rev-parse", "HEAD") == new
     assert box.text("status", "--porcelain") == ""
     assert (box.root / "place/in.txt").read_text() == "below\n"
@@ -64,7 +64,7 @@ def test_it_goes_back_and_sideways_too(box):
     box.write("b.txt", "b\n")
     side = box.commit("side")
     for start, end in ((side, new), (new, old), (old, side)):
-        assert follow(box.open(), "other", start, end, reason="relay") == ()
+        assert move_branch(box.open(), "other", start, end, reason="relay") == ()
         assert box.text("status", "--porcelain") == ""
         assert box.text("rev-parse", "other") == end
 
@@ -73,8 +73,8 @@ def test_a_branch_that_moved_meanwhile_stays(box):
     old, new = make_pair(box)
     box.write("c.txt")
     meanwhile = box.commit()
-    assert follow(box.open(), "main", old, new, reason="relay") is None
-    assert follow(box.open(), "other", meanwhile, new, reason="relay") is None
+    assert move_branch(box.open(), "main", old, new, reason="relay") is None
+    assert move_branch(box.open(), "other", meanwhile, new, reason="relay") is None
     assert box.text("rev-parse", "HEAD") == meanwhile
     assert box.text("status", "--porcelain") == ""
     assert finish_pending(box.open()) == ()
@@ -87,7 +87,7 @@ def test_what_the_user_changed_is_named_before_and_left_after(box):
     box.write("mine.txt", "edited, and in nobody's way\n")
     before = box.files()
     assert find_in_the_way(box.open(), old, new) == ("a.txt", "new.sh")
-    left = follow(box.open(), "main", old, new, reason="relay")
+    left = move_branch(box.open(), "main", old, new, reason="relay")
     assert sorted(words.split()[0] for words in left or ()) == ["a.txt", "new.sh"]
     for path in ("a.txt", "new.sh", "mine.txt"):
         assert box.files()[path] == before[path]
@@ -99,7 +99,7 @@ def test_what_is_staged_and_nowhere_else_stays_staged(box):
     box.git("add", "a.txt")
     box.write("a.txt", "a\n")
     assert find_in_the_way(box.open(), old, new) == ("a.txt",)
-    follow(box.open(), "main", old, new, reason="relay")
+    move_branch(box.open(), "main", old, new, reason="relay")
     assert box.git("cat-file", "blob", ":a.txt") == b"staged\n"
 
 

@@ -1,6 +1,6 @@
 """Which phases begin, and where: on the tip of the plan's branch, or on the one that they wait for."""
 
-from relay.fleet.beginnings import Beginning, find_beginnings
+from relay.fleet.ready_phases import ReadyPhase, find_ready_phases
 from relay.plan.parse import parse_plan
 
 PLAN = """\
@@ -37,7 +37,7 @@ def find(box, *, path="3.txt", held=("1", "2"), done=("2",), own=None, tip=None)
     plan = parse_plan(tip or text)
     return [
         (begin.phase_id, begin.commit == commit)
-        for begin in find_beginnings(box.open(), "PLAN.md", plan, held, dict.fromkeys(done, commit))
+        for begin in find_ready_phases(box.open(), "PLAN.md", plan, held, dict.fromkeys(done, commit))
     ]
 
 
@@ -67,5 +67,5 @@ def test_the_tip_is_where_a_phase_begins_that_waits_for_nothing(box):
     box.write("PLAN.md", PLAN.format(path="3.txt"))
     box.commit("plan")
     plan = parse_plan(PLAN.format(path="3.txt"))
-    found = find_beginnings(box.open(), "PLAN.md", plan, {"1"}, {})
-    assert found == (Beginning(phase_id="2"),)
+    found = find_ready_phases(box.open(), "PLAN.md", plan, {"1"}, {})
+    assert found == (ReadyPhase(phase_id="2"),)

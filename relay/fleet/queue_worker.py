@@ -9,8 +9,8 @@ from relay.errors import ExitCode, RelayError
 from relay.fleet.clones import ensure_clone
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
 from relay.fleet.holding import UnfitError
+from relay.fleet.lease_clock import LeaseClock
 from relay.fleet.overview import find_tickets
-from relay.fleet.sightings import Sightings
 from relay.fleet.work import WorkEnd, WorkTask, work
 from relay.git.remote import Remote
 from relay.interrupts import Interrupts, Urgency
@@ -21,7 +21,7 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class QueueWorker:
     """What a worker needs for its tickets."""
 
     engine: Engine
@@ -32,7 +32,7 @@ class Crew:
     """Reads the settings that hold in a clone."""
     tell: Callable[[str], None]
     observe: Observe
-    sightings: Sightings = field(default_factory=Sightings)
+    lease_clock: LeaseClock = field(default_factory=LeaseClock)
     """Of all tickets: one that comes again has been watched meanwhile."""
 
     async def do(self, ticket: Ticket, should_stop: Callable[[], bool]) -> None:
@@ -68,7 +68,7 @@ class Crew:
         try:
             repo = ensure_clone(self.place, ticket, self.environ, self._tell_progress)
             remote = Remote(repo=repo, name=ticket.remote, environ=self.environ)
-            task = replace(self.make_task(remote, ticket), sightings=self.sightings)
+            task = replace(self.make_task(remote, ticket), lease_clock=self.lease_clock)
             end = work(task, self.observe, interrupts)
             # A phase that stopped no longer keeps those back that name the same paths.
             if end.exit_code == ExitCode.DONE or (end.phase_id and end.exit_code != ExitCode.INTERRUPTED):

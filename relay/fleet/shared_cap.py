@@ -26,7 +26,7 @@ def count_places(free: int, *, ready: int, waiting: int, is_alone: bool) -> int:
     return min(free, ready if is_alone else waiting)
 
 
-class Purse:
+class SharedCap:
     """Money, or tokens, of one plan. Mutable: shares are taken from it and what is left of them comes back.
 
     Args:

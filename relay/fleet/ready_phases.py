@@ -11,7 +11,7 @@ from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class ReadyPhase:
     """A phase that can begin."""
 
     phase_id: str
@@ -19,9 +19,9 @@ class Beginning:
     """Where; empty for the tip of the plan's branch."""
 
 
-def find_beginnings(
+def find_ready_phases(
     main: Repo, plan_path: str, plan: Plan, held: Collection[str], done: Mapping[str, str]
-) -> tuple[Beginning, ...]:
+) -> tuple[ReadyPhase, ...]:
     """Return the phases that can begin, in plan order.
 
     A phase that waits for nothing but the landing of another one begins on that one's own commit, which its own gate
@@ -34,7 +34,7 @@ def find_beginnings(
         held: Ids of phases that do not begin.
         done: Of those, ids of the ones that are done and have not landed, and the commits in which they are.
     """
-    found = {phase.id: Beginning(phase_id=phase.id) for phase in find_ready(plan, held)}
+    found = {phase.id: ReadyPhase(phase_id=phase.id) for phase in find_ready(plan, held)}
     left = [phase for phase in plan.phases if not (phase.done or phase.id in held or phase.id in found)]
     for phase_id, commit in done.items():
         waiting = [phase for phase in left if phase_id in phase.after]
@@ -46,7 +46,7 @@ def find_beginnings(
         others = {*held, *(phase.id for phase in plan.phases if phase.done)} - {phase_id}
         ready = {phase.id: phase for phase in find_ready(own, others)}
         found |= {
-            phase.id: Beginning(phase_id=phase.id, commit=commit)
+            phase.id: ReadyPhase(phase_id=phase.id, commit=commit)
             for phase in waiting
             if phase.id in ready and _is_same(plan, phase, own, ready[phase.id])
         }

@@ -18,7 +18,7 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import RelayCommit, find_origin
 from relay.store.legs import OpenLeg, close_leg, next_ref, read_leg
-from relay.store.tally import drop_spent, find_spent
+from relay.store.session_cost import drop_spent, find_spent
 from relay.store.trailers import BASE
 from relay.values import dataclass
 

@@ -26,7 +26,7 @@ class Working:
 
 
 @dataclass(slots=True, kw_only=True)
-class RollCall:
+class JobTable:
     """Who is at work and who is not. Mutable: the parent's memory of one run."""
 
     working: dict[str, Working] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.fleet.claim import NOBODY, Claims
-from relay.fleet.sightings import Sightings
+from relay.fleet.lease_clock import LeaseClock
 from relay.values import dataclass
 
 
@@ -29,22 +29,22 @@ def claim(commit, *, lease_s=60, expires_s=0):
 def test_a_claim_is_dead_when_it_has_not_moved_for_its_lease(steps, skew):
     """Whatever its holder's clock says."""
     clock, moved_at, number = Clock(), 0.0, 0
-    sightings = Sightings(clock)
+    lease_clock = LeaseClock(clock)
     for passed, moves in [(0.0, True), *steps]:
         clock.now += passed
         if moves:
             moved_at, number = clock.now, number + 1
         held = claim(str(number), expires_s=int(clock.now) + skew)
-        sightings.note(Claims(held=(held,)))
-        assert sightings.find_wait_s(held) == 60 - (clock.now - moved_at)
+        lease_clock.note(Claims(held=(held,)))
+        assert lease_clock.find_wait_s(held) == 60 - (clock.now - moved_at)
 
 
 def test_a_claim_that_was_not_seen_before_is_watched_for_all_of_its_lease():
     clock = Clock()
-    sightings = Sightings(clock)
-    assert sightings.find_wait_s(claim("a")) == 60
-    sightings.note(Claims(held=(claim("a"), claim("b"))))
+    lease_clock = LeaseClock(clock)
+    assert lease_clock.find_wait_s(claim("a")) == 60
+    lease_clock.note(Claims(held=(claim("a"), claim("b"))))
     clock.now += 70
-    sightings.note(Claims(held=(claim("b"),)))
-    assert (sightings.find_wait_s(claim("a")), sightings.find_wait_s(claim("b"))) == (60, -10)
-    assert sightings.find_wait_s(claim("c", lease_s=0)) == 300
+    lease_clock.note(Claims(held=(claim("b"),)))
+    assert (lease_clock.find_wait_s(claim("a")), lease_clock.find_wait_s(claim("b"))) == (60, -10)
+    assert lease_clock.find_wait_s(claim("c", lease_s=0)) == 300

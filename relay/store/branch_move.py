@@ -12,7 +12,7 @@ from relay.git.status import ChangeKind, PathChange, read_status
 from relay.store.completion import finish_pending, note_pending, withdraw_pending
 
 
-def follow(
+def move_branch(
     repo: Repo, branch: str, old: str, new: str, *, reason: str, identity: Mapping[str, str] = RELAY_IDENTITY
 ) -> tuple[str, ...] | None:
     """Move the branch that HEAD names from one commit to another, by compare-and-swap; index and files go along.
