@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,14 +51,14 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     """
     place = note_place(plan)
     standing = gather_standing(find_source(place), place.repo)
+    jobs, is_busy = _find_jobs(place.repo, standing), is_locked(place.repo)
     last, work = find_last_run(place.repo, standing), None
-    if is_locked(place.repo):
+    if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the last line of any log is one of theirs
         from relay.cli.views.at_work import find_work
 
         work = find_work(place.root)
-    jobs = _find_jobs(place.repo, standing)
-    at_work = sum(job.at_work for job in jobs)
-    work = None if at_work else work  # the last line of any log is one of theirs
+        running = standing.situation.running or "a relay is at work here"
+        standing = replace(standing, situation=replace(standing.situation, running=running))
     if as_json:
         say_json(render_json(standing, place.caller, last, work, _render_jobs(place.root, jobs)))
         return
@@ -73,9 +73,9 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
     if not has_jobs(repo):
         return ()
-    from relay.cli.views.job_lines import find_job_standings
+    from relay.cli.views.job_lines import find_job_standings, find_told
 
-    return find_job_standings(repo, standing.plan_name)
+    return find_job_standings(repo, standing.plan_name, find_told(repo))
 
 
 def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, Any]]:
@@ -121,24 +121,26 @@ def show_standing(
         say(f"stray  {words}", style="yellow")
     if last is not None:
         _show_last(last, why=why)
-    left = [job.phase_id for job in jobs if job.is_open]
-    if at_work := sum(job.at_work for job in jobs):
-        say(f"now    {count(at_work, 'phase')} at work; relay watch shows it live", style="bold")
+    if any(job.at_work or job.waits for job in jobs):
+        at_work = sum(job.at_work for job in jobs)
+        who = count(at_work, "phase") if at_work else "a run is"
+        say(f"now    {who} at work; relay watch shows it live", style="bold")
     elif work is not None:
         _show_work(work)
-    elif left and standing.situation.point is not None:
+    else:
+        _show_next(standing, caller, why=why, left=[job.phase_id for job in jobs if job.is_open])
+
+
+def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str]) -> None:
+    if left and standing.situation.point is not None:
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
         say(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
-    else:
-        _show_next(standing, caller, why=why)
-
-
-def _show_next(standing: Standing, caller: Caller, *, why: bool) -> None:
+        return
     if standing.obstacle:
         say(f"now    {caller.write(standing.obstacle)}", style="bold")
         say(f"next   {caller.write(RUN)}, after that", style="bold")
         return
-    if standing.situation.point is None:
+    if standing.situation.running or standing.situation.point is None:
         say(f"now    {standing.situation.running}", style="bold")
         return
     if why:

@@ -45,6 +45,8 @@ class JobTable:
     """Whether a session has been answered: its prefix is in the cache."""
     is_stale: bool = True
     """Whether something has happened since git was asked."""
+    told_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """What was said of each phase last: its state, and the detail."""
     told: int = 0
     """How urgently the children were asked to stop."""
 

@@ -26,6 +26,7 @@ from relay.fleet.merge import prepare
 from relay.fleet.ready_phases import ReadyPhase, find_ready_phases
 from relay.fleet.runs import JobEnd, JobRun
 from relay.fleet.shared_cap import SharedCap, count_places
+from relay.fleet.waits import tell_waits
 from relay.fleet.worktrees import ensure_job, find_jobs, remove_free
 from relay.git.command import GitError
 from relay.git.holder import is_locked
@@ -174,6 +175,7 @@ class _Parent:
         self._say(phase_id, "stopped", reason)
 
     def _say(self, phase_id: str, state: str, detail: str) -> None:
+        self._state.told_of[phase_id] = state, detail
         self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
 
     def _advance(self) -> None:
@@ -190,12 +192,21 @@ class _Parent:
                 found = tuple(self._find_to_merge(found))
                 self._start_ready(plan, landings=min(1, len(found)))  # first, since it takes longest
                 self._start_merging(plan, found)
+                self._say_waits(plan)
         except RelayError as error:
             # An edit of the user's that cannot be taken up: others go on, and it is asked again when one of them ends.
             if not self._state.working:
                 raise
             if self._say_once(str(error)):
                 self._ctx.observe(Noticed(text=f"{error}; others go on", warning=True))
+
+    def _say_waits(self, plan: Plan) -> None:
+        """Say of each phase that is to have its turn what it waits for, where that is new."""
+        told = self._state.told_of
+        for phase_id, words in tell_waits(plan, self._state, jobs=self._order.jobs):
+            last = told.get(phase_id, ("", ""))
+            if last[0] != "waiting" and last != ("held", words):
+                self._say(phase_id, "held", words)
 
     def _land_forward(self, found: Iterable[tuple[Job, Landing]]) -> bool:
         """Land a phase that needs no checks; False when there is none."""

@@ -105,6 +105,8 @@ class Watcher:
 
     def _move(self, event: JobMoved) -> News | None:
         """Tell of one of several phases that stopped: the others may go on all night. A limit stops all of them."""
+        if event.state == "held":
+            return None
         self._has_told_stop = False
         last = self._last.get(event.phase_id)
         if event.state != "stopped" or (last is not None and last.end is SessionEnd.LIMIT):

@@ -368,7 +368,7 @@ class JobMoved:
 
     phase_id: str
     state: str
-    """``started``, ``merging``, ``landed``, ``waiting`` or ``stopped``."""
+    """``started``, ``merging``, ``landed``, ``waiting``, ``stopped``; ``held``: it waits for its turn."""
     detail: str
     """Where it runs, what was landed, what it waits for, or why it stopped; one line."""
 

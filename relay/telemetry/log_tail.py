@@ -72,7 +72,7 @@ class LogTail:
             self._scope = leave_scope(record)
             yield record
 
-    def read_end(self, kinds: frozenset[str], *, until: str) -> tuple[LoggedEvent, ...]:
+    def read_end(self, kinds: frozenset[str], *, until: str, most: int = _END_EVENTS) -> tuple[LoggedEvent, ...]:
         """Return the last events of these kinds, oldest first, behind the last one called `until` and with it.
 
         However long the log is, it takes a few milliseconds: of the events in between only the last are parsed.
@@ -80,12 +80,13 @@ class LogTail:
         Args:
             kinds: Names of event types.
             until: Name of the one at which it begins; further back than `END_BYTES` it is not looked for.
+            most: How many of them.
         """
         found: list[LoggedEvent] = []
         for line in self._read_backwards(END_BYTES):
             match = _EVENT.match(line)
             kind = match[1].decode() if match else ""
-            if kind == until or (kind in kinds and len(found) < _END_EVENTS):
+            if kind == until or (kind in kinds and len(found) < most):
                 found += [record] if (record := parse_line(line, Scope())) else []
             if kind == until:
                 break

@@ -410,11 +410,12 @@ def test_json_lines_stay_facts_when_a_stop_is_asked_for():
 
 
 def make_jobs(recorded):
-    """Eight phases side by side: two at work, one that stopped, one whose money is spent."""
+    """Eight phases side by side: two at work, one that stopped, one whose money is spent, one that comes after them."""
     board = make_board(recorded, 1)
     board.apply(big_plan(8, 1, 1), 0)
     for phase_id, state in (("2", "started"), ("5", "merging"), ("3", "stopped"), ("4", "waiting")):
         board.apply(events.JobMoved(phase_id=phase_id, state=state, detail=f"blocked: no key {HOSTILE}"), 0)
+    board.apply(events.JobMoved(phase_id="8", state="held", detail=f"comes after 2, 5 {HOSTILE}"), 0)
     for at, event in recorded[: at_event(recorded, ToolStarted, 4)]:
         board.apply_job("2", event, at)
     return board
@@ -431,6 +432,31 @@ def test_the_screen_of_phases_side_by_side_says_at_once_why_one_stopped(recorded
     assert sum("blocked: no key" in line for line in small) == 0
     assert any(line.rstrip().endswith("stopped") for line in small)
     assert any("tick" in line for line in small)
+
+
+def test_what_a_phase_waits_for_stands_behind_its_title(recorded):
+    frame = [line.plain for line in draw_run(make_jobs(recorded), now=65, width=60, height=24)]
+    held = next(line for line in frame if line.startswith("  [ ] 8"))
+    assert "  comes after 2, 5" in held
+    assert not any(
+        "held" in line.text for line in Narrator().tell(events.JobMoved(phase_id="8", state="held", detail=""))
+    )
+
+
+def test_what_does_not_fit_beside_is_left_out_in_the_order_of_its_worth(recorded):
+    """What each job does goes last but for its name; how many phases are missing is said."""
+    board = make_jobs(recorded)
+    marks = {"rule": "─" * 60, "reason": "blocked: no key", "gauge": "context", "stopped": "[ ] 3", "now": "    tick"}
+    kept: dict[str, int] = {}
+    for height in range(24, 3, -1):
+        frame = [line.plain for line in draw_run(board, now=65, width=60, height=height)]
+        kept |= {name: height for name, mark in marks.items() if any(mark in line for line in frame)}
+        shown = sum("[ ]" in line or "▸" in line for line in frame)
+        note = f"… {8 - shown} more phase"
+        assert len(frame) <= height
+        assert (shown == 8) != any(note in line for line in frame), (height, frame)
+    assert kept["reason"] > kept["gauge"] > kept["stopped"] > kept["now"]
+    assert kept["reason"] >= kept["rule"] > kept["gauge"]
 
 
 @pytest.mark.parametrize("width", [1, 20, 43, 60, 80, 300])

@@ -303,6 +303,7 @@ def test_another_terminal_reaches_all_of_them(plan):
         shown = plan.relay("status").stdout
         assert "now    2 phases at work" in shown
         assert f"job    phase 2 in {plan.root}.relay/2: at work" in shown
+        assert "wait   phase 3 comes after 1, 2" in shown
         assert "left for the session of phase 1 and phase 2" in plan.relay("say", "be brief").stdout
         assert "left for the session of phase 2;" in plan.relay("say", "--phase", "2", "be brief").stdout
         assert plan.relay("pause").returncode == plan.relay("resume").returncode == 0
@@ -356,6 +357,26 @@ def test_one_cap_binds_all_of_them(plan):
     assert (code, server.errors) == (0, []), out
     assert "it has spent what was set aside for it" in out
     assert is_whole(plan)
+
+
+def test_a_phase_that_waits_for_money_has_not_stopped(plan):
+    """The run that is at work goes on with it; without that run it has."""
+    other = write_phase(2)
+    other["turns"][2]["fault"] = {"kind": "stall"}
+    with serve(parse_script(json.dumps({"sessions": [write_phase(1), other]}))) as server:
+        first = start(plan, server, "--json", "--max-cost", "0.18")
+        assert first.stdout
+        assert any('"state":"waiting"' in line for line in first.stdout)
+        shown, report = plan.relay("status").stdout, json.loads(plan.relay("status", "--json").stdout)
+        assert plan.relay("stop", "--now").returncode == 0
+        rest = first.communicate()[0]
+        assert first.returncode == 130, rest
+    words = "it has spent what was set aside for it; it goes on with what others leave"
+    assert f": {words}" in shown
+    assert "stopped: " not in shown
+    assert sorted(str(job["waits"]) for job in report["jobs"]) == ["None", "comes after 1, 2", words]
+    assert {job["stopped"] for job in report["jobs"]} == {None}
+    assert "stopped: " in plan.relay("status").stdout
 
 
 def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypatch):

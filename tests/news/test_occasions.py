@@ -117,6 +117,7 @@ def test_details_are_one_line_of_a_bounded_length():
     ("events", "occasions"),
     [
         ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), end(4)), ["blocked"]),
+        ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), move("held", "2"), end(4)), ["blocked"]),
         ((end_leg(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), spend(0.1), end(4)), ["blocked", "stopped"]),
         ((move("stopped"), move("landed", "2"), end(0)), ["stopped", "done"]),
         ((move("stopped"), move("stopped", "2"), end(1)), ["stopped", "stopped"]),

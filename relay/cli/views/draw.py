@@ -6,6 +6,7 @@ the model's last words. Every text is cleaned here and never meets markup; every
 
 import textwrap
 from collections.abc import Sequence
+from enum import IntEnum
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -47,7 +48,8 @@ _LONGEST_CHARS = 600
 _HEALTHY, _POOR = 0.8, 0.5
 """Of the input that was read from the cache: above is healthy, below is poor. Source: Token Wiki, chapter 3."""
 _INDENT = 4
-_LINES_OF_A_JOB = 2
+_TITLE_CELLS = 24
+"""Of a phase's line, whatever is said behind it."""
 
 
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
@@ -310,48 +312,77 @@ def _draw_said(board: Board, width: int, room: int) -> list[Text]:
     return lines[-room:] if room else []
 
 
+class _Worth(IntEnum):
+    """Of a line where there is too little room, the least first."""
+
+    IDLE = 0
+    """A phase at which nobody is."""
+    REASON = 1
+    RULE = 2
+    GAUGE = 3
+    HALTED = 4
+    """A phase that stopped, or has to wait."""
+    NOW = 5
+    JOB = 6
+
+
+_PHASES = frozenset({_Worth.IDLE, _Worth.HALTED, _Worth.JOB})
+_Lines = list[tuple[_Worth, Text]]
+
+
 def draw_run(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay a board out as `draw` does; where it has jobs, each has its gauge and what it does below its phase."""
-    if board.run is None or not board.jobs or board.ended is not None or board.lost:
+    has_jobs = board.jobs or board.job_states
+    if board.run is None or not has_jobs or board.ended is not None or board.lost:
         return draw(board, now=now, width=width, height=height)
-    return _draw_jobs(board, board.run, now, width, height)
-
-
-def _draw_jobs(board: Board, run: RunStarted, now: float, width: int, height: int) -> list[Text]:
-    head = [Text("─" * width, "dim"), *draw_head(board, run, now, width), draw_spend(board, width)]
-    shown: list[list[Text]] = []
+    head = [*draw_head(board, board.run, now, width), draw_spend(board, width)]
+    lines: _Lines = [(_Worth.RULE, Text(""))]
     for phase in board.phases:
-        phase_id = str(phase["id"])
-        job = board.jobs.get(phase_id)
-        current = next((p for p in job.phases if str(p["id"]) == phase_id), phase) if job else phase
-        lines = [draw_phase(current, width, current=job is not None)]
-        if job is not None:
-            lines += [_indent(draw_gauge(job, width - _INDENT)), _indent(draw_activity(job, now, width - _INDENT))]
-        elif told := board.job_states.get(phase_id):
-            state, why = told
-            lines[0] = draw_phase(phase, max(1, width - len(state) - 2), current=False).append(f"  {state}", "yellow")
-            lines.append(_indent(Text(_safe(why), "yellow")))
-        shown.append(lines)
-    gap = [Text("")] if height > len(head) + len(shown) + _LINES_OF_A_JOB * len(board.jobs) else []
-    lines = _choose(shown, max(1, height - len(head) - len(gap)))
-    return [fit(line, width) for line in (*head, *gap, *lines)][:height]
+        lines += _draw_job_phase(board, phase, now, width)
+    lines.insert(0, (_Worth.RULE, Text("─" * width, "dim")))
+    below = _choose(lines, max(1, height - len(head)))
+    rule = below[:1] if below[0] is lines[0][1] else []
+    return [fit(line, width) for line in (*rule, *head, *below[len(rule) :])][:height]
+
+
+def _draw_job_phase(board: Board, phase: ShownPhase, now: float, width: int) -> _Lines:
+    """Draw a phase of a run with jobs: who is at it and what that does, or why nobody is."""
+    phase_id = str(phase["id"])
+    if job := board.jobs.get(phase_id):
+        current = next((p for p in job.phases if str(p["id"]) == phase_id), phase)
+        return [
+            (_Worth.JOB, draw_phase(current, width, current=True)),
+            (_Worth.GAUGE, _indent(draw_gauge(job, width - _INDENT))),
+            (_Worth.NOW, _indent(draw_activity(job, now, width - _INDENT))),
+        ]
+    state, why = board.job_states.get(phase_id, ("", ""))
+    if not state:
+        return [(_Worth.IDLE, draw_phase(phase, width, current=False))]
+    is_held = state == "held"
+    end = Text(f"  {_safe(why) if is_held else state}", "dim" if is_held else "yellow")
+    end.truncate(max(1, width - _TITLE_CELLS), overflow="ellipsis")
+    line = fit(draw_phase(phase, width - cell_len(end.plain), current=False), width - cell_len(end.plain))
+    line.append_text(end)
+    if is_held:
+        return [(_Worth.IDLE, line)]
+    return [(_Worth.HALTED, line), (_Worth.REASON, _indent(Text(_safe(why), "yellow")))]
 
 
 def _indent(line: Text) -> Text:
     return Text(" " * _INDENT).append_text(line)
 
 
-def _choose(phases: list[list[Text]], room: int) -> list[Text]:
-    """Leave out what does not fit: phases at which nobody is first, from both ends."""
-    left = list(phases)
-    while sum(map(len, left)) > room:
-        idle = [n for n, lines in enumerate(left) if len(lines) <= 1]
-        if not idle:
-            break
-        del left[idle[0] if idle[0] < len(left) - 1 - idle[-1] else idle[-1]]
-        room -= len(left) == len(phases) - 1  # for the line that says so
-    hidden = len(phases) - len(left)
-    if sum(map(len, left)) > room:  # why one stopped gives way to what others do
-        left = [lines[:1] if len(lines) <= _LINES_OF_A_JOB else lines for lines in left]
-    lines = [line for phase in left for line in phase]
-    return [*lines, *([Text(f"  … {count(hidden, 'more phase')}", "dim")] if hidden else [])]
+def _choose(lines: _Lines, room: int) -> list[Text]:
+    """Leave out what there is no room for, in the order of its worth; a last line says how many phases are missing."""
+    last = len(lines) - 1
+
+    def rank(n: int) -> tuple[int, int]:
+        worth = lines[n][0]
+        return worth, min(n, last - n) if worth is _Worth.IDLE else -n
+
+    order, excess = sorted(range(len(lines)), key=rank), max(0, len(lines) - room)
+    excess += any(lines[n][0] in _PHASES for n in order[:excess])
+    gone = frozenset(order[:excess])
+    hidden = sum(lines[n][0] in _PHASES for n in gone)
+    note = [Text(f"  … {count(hidden, 'more phase')}", "dim")] if hidden else []
+    return [*(line for n, (_, line) in enumerate(lines) if n not in gone), *note]

@@ -1,7 +1,7 @@
-"""Phases that have a work tree of their own, as `relay status` shows them."""
+"""Phases that have a work tree of their own, or wait for one, as `relay status` shows them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,11 @@ from relay.fleet.worktrees import find_jobs
 from relay.git.holder import is_locked
 from relay.git.names import render_path
 from relay.git.repository import Repo
+from relay.session.events import JobMoved
 from relay.store.last_run import read_last_run
 from relay.store.legs import read_leg
+from relay.telemetry.job_logs import list_own_logs
+from relay.telemetry.log_tail import LogTail
 from relay.values import dataclass
 
 _WORDS = {
@@ -23,6 +26,10 @@ _WORDS = {
     LandingCase.FORWARD: "done; waits to be landed",
     LandingCase.APART: "done; others landed before it",
 }
+_SHOWN_WAITS = 10
+_MOVES, _MOST_MOVES = frozenset({JobMoved.__name__}), 10_000
+_WAITS, _BEGINS = frozenset({"held", "waiting"}), frozenset({"started", "merging"})
+"""States in which the run that is at work goes on with a phase by itself; a run that begins or ends has no lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,30 +37,64 @@ class JobStanding:
     """One phase's own work tree."""
 
     phase_id: str
-    place: Path
+    place: Path | None
+    """None for a phase that has none yet, and waits."""
     case: LandingCase
-    at_work: bool
+    at_work: bool = False
     is_open: bool = False
     """Whether there is work of the phase's in it that has not landed."""
     stopped: str = ""
     """Why its last run stopped that did not come to its end; empty for one that did, or that was interrupted."""
+    waits: str = ""
+    """What it waits for, as the run says that is at work here; it goes on with it by itself."""
 
 
-def find_job_standings(repo: Repo, plan_path: str) -> tuple[JobStanding, ...]:
-    """Return the work trees of the plan's jobs, by phase."""
-    found = (
+def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
+    """Return what the run that is at work here has said of each phase last: its state, and the detail."""
+    run_id = next(list_own_logs(repo.root), "") if is_locked(repo) else ""
+    try:
+        with LogTail(repo.root, run_id) as log:
+            records = log.read_end(_MOVES, until="RunStarted", most=_MOST_MOVES)
+    except OSError:
+        return {}
+    moves = (record.event for record in records)
+    return {move.phase_id: (move.state, move.detail) for move in moves if isinstance(move, JobMoved)}
+
+
+def find_job_standings(
+    repo: Repo, plan_path: str, told: Mapping[str, tuple[str, str]] | None = None
+) -> tuple[JobStanding, ...]:
+    """Return the work trees of the plan's jobs, by phase.
+
+    Args:
+        repo: The plan's.
+        plan_path: Relative to the root.
+        told: What the run that is at work here has said of each phase.
+    """
+    said = dict(told or {})
+    found = [
         JobStanding(
             phase_id=job.phase_id,
             place=job.repo.root,
             case=(case := find_landing(repo, job).case),
             is_open=case is not LandingCase.LANDED
             and (case is not LandingCase.WORKING or read_leg(job.repo) is not None),
-            at_work=is_locked(job.repo),
+            at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
             stopped=_find_reason(job.repo),
+            waits=_find_wait(state),
         )
         for job in find_jobs(repo, plan_path)
+    ]
+    rest = (
+        JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits)
+        for phase_id, state in said.items()
+        if (waits := _find_wait(state))
     )
-    return tuple(sorted(found, key=lambda job: job.phase_id))
+    return (*sorted(found, key=lambda job: job.phase_id), *rest)
+
+
+def _find_wait(told: tuple[str, str]) -> str:
+    return told[1] if told[0] in _WAITS else ""
 
 
 def _find_reason(repo: Repo) -> str:
@@ -66,13 +107,21 @@ def _find_reason(repo: Repo) -> str:
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
     """Yield a line for each, and what those that are at work do."""
     works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
+    waiting = 0
     for job in jobs:
-        state = "at work" if job.at_work else _WORDS[job.case]
-        if job.stopped and not job.at_work:
+        if job.place is None:
+            waiting += 1
+            if waiting <= _SHOWN_WAITS:
+                yield f"wait   phase {job.phase_id} {job.waits}"
+            continue
+        state = "at work" if job.at_work else job.waits or _WORDS[job.case]
+        if job.stopped and not (job.at_work or job.waits):
             state = f"stopped: {job.stopped.removeprefix(f'phase {job.phase_id}: ')}; the next run goes on there"
         yield f"job    phase {job.phase_id} in {render_path(str(job.place))}: {state}"
         if job.phase_id in works:
             yield from (f"       {line}" for line in tell_work(works[job.phase_id], now=time.time()))
+    if waiting > _SHOWN_WAITS:
+        yield f"       and {waiting - _SHOWN_WAITS} more"
 
 
 def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any]]:
@@ -81,10 +130,11 @@ def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any
     return [
         {
             "phase": job.phase_id,
-            "worktree": str(job.place),
-            "state": job.case.value,
+            "worktree": str(job.place) if job.place else None,
+            "state": job.case.value if job.place else "waiting",
             "at_work": render_work(works.get(job.phase_id)) if job.at_work else None,
-            "stopped": None if job.at_work else job.stopped or None,
+            "stopped": None if job.at_work or job.waits else job.stopped or None,
+            "waits": None if job.at_work else job.waits or None,
         }
         for job in jobs
     ]

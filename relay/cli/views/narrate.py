@@ -293,6 +293,8 @@ def _tell_resumption(event: events.RunResumed) -> Iterable[Line]:
 
 
 def _tell_job(event: events.JobMoved) -> Iterable[Line]:
+    if event.state == "held":  # the plan says so as well
+        return
     tones = {"landed": Tone.GOOD, "waiting": Tone.WARNING, "stopped": Tone.WARNING}
     yield Line(text=f"phase {event.phase_id} {event.state}: {event.detail}", tone=tones.get(event.state, Tone.PLAIN))
 
