@@ -180,6 +180,19 @@ def test_relay_never_asks_git_to_destroy():
     assert sorted(set(found) - set(filters) - set(pushes)) == []
 
 
+def test_no_test_sleeps():
+    """What is waited for is looked for, in `tests/waiting.py`; a clock that a session waits by is injected."""
+    allowed = {
+        "tests/waiting.py",
+        "tests/tools/test_edit_write.py",  # kills at moments of chance
+        *map(name_of, (ROOT / "tests/crash").glob("*.py")),  # as do the crash trials, on real processes
+        *map(name_of, (ROOT / "tests/agents").glob("real*.py")),  # programs of their own: `make agents`
+    }
+    found = find_all(rules.find_sleeps, sorted((ROOT / "tests").rglob("*.py")))
+
+    assert [entry for entry in found if entry.partition(":")[0] not in allowed] == []
+
+
 def test_no_test_is_timed():
     """A busy machine makes no test fail."""
     assert find_all(rules.find_timed_assertions, sorted((ROOT / "tests").rglob("*.py"))) == []

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.agents.test_phases import PLAN, SCRIPT
+from tests.waiting import wait_until
 
 NAMES = ("one", "two", "three")
 TOML = """
@@ -63,8 +63,7 @@ def test_a_run_killed_in_each_phase_ends_in_the_same_tree(stage, machine):
     for number, word in enumerate(NAMES):
         with serve(parse_script(hang(number))) as server:
             process = machine(server, "run")
-            while not (stage.root / f"{word}.txt").exists() and process.poll() is None:
-                time.sleep(0.02)
+            wait_until((stage.root / f"{word}.txt").exists, by=process)
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=60)
         assert stage.git("rev-list", "--count", "HEAD").strip() == str(2 + number)

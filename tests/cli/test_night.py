@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
@@ -12,6 +11,7 @@ from relay.rehearsal.server import serve
 from tests.loop.test_questions import WHERE, ask
 from tests.loop.test_review import FINDING, REPAIR, WORK, judge, report
 from tests.news.listener import listen
+from tests.waiting import wait_until
 
 PLAN = """\
 # Greetings
@@ -68,9 +68,7 @@ def test_a_night(relay, project, environ, tmp_path):
             assert run.stdout
             limit = threading.Timer(LIMIT_S, run.kill)  # ends both waits: no process, no line
             limit.start()
-            while not (project / "at").exists():
-                assert run.poll() is None, run.stdout.read()
-                time.sleep(0.01)
+            wait_until((project / "at").exists, by=run)
             assert relay("say", "use the v2 client").out.startswith("left for the run that is at work here")
             assert relay("pause").code == ExitCode.DONE
             (project / "go").touch()

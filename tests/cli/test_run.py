@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from relay.cli.views.narrate import STOPPING
 from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.waiting import wait_until
 
 PLAN = """\
 # Greetings
@@ -196,9 +196,7 @@ def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
             stderr=subprocess.PIPE,
             text=True,
         )
-        deadline = time.monotonic() + 60
-        while not any(request.fault for request in rehearsal.requests) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: any(request.fault for request in rehearsal.requests), by=running)
         running.send_signal(signal.SIGINT)
         assert running.stdout
         assert running.stderr

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,6 +15,7 @@ import pytest
 from relay.errors import RelayError
 from relay.fleet.database import find_url, run_database
 from relay.fleet.engine import BusyError, EndedError, Engine, Ticket
+from tests.waiting import wait_until
 
 SLEEPER = """
 import asyncio, sys
@@ -99,8 +99,7 @@ def test_what_a_dead_worker_had_is_handed_on(engine, ticket, database):
         assert worker.stdout.readline() == "1\n"
         worker.send_signal(signal.SIGKILL)
     assert find(engine, ticket).status == "doing"
-    while not engine.reap():
-        time.sleep(0.2)
+    wait_until(engine.reap)
     assert find(engine, ticket).status == "todo"
     assert serve_once(engine, None) == [ticket]
 
@@ -132,8 +131,7 @@ def test_a_dead_workers_ticket_that_was_queued_again_is_one(engine, ticket, data
                 (ticket.key,),
             )
         worker.send_signal(signal.SIGKILL)
-    while not engine.reap():
-        time.sleep(0.2)
+    wait_until(engine.reap)
     assert [one.status for one in engine.list_placed() if one.ticket == ticket] == ["todo"]
     assert serve_once(engine, None) == [ticket]
 

@@ -24,6 +24,7 @@ from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store import trailers
+from tests.waiting import wait_until
 
 AFTER = {1: "none", 2: "none", 3: "none", 4: "1", 5: "2", 6: "3", 7: "4, 5", 8: "6"}
 PLAN = "# Eight parts\n\n" + "\n".join(
@@ -85,11 +86,6 @@ def list_answers(server):
         name: [request.usage["output_tokens"] for request in server.requests if request.session == name]
         for name in list_prompts(server)
     }
-
-
-def wait_for(condition):
-    while not condition():
-        time.sleep(0.1)
 
 
 class Hall:
@@ -163,15 +159,15 @@ def work_and_die(hall, ann, bob, away):
 
     with serve(parse_script(json.dumps({"sessions": DIES}))) as server:
         first = hall.start(ann, server, "work", "--phase", "all", "--lease", "15", program=cold)
-        wait_for(lambda: any(request.step for request in server.requests))  # the second reads what it has cached
+        wait_until(lambda: any(request.step for request in server.requests))  # the second reads what it has cached
         second = hall.start(bob, server, "work", "--phase", "all")
-        wait_for(has_told)
+        wait_until(has_told)
         below = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
         for pid in (first.pid, *map(int, below)):
             os.kill(pid, signal.SIGKILL)
         first.communicate()
         # As if that were long ago; what of git was on its way may still move it.
-        wait_for(lambda: then.renew(desk.read().find("1") or NOBODY))
+        wait_until(lambda: then.renew(desk.read().find("1") or NOBODY))
         out = second.communicate()[0]
         assert (second.returncode, server.errors, server.unplayed) == (0, [], ()), out
     return server

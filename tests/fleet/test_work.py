@@ -31,6 +31,7 @@ from relay.interrupts import Interrupts, Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS, write_session
+from tests.waiting import wait_until
 
 LEASE_S = 6
 """Of what is to be lost: a busy machine takes three to come to a snapshot."""
@@ -123,9 +124,8 @@ def go(task):
 
 def wait_for(condition, *, working=None):
     """Wait until it holds; a run that has ended before will never bring it about."""
-    while not condition():
-        assert working is None or not working.done(), working.result()
-        time.sleep(0.05)
+    wait_until(lambda: condition() or (working and working.done()))
+    assert condition(), working.result()
 
 
 def test_two_workers_pay_each_phase_once(field):
@@ -259,10 +259,14 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
         assert not refused.is_over
         first.kill()
         first.wait()
-        while (end := go(task)).exit_code != ExitCode.DONE:  # the run that it began hands over
-            assert "at work on phase 1 in this clone" in end.reason
-            assert field.desk(task).read().find("1").attempt == before.attempt
-            time.sleep(0.2)
+
+        def is_done():
+            if (end := go(task)).exit_code != ExitCode.DONE:
+                assert "at work on phase 1 in this clone" in end.reason
+                assert field.desk(task).read().find("1").attempt == before.attempt
+            return end.exit_code == ExitCode.DONE
+
+        wait_until(is_done)  # the run that it began hands over
     assert field.git("show", "main:one.txt") == "one"
 
 

@@ -1,6 +1,5 @@
 """When a run may begin, and when it hands over."""
 
-import time
 from datetime import datetime
 
 import pytest
@@ -14,6 +13,7 @@ from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import LegStarted, RetryScheduled
 from tests.scripted import ScriptedRunner
+from tests.waiting import wait_until
 
 NOON = datetime(2026, 11, 22, 12, 0).timestamp()  # noqa: DTZ001  # on the clock of the wall
 
@@ -74,8 +74,7 @@ def test_a_run_waits_for_its_first_hour(stage):
 
 def test_at_its_last_hour_a_run_hands_over(stage):
     def wait_for_the_hour():
-        while not stage.interrupts.finish_turn:
-            time.sleep(0.01)
+        wait_until(lambda: stage.interrupts.finish_turn)
 
     ended = work(stage, Hours(until=0.0), BLOCK, before=wait_for_the_hour)
 

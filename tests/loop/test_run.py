@@ -1,9 +1,8 @@
 """From a plan to commits, and every way in which a phase does not get there."""
 
-import time
-
 from relay.errors import ExitCode
 from relay.session.events import GateFinished, LegEnded, LegStarted
+from tests.waiting import wait_until
 
 HELLO = """
   - name: hello
@@ -163,11 +162,7 @@ def test_what_a_command_in_the_background_writes_is_in_the_next_snapshot(stage):
     background = f"      - tools: [{{name: bash, input: {{command: '{command}', background: true}}}}]\n"
 
     def wait() -> None:
-        for _ in range(3_000):
-            if not (stage.root / "hello.txt").exists() or (stage.root / "late.txt").exists():
-                return
-            time.sleep(0.02)
-        raise AssertionError("the command in the background wrote nothing")
+        wait_until(lambda: not (stage.root / "hello.txt").exists() or (stage.root / "late.txt").exists())
 
     stage.on_tool = wait
     session = HELLO.replace("turns:\n", f"turns:\n{background}")

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from relay.errors import ConfigError
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.waiting import wait_until
 
 HELLO = "sessions: [{repeat: true, turns: [{text: Hello., repeat: forever}]}]"
 OPENING = [{"role": "user", "content": "Begin."}]
@@ -163,12 +163,3 @@ def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
     rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, b"", b"")
     assert not list(tmp_path.iterdir())
-
-
-def wait_until(condition: Any) -> None:
-    """Wait for another thread; fails after many looks."""
-    for _ in range(12_000):
-        if condition():
-            return
-        time.sleep(0.005)
-    pytest.fail("waited in vain")

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from relay.errors import ExitCode
 from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.waiting import wait_until
 
 
 class Running:
@@ -44,11 +44,8 @@ class Running:
                 return
         raise AssertionError(self.said)
 
-    def wait_for(self, is_there, within_s=90.0):
-        deadline = time.monotonic() + within_s
-        while not is_there() and self.process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert is_there(), self.process.communicate(timeout=60) if self.process.poll() is not None else "not reached"
+    def wait_for(self, is_there):
+        wait_until(is_there, by=self.process)
 
     def end(self):
         if self.said and self.process.stdout:
@@ -77,10 +74,7 @@ def is_asleep(mark):
 
 
 def wait_until_gone(mark):
-    deadline = time.monotonic() + 20
-    while find_processes(mark) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert find_processes(mark) == []
+    wait_until(lambda: find_processes(mark) == [])
 
 
 def bash(mark, seconds="300"):

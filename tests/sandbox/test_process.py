@@ -17,6 +17,7 @@ from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
 from relay.sandbox.start import settle
 from relay.sandbox.survivors import end_survivors, find_survivors
+from tests.waiting import wait_until
 
 SHORT = Limits(timeout_s=1.5)
 MODES = [(Level.WORKSPACE_WRITE, Mechanism.BWRAP), (Level.WORKSPACE_WRITE, Mechanism.OFF)]
@@ -156,8 +157,7 @@ def test_what_was_on_the_way_to_a_command_is_ended_by_the_next_run(box: Any) -> 
     kept = subprocess.Popen(["/bin/sleep", "60"], env={"TMPDIR": f"{end}x"})
     started = subprocess.Popen(launch.argv, env=launch.env, stdin=theirs.fileno(), pass_fds=launch.pass_fds)
     with ours, theirs, started, kept:
-        while len(find_survivors(end)) < 2:  # bwrap and its child; the supervisor and its
-            time.sleep(0.002)
+        wait_until(lambda: len(find_survivors(end)) > 1)  # bwrap and its child; the supervisor and its
         started.kill()
         end_survivors(end)
         assert (find_survivors(end), kept.poll()) == ((), None)
@@ -326,17 +326,9 @@ box.run(("/bin/sh", "-c", f"(setsid sleep {nap} &); echo x > up; sleep {nap}"), 
             env = {**os.environ, "TMPDIR": str(tmp_path)}
             argv = (sys.executable, "-c", script, str(place.root), mode, f"4246.{OWN}")
             with subprocess.Popen(argv, env=env, cwd=Path(__file__).parents[2]) as relay:
-                wait_for(up.exists)
+                wait_until(up.exists, by=relay)
                 relay.send_signal(signal.SIGKILL)
-            wait_for(lambda: not find_marked(f"sleep 4246.{OWN}"))
-
-
-def wait_for(condition: Any) -> None:
-    for _ in range(3_000):
-        if condition():
-            return
-        time.sleep(0.02)
-    pytest.fail("waited in vain")
+            wait_until(lambda: not find_marked(f"sleep 4246.{OWN}"))
 
 
 def test_memory_directories_are_bounded(writer: Any) -> None:

@@ -190,6 +190,12 @@ def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
             yield from _walk_own(inner)
 
 
+def find_sleeps(source: str) -> Found:
+    """Find where a test itself sleeps; programs that it starts stand in texts."""
+    calls = (n for n in ast.walk(_parse(source)) if isinstance(n, ast.Call))
+    return _note((n.lineno, "sleeps") for n in calls if ast.unparse(n.func) in {"time.sleep", "asyncio.sleep"})
+
+
 def find_timed_assertions(source: str) -> Found:
     """Find assertions on a clock, or on a value that was computed from one."""
     functions = walk_functions(source) if _CLOCK.search(source) else ()
