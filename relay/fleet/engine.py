@@ -12,9 +12,9 @@ import contextlib
 import logging
 import re
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.errors import RelayError
 from relay.values import dataclass
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from procrastinate import App, JobContext
     from procrastinate.jobs import Job as Queued
 
+AnswerT = TypeVar("AnswerT")
 _TASK = "relay.work"
 _QUEUE = "relay"
 _MOST_CHARS = 900
@@ -98,7 +99,7 @@ class Engine:
         self._stalled_s = stalled_s
 
     @contextlib.asynccontextmanager
-    async def _open(self) -> Any:
+    async def _open(self) -> "AsyncIterator[App]":
         try:
             import psycopg
             from procrastinate import App, PsycopgConnector
@@ -118,6 +119,15 @@ class Engine:
         except (ConnectorException, psycopg.Error) as error:
             raise RelayError(f"the database does not answer: {_explain(error)}", hint=_HINT) from None
 
+    def _ask(self, question: Callable[["App"], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+        """Connect, ask once and leave; the one place where relay, which has no loop of its own, meets one."""
+
+        async def ask() -> AnswerT:
+            async with self._open() as app:
+                return await question(app)
+
+        return asyncio.run(ask())
+
     def submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
         """Queue tickets; return those that were neither waiting nor in hand already.
 
@@ -127,11 +137,11 @@ class Engine:
         for ticket in tickets:
             if words := check_ticket(ticket):
                 raise RelayError(words)
-        return asyncio.run(self._submit(tickets))
 
-    async def _submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
-        async with self._open() as app:
+        async def submit(app: "App") -> tuple[Ticket, ...]:
             return tuple([ticket for ticket in tickets if await _defer(app, ticket)])
+
+        return self._ask(submit)
 
     def list_placed(self) -> tuple[Placed, ...]:
         """Return what the engine knows, by number.
@@ -139,11 +149,11 @@ class Engine:
         Raises:
             RelayError: The database does not answer.
         """
-        return asyncio.run(self._list())
 
-    async def _list(self) -> tuple[Placed, ...]:
-        async with self._open() as app:
+        async def list_placed(app: "App") -> tuple[Placed, ...]:
             return tuple(found for job in await app.job_manager.list_jobs_async(task=_TASK) if (found := _parse(job)))
+
+        return self._ask(list_placed)
 
     def cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Take tickets back; those that are worked on hand over. Return those that there were.
@@ -151,12 +161,12 @@ class Engine:
         Raises:
             RelayError: The database does not answer.
         """
-        return asyncio.run(self._cancel(numbers))
 
-    async def _cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        async with self._open() as app:
-            cancel = app.job_manager.cancel_job_by_id_async
-            return tuple([number for number in numbers if await cancel(number, abort=True)])
+        async def cancel(app: "App") -> tuple[int, ...]:
+            take_back = app.job_manager.cancel_job_by_id_async
+            return tuple([number for number in numbers if await take_back(number, abort=True)])
+
+        return self._ask(cancel)
 
     def reap(self) -> tuple[int, ...]:
         """Hand on tickets whose worker shows no sign of life; return them.
@@ -164,11 +174,7 @@ class Engine:
         Raises:
             RelayError: The database does not answer.
         """
-        return asyncio.run(self._reap_once())
-
-    async def _reap_once(self) -> tuple[int, ...]:
-        async with self._open() as app:
-            return await _reap(app, self._stalled_s)
+        return self._ask(lambda app: _reap(app, self._stalled_s))
 
     def serve(self, work: Work, *, name: str, wait: bool = True) -> None:
         """Take tickets one after the other until a signal ends it; the one in hand is handed over then.
@@ -181,42 +187,41 @@ class Engine:
         Raises:
             RelayError: The database does not answer, or nothing can be done on this machine.
         """
-        asyncio.run(self._serve(work, name, wait=wait))
+        self._ask(lambda app: self._serve(app, work, name, wait=wait))
 
-    async def _serve(self, work: Work, name: str, *, wait: bool) -> None:
+    async def _serve(self, app: "App", work: Work, name: str, *, wait: bool) -> None:
         stopping, unfit = asyncio.Event(), list[RelayError]()
-        async with self._open() as app:
 
-            @app.task(name=_TASK, pass_context=True, queue=_QUEUE, retry=_make_retry())  # type: ignore[untyped-decorator]
-            async def do(context: "JobContext", **fields: Any) -> None:
-                if ticket := _make_ticket(fields):
-                    try:
-                        await work(ticket, lambda: stopping.is_set() or context.should_abort())
-                    except RelayError as error:
-                        unfit.append(error)
-                        _stop(stopping, serving)
-                        raise
+        @app.task(name=_TASK, pass_context=True, queue=_QUEUE, retry=_make_retry())
+        async def do(context: "JobContext", /, **fields: Any) -> None:
+            if ticket := _make_ticket(fields):
+                try:
+                    await work(ticket, lambda: stopping.is_set() or context.should_abort())
+                except RelayError as error:
+                    unfit.append(error)
+                    _stop(stopping, serving)
+                    raise
 
-            serving = asyncio.create_task(
-                app.run_worker_async(
-                    queues=[_QUEUE],
-                    name=name,
-                    wait=wait,
-                    concurrency=1,
-                    install_signal_handlers=False,
-                    update_heartbeat_interval=min(_BEAT_S, self._stalled_s / 3),
-                    stalled_worker_timeout=self._stalled_s,
-                    fetch_job_polling_interval=_BEAT_S,
-                    abort_job_polling_interval=_BEAT_S,
-                    delete_jobs="successful",
-                )
+        serving = asyncio.create_task(
+            app.run_worker_async(
+                queues=[_QUEUE],
+                name=name,
+                wait=wait,
+                concurrency=1,
+                install_signal_handlers=False,
+                update_heartbeat_interval=min(_BEAT_S, self._stalled_s / 3),
+                stalled_worker_timeout=self._stalled_s,
+                fetch_job_polling_interval=_BEAT_S,
+                abort_job_polling_interval=_BEAT_S,
+                delete_jobs="successful",
             )
-            reaper = asyncio.create_task(_reap_for_ever(app, self._stalled_s))
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, serving)
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
-            reaper.cancel()
+        )
+        reaper = asyncio.create_task(_reap_for_ever(app, self._stalled_s))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, serving)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        reaper.cancel()
         if unfit:
             raise unfit[0]
 
