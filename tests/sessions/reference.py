@@ -13,8 +13,10 @@ HEAD = f"""\
 Made from the code by `make docs`; a test compares the two. `relay report --schema` prints a JSON Schema of one line.
 
 `.relay/sessions/<run>.jsonl` holds what happened in a run, one JSON object on each line, written and flushed as it
-happens. `relay run --json` prints the same events on standard output, one on each line. Secrets are left out of the
-log. Each line has `v` (now {SCHEMA_VERSION}), `at` (seconds since the epoch), `event` (its name below), where in the
+happens. `relay run --json` prints the same events on standard output, one on each line, but for two things: secrets are
+left out of the log only, and each `PlanShown` has the whole plan there.
+
+Each line has `v` (now {SCHEMA_VERSION}), `at` (seconds since the epoch), `event` (its name below), where in the
 run it happened, and the event's own fields.
 
 Whoever reads it passes over a line that is torn (a crash in mid-write), an event it does not know, and fields it does

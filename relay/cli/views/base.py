@@ -139,7 +139,10 @@ class _LineView(ClockedView):
 
 
 class JsonView(_LineView):
-    """One event per line of ASCII JSON, the same lines as in ``.relay/sessions/``."""
+    """One event per line of ASCII JSON, in the form that ``.relay/sessions/`` has too.
+
+    What the log leaves out stands here: secrets, and of a plan that is shown again what did not change.
+    """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(stream, clock)
