@@ -13,8 +13,8 @@ from relay.hints import STATUS
 from relay.prompts.texts import ReviewBriefing
 from relay.review.finding import ReviewFinding, list_confirmed, show_findings
 from relay.review.session import Incomplete, review
+from relay.run.commit.plan_commit import find_plan
 from relay.run.commit.review import MAX_PATCH_BYTES, find_reviewers
-from relay.run.leg.start import find_plan
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed, ReviewFinished
 from relay.session.values import SessionEnd

@@ -15,5 +15,5 @@ Begin with `step.py`, which goes through the others:
     message.py       the commit's message
     hook_refusal.py  what a hook's no means
     file_commit.py   a commit of one file that only relay commits
-    plan_commit.py   the plan's and the ledger's
+    plan_commit.py   the plan's and the ledger's own, and both as a commit has them
 """

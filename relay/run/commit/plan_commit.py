@@ -1,4 +1,7 @@
-"""Committing the plan or the ledger alone: a new plan before the first phase, and people's own edits between legs."""
+"""The plan and the ledger as commits have them, and commits of one of the two alone.
+
+That is a new plan before the first phase, and people's own edits between legs.
+"""
 
 from relay.errors import LedgerError, PlanError, within
 from relay.files.tree import read_file, replace_file
@@ -6,14 +9,13 @@ from relay.git.modes import FILE
 from relay.git.names import render_path
 from relay.git.status import read_status
 from relay.hints import TypedPath
-from relay.ledger import Entry, merge_entries, parse_ledger
+from relay.ledger import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.transitions import has_same_words
 from relay.run.commit.file_commit import FileCommit, commit_file
-from relay.run.leg.start import read_ledger
 from relay.session.events import Noticed
 from relay.session.usage import Spent
 from relay.setup.context import PlanFiles, RunContext
@@ -188,6 +190,22 @@ def commit_ledger_edit(ctx: RunContext) -> bool:
     )
     commit_file(ctx, file)
     return True
+
+
+def find_plan(files: PlanFiles, commit: str | None) -> Plan | None:
+    """Return the plan as a commit or a snapshot has it; None when it has none."""
+    text = find_text(files.repo, commit, files.plan_path)
+    return parse_plan(text) if text else None
+
+
+def read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
+    """Read the ledger of a commit or a snapshot, empty when it has none; the error names its file.
+
+    Raises:
+        LedgerError: It cannot be read as one.
+    """
+    with within(render_path(files.ledger_path)):
+        return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")
 
 
 def _read_entries(data: bytes) -> tuple[Entry, ...]:

@@ -8,21 +8,20 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 
 from relay.config import Settings
-from relay.errors import within
 from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
-from relay.ledger import ClaimStatus, Ledger, Topic, judge, parse_ledger, render_snapshot
+from relay.ledger import ClaimStatus, Ledger, Topic, judge, render_snapshot
 from relay.plan.model import Phase, Plan
-from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.review.finding import render_numbered
 from relay.run.commit.gates import GateTask, run_phase_gate
 from relay.run.commit.landing_leg import find_note, list_commands
 from relay.run.commit.message import BATON_TITLE
 from relay.run.commit.pending_plan import PendingPlan
+from relay.run.commit.plan_commit import find_plan, read_ledger
 from relay.run.commit.readiness import get_commands, require_programs
 from relay.run.commit.review import read_rounds
 from relay.run.leg.reset_trial import find_line
@@ -48,7 +47,6 @@ from relay.store.ownership import find_user_paths
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.steering_files import find_strange
 from relay.store.surplus import Intent
-from relay.store.texts import find_text
 from relay.store.trailers import (
     ATTEMPT,
     BASELINE,
@@ -302,22 +300,6 @@ def _warn_of_users(ctx: RunContext, leg: OpenLeg, phase: Phase) -> None:
             f"phase {phase.id} is to change what you have not committed: {shown}. While that is so its boxes stay open"
         )
         ctx.observe(Noticed(text=f"{words}; commit it before you run this", warning=True))
-
-
-def find_plan(files: PlanFiles, commit: str | None) -> Plan | None:
-    """Return the plan as a commit or a snapshot has it; None when it has none."""
-    text = find_text(files.repo, commit, files.plan_path)
-    return parse_plan(text) if text else None
-
-
-def read_ledger(files: PlanFiles, commit: str | None) -> Ledger:
-    """Read the ledger of a commit or a snapshot, empty when it has none; the error names its file.
-
-    Raises:
-        LedgerError: It cannot be read as one.
-    """
-    with within(render_path(files.ledger_path)):
-        return parse_ledger(find_text(files.repo, commit, files.ledger_path) or "")
 
 
 def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:

@@ -15,7 +15,8 @@ from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.run.commit.landing_leg import is_untouched
 from relay.run.commit.pending_plan import PendingPlan
-from relay.run.leg.start import MAX_LEFTOVERS, read_ledger
+from relay.run.commit.plan_commit import read_ledger
+from relay.run.leg.start import MAX_LEFTOVERS
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.state.lineage import find_claims, find_leg_phase, find_ticks_of_leg
