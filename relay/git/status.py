@@ -182,6 +182,17 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(path for path in found if str(PurePosixPath(path)) not in seen)
 
 
+def find_unwelcome(repo: Repo, paths: Sequence[str]) -> frozenset[str]:
+    """Return those of `paths` that git would ignore once they are there; one that is tracked it does not ignore.
+
+    Where a path leads through a symbolic link git says nothing of any of them.
+    """
+    asked = b"".join(b"./" + os.fsencode(path) + b"\0" for path in paths)  # in front of which nothing is magic
+    words = ("--no-literal-pathspecs", "check-ignore", "-z", "--stdin")
+    out = guard(repo).git.probe(*words, stdin=asked).out if paths else b""
+    return frozenset(os.fsdecode(path[2:]) for path in out.split(b"\0")[:-1])
+
+
 def _list_files(git: Git, *args: str) -> frozenset[str]:
     """Return what ``git ls-files`` lists, and the directories above it."""
     return with_parents(os.fsdecode(path) for path in git.run("ls-files", "-z", *args).split(b"\0")[:-1])

@@ -4,7 +4,7 @@ import pytest
 
 from relay.errors import PlanError
 from relay.git.repository import open_repo
-from relay.session.events import GateFinished, LegStarted
+from relay.session.events import GateFinished, LegStarted, Noticed
 from relay.store.legs import read_leg
 from tests.scripted import ScriptedRunner
 
@@ -12,6 +12,11 @@ from tests.scripted import ScriptedRunner
 def plan(stage, command, item="Say hello — hello.txt"):
     stage.write("PLAN.md", f"# P\n\n## Phase 1 — Hello\nVerify: `{command}`\n- [ ] {item}\n")
     stage.commit("plan")
+
+
+def block():
+    """Return a runner whose one session says at once that it cannot go on."""
+    return ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]])
 
 
 @pytest.mark.parametrize("command", ["no-such-linter -q", "python3 -m no_such_linter"])
@@ -42,5 +47,71 @@ def test_the_environment_that_has_it_is_named(stage):
 )
 def test_a_program_that_the_phase_may_make_is_waited_for(stage, command, item):
     plan(stage, command, item)
-    runner = ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]])
-    assert stage.play(runner, sandbox="auto").reason == "phase 1: blocked: seen"
+    assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
+
+
+def start_with(stage, **files):
+    """Play a run whose work tree has files that no commit has; nothing is paid for."""
+    for path, text in files.items():
+        stage.write(path, text)
+    runner = ScriptedRunner(sessions=[])
+    with pytest.raises(PlanError) as refused:
+        stage.play(runner, sandbox="auto")
+    assert runner.specs == []
+    assert read_leg(open_repo(stage.root)) is None
+    assert all((stage.root / path).read_text() == text for path, text in files.items())
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "ignored", "cause"),
+    [
+        ("Say hello — hello.txt", "", "uncommitted changes of the user's from before this phase"),
+        ("Say hello in `hello.txt`", "", "uncommitted changes of the user's from before this phase"),
+        ("Say hello — hello.txt", "*.txt\n", "ignored by git"),
+        ("Build it — out/", "out/\n", "ignored by git"),
+        ("Bind it — out/a.c", "out/\n", "ignored by git"),
+    ],
+)
+def test_a_file_that_no_commit_could_hold_costs_nothing(stage, item, ignored, cause):
+    stage.write(".gitignore", ignored)
+    plan(stage, "grep -q hello hello.txt", item)
+    words = start_with(stage, **{"hello.txt": "a draft\n"} if "hello" in item else {})
+    start = "PLAN.md:3: no session was started for phase 1: the commit would not hold what the phase needs: "
+    assert words.startswith(start)
+    assert words.endswith(f" ({cause})")
+
+
+def test_a_phase_that_lets_the_file_into_git_may_begin(stage):
+    stage.write(".gitignore", "out/\n")
+    plan(stage, "test -f out/a.c", "Keep what is bound — .gitignore, out/a.c")
+    assert stage.play(block()).reason == "phase 1: blocked: seen"
+
+
+def test_a_check_that_no_commit_has_costs_nothing(stage):
+    """The session would see it pass, and the gate would not find it."""
+    plan(stage, "sh ./check.sh")
+    words = start_with(stage, **{"check.sh": "grep -q hello hello.txt\n"})
+    assert "its gate can never be green, because `sh ./check.sh` needs check.sh, which is yours" in words
+
+
+def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
+    stage.write("world.txt", "a draft\n")
+    assert stage.play(block()).reason == "phase 1: blocked: seen"
+    assert "phase 2 is to change what you have not committed: world.txt; commit it, or this run stops there" in [
+        event.text for event in stage.seen(Noticed)
+    ]
+
+
+def test_a_phase_that_goes_on_is_refused_while_the_file_is_in_its_way(stage):
+    """An edit of the plan has named it; once it is out of the way the phase goes on."""
+    stage.write("notes.txt", "mine\n")
+    stage.play(block())
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", text.replace("Say hello — hello.txt", "Say hello — hello.txt, notes.txt"))
+    runner = ScriptedRunner(sessions=[])
+    with pytest.raises(PlanError, match=r"no session was started for phase 1: .* notes\.txt"):
+        stage.play(runner)
+    assert runner.specs == []
+    stage.commit("notes")
+    assert stage.play(block()).reason == "phase 1: blocked: seen"

@@ -170,30 +170,6 @@ def test_what_the_baseline_gate_writes_is_nobodys(stage):
     assert names(stage) == ["PLAN.md", "hello.txt"]
 
 
-def test_a_phase_whose_file_is_the_users_is_refused_not_ticked(stage):
-    """An untracked file of the user's is never swept in, and the box is not ticked without it."""
-    stage.write("hello.txt", "mine\n")
-
-    ended = stage.run(WHOLE, all_=False)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "uncommitted changes of the user's" in ended.reason
-    assert stage.commits() == ()
-    assert "- [x]" not in stage.git("show", "HEAD:PLAN.md")
-
-
-def test_a_phase_whose_file_is_ignored_is_refused_not_ticked(stage):
-    """What git ignores is not in the commit, so a gate that needs it proves nothing about the commit."""
-    stage.write(".gitignore", "hello.txt\n")
-    stage.commit("ignore")
-
-    ended = stage.run(WHOLE, all_=False)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "ignored by git" in ended.reason
-    assert "- [x]" not in stage.git("show", "HEAD:PLAN.md")
-
-
 def test_a_stop_during_the_baseline_opens_nothing(stage):
     """No leg, no baseline that blames the next session for what was red before."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `sleep 5 && test -d .`\n- [ ] Say hello — hello.txt\n")

@@ -9,7 +9,7 @@ FLAGS = ["--assume-unchanged", "--skip-worktree"]
 PLAN = """\
 ## Phase 1 — Settings
 Verify: `grep -q new config.py`
-- [ ] Change the settings — config.py
+- [ ] Change the settings
 """
 WRITE = """
 sessions:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from relay.errors import ExitCode
-from relay.session.events import LegStarted, Noticed
+from relay.errors import ExitCode, PlanError
 from relay.store.snapshot import MAX_UNTRACKED_BYTES
 
 
@@ -48,9 +47,14 @@ def write(path, content):
     return "write", {"path": path, "content": content}
 
 
-def refuse(stage, text, **flags):
-    """Run to a refusal that leaves the branch and the boxes as they were; return its words."""
+def refuse(stage, text, *, early=False, **flags):
+    """Run to a refusal that leaves the branch and the boxes as they were, and early costs nothing; return its words."""
     before = stage.git("rev-parse", "HEAD")
+    if early:
+        with pytest.raises(PlanError) as refused:
+            stage.run(text, **flags)
+        assert {request.method for request in stage.server.requests} <= {"GET"}
+        return f"{refused.value} {refused.value.hint}"
     ended = stage.run(text, **flags)
     assert ended.exit_code == ExitCode.STOPPED, ended
     assert stage.git("rev-parse", "HEAD") == before
@@ -65,11 +69,10 @@ def test_a_file_of_the_users_that_satisfies_the_phase_already(stage, item):
     path = "greetings/hello.txt" if "greetings" in item else "hello.txt"
     stage.write(path, "hello\n")
 
-    words = refuse(stage, script(TICK))
+    words = refuse(stage, script(TICK), early="/" not in item)
 
     named = item.rpartition(" ")[2].strip("`/")
     assert f"{named} (uncommitted changes of the user's from before this phase)" in words
-    assert f"git add {named} && git commit" in words
     stage.git("add", path)
     stage.git("commit", "-q", "-m", "mine")
     ended = stage.run(script(TICK))
@@ -84,12 +87,10 @@ def test_a_dirty_file_of_the_users_that_satisfies_the_phase_already(stage):
     stage.write("config.py", "new\n")
     both = ("tick", {"item": "1.2", "evidence": "seen"})
 
-    words = refuse(stage, script(write("hello.txt", "hello\n"), TICK, both), dirty=True)
+    words = refuse(stage, script(write("hello.txt", "hello\n"), TICK, both), early=True, dirty=True)
 
     assert "config.py (uncommitted changes" in words
     assert "hello.txt" not in words
-    said = stage.events.index(next(one for one in stage.seen(Noticed) if "have not committed: config.py." in one.text))
-    assert said < stage.events.index(stage.seen(LegStarted)[0])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,8 @@ def test_a_folder_that_git_ignores(stage, rule):
     stage.write(".gitignore", f"{rule}\n")
     plan(stage, "test -s dist/app.js", "Build the bundle — dist/")
 
-    words = refuse(stage, script(bash("mkdir -p dist && echo js > dist/app.js"), TICK))
+    build = script(bash("mkdir -p dist && echo js > dist/app.js"), TICK)
+    words = refuse(stage, build, early=rule != "*.js")
 
     assert "dist (ignored by git)" in words
 
@@ -154,13 +156,12 @@ def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):
     with (stage.root / "data.bin").open("wb") as file:
         file.truncate(MAX_UNTRACKED_BYTES + 1)
 
-    words = refuse(stage, script(bash("echo small > data.bin"), TICK))
+    words = refuse(stage, script(bash("echo small > data.bin"), TICK), early=True)
 
-    assert "Not shown to the gate" in words
-    assert "data.bin (uncommitted changes of the user's from before this phase)" in words
+    assert "needs data.bin, which is yours and no commit has" in words
     stage.git("add", "data.bin")
     stage.git("commit", "-q", "-m", "mine")
-    ended = stage.run(script(TICK))
+    ended = stage.run(script(bash("echo small > data.bin"), TICK))
     assert ended.exit_code == ExitCode.DONE, ended
 
 

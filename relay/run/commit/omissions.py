@@ -14,11 +14,11 @@ from relay.git.modes import GITLINK
 from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
-from relay.git.status import find_ignored
+from relay.git.status import find_ignored, find_unwelcome
 from relay.hints import Hint, TypedPath
-from relay.plan.model import Item
+from relay.plan.model import Item, Phase
 from relay.store.legs import OpenLeg
-from relay.store.snapshot import TreeSnapshot, find_unheld, make_filter
+from relay.store.snapshot import Skipped, TreeSnapshot, find_unheld, make_filter
 from relay.store.surplus import Surplus
 from relay.values import dataclass
 
@@ -81,6 +81,39 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
     return tuple({entry.path: entry for entry in reversed(found)}.values())[::-1]
 
 
+def find_hopeless(
+    repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot
+) -> tuple[LeftOut, ...]:
+    """Return what the open items of a phase need and its commit could not hold, whatever its sessions do.
+
+    Args:
+        repo: The repository.
+        phase: One that is not done.
+        head: What it is committed on; None on an unborn branch.
+        user: What differed from HEAD when it began, or differs now where it has not.
+        now: The work tree.
+    """
+    clean = {path: str(PurePosixPath(path)) for item in phase.open_items for path in item.paths}
+    if not clean:
+        return ()
+    users = user & {change.path for change in diff_trees(repo, head or repo.empty_tree, now.tree)}
+    may_be_let_in = any(".gitignore" in item.text for item in phase.open_items)
+    ignored = () if may_be_let_in else find_unwelcome(repo, tuple(clean))
+    there = [path for path in clean.values() if os.path.lexists(repo.root / path)]
+    unheld = find_unheld(repo, head, there, now.skipped)
+    entries = (
+        *(_explain_unheld(path, now.skipped) for path in unheld),
+        *(LeftOut(path=clean[name], cause=Cause.IGNORED) for name in ignored),
+        *(LeftOut(path=path, cause=Cause.USER) for path in users.intersection(clean.values())),
+    )
+    found = {entry.path: entry for entry in entries}
+    hopeless = set[str]()
+    for item in phase.open_items:
+        lost = {clean[path] for path in item.targets or item.paths} & found.keys()
+        hopeless |= lost if item.targets or len(lost) == len(item.paths) else set()
+    return tuple(found[path] for path in sorted(hopeless))
+
+
 def find_ignored_files(repo: Repo, delivery: Delivery) -> frozenset[str]:
     """Return what git ignores of what the items need and the session wrote, in one call of git."""
     needed = sorted(_find_named(delivery) | delivery.touched)
@@ -132,10 +165,15 @@ def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[Left
     unheld |= find_unheld(repo, leg.base_head, there, leg.skipped) - as_in_head
     found = []
     for path in sorted(unheld):
-        entry = next(entry for entry in (*after.skipped, *leg.skipped) if make_filter((entry,))(path))
-        if entry.path == path or path not in inside:
-            found.append(LeftOut(path=path, cause=Cause.UNHELD, detail=f"{render_path(entry.path)}: {entry.reason}"))
+        left = _explain_unheld(path, (*after.skipped, *leg.skipped))
+        if left.detail.startswith(f"{render_path(path)}: ") or path not in inside:
+            found.append(left)
     return found
+
+
+def _explain_unheld(path: str, skipped: tuple[Skipped, ...]) -> LeftOut:
+    entry = next(entry for entry in skipped if make_filter((entry,))(path))
+    return LeftOut(path=path, cause=Cause.UNHELD, detail=f"{render_path(entry.path)}: {entry.reason}")
 
 
 def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:

@@ -1,5 +1,6 @@
-"""Whether the gates of the phases that are to be run can show anything: asked before a session is paid for."""
+"""Whether phases that are to be run can be committed, and their gates show anything: asked before a session is paid."""
 
+import re
 from collections.abc import Sequence
 
 from relay.config import Settings
@@ -7,17 +8,25 @@ from relay.config.network import CLOSED
 from relay.errors import PlanError
 from relay.gate.lint import find_lines
 from relay.gate.missing_program import find_missing_program, may_be_made
-from relay.gate.model import CommandCheck, GateResult
+from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import check_command, proves_nothing
-from relay.hints import Command, Hint
+from relay.git.names import list_paths, render_path, with_parents
+from relay.hints import Command, Hint, TypedPath
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
 from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
+from relay.run.commit.gates import GateRun
+from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, render_left_out
 from relay.sandbox.policy import Mechanism
+from relay.session.events import Noticed
 from relay.setup.context import RunContext
+from relay.store.legs import OpenLeg
+from relay.store.ownership import find_user_paths
+from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.words import list_some, shorten
 
 _SHOWN_CHARS = 120
+_WORD = re.compile(r"[^\s;&|<>()'\"`=:]+")
 CHECK = Command(words=("check",))
 
 
@@ -69,8 +78,8 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
         )
 
 
-def require_programs(ctx: RunContext, phase: Phase, baseline: GateResult) -> None:
-    """Refuse to start a session whose gate needs a program that is not there, and that the phase does not make.
+def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
+    """Refuse to start a session whose gate needs a program or a file that is not there, and that no session can make.
 
     With the network, or without a sandbox, a session may install it.
 
@@ -82,10 +91,11 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateResult) -> Non
     Raises:
         PlanError: There is such a command.
     """
+    _require_shown(ctx, phase, baseline)
     if ctx.settings.network != CLOSED or ctx.workspace.sandbox.mechanism is Mechanism.OFF:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
-    for check in baseline.commands:
+    for check in baseline.result.commands:
         program = find_missing_program(check)
         if program and not may_be_made(program, texts):
             raise PlanError(
@@ -95,6 +105,64 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateResult) -> Non
                 line=phase.line,
                 hint=_advise(check),
             )
+
+
+def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, dirty: frozenset[str]) -> None:
+    """Refuse to begin a phase whose files no commit of it could hold; where a run begins, warn of the later ones.
+
+    Args:
+        ctx: The collaborators.
+        plan: All of it.
+        phase: The one that begins.
+        now: The work tree.
+        dirty: What of it differs from HEAD.
+
+    Raises:
+        PlanError: An item names what is the user's, ignored by git, or left out for another reason.
+    """
+    head, user = ctx.repo.head(), dirty - {ctx.plan_path, ctx.ledger_path}
+    _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, head, user, now))
+    later = plan.phases[plan.phases.index(phase) + 1 :] if user and not ctx.memory.commit else ()
+    for other in later:
+        if taken := sorted(clean_paths(path for item in other.open_items for path in item.targets) & user):
+            words = f"phase {other.id} is to change what you have not committed: {list_paths(taken)}"
+            ctx.observe(Noticed(text=f"{words}; commit it, or this run stops there", warning=True))
+
+
+def require_still_room(ctx: RunContext, phase: Phase, leg: OpenLeg) -> None:
+    """Refuse the same of a phase that goes on, where it is a file of the user's that is still there.
+
+    Raises:
+        PlanError: An item names such a file.
+    """
+    named = clean_paths(path for item in phase.open_items for path in item.paths)
+    if user := named & find_user_paths(ctx.repo, leg):
+        now = write_snapshot_tree(ctx.repo)
+        _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, leg.base_head, frozenset(user), now))
+
+
+def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
+    if found:
+        words, ways = render_left_out(found)
+        words = f"no session was started for phase {phase.id}: {words}"
+        raise PlanError(words, path=plan_path, line=phase.line, hint=ways)
+
+
+def _require_shown(ctx: RunContext, phase: Phase, run: GateRun) -> None:
+    """Refuse a gate that names a file of the user's which no commit has, and is red without it."""
+    unseen = frozenset(run.surplus.extra) if run.is_hidden else frozenset[str]()
+    for check in run.result.commands:
+        if not unseen or check.status is Outcome.PASSED:
+            continue
+        for path in sorted(clean_paths(_WORD.findall(check.command))):
+            if not with_parents([path]).isdisjoint(unseen) and (ctx.repo.root / path).is_file():
+                raise PlanError(
+                    f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` "
+                    f"needs {render_path(path)}, which is yours and no commit has",
+                    path=ctx.plan_path,
+                    line=phase.line,
+                    hint=("commit it (git add ", TypedPath(path=path), " && git commit), and run again"),
+                )
 
 
 def _advise(check: CommandCheck) -> Hint:

@@ -5,7 +5,6 @@ between share its base, so that what is committed in the end is what they did to
 """
 
 from itertools import takewhile
-from pathlib import PurePosixPath
 
 from relay.config import Settings
 from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
@@ -22,7 +21,7 @@ from relay.run.commit.landing_leg import find_note, list_commands
 from relay.run.commit.message import BATON_TITLE
 from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.plan_commit import find_plan, read_ledger
-from relay.run.commit.readiness import get_commands, require_programs
+from relay.run.commit.readiness import get_commands, require_programs, require_room, require_still_room
 from relay.run.commit.review import read_rounds
 from relay.run.leg.reset_trial import find_line
 from relay.sandbox.policy import Mechanism
@@ -43,7 +42,6 @@ from relay.store.legs import (
     keep_snapshot,
     open_leg,
 )
-from relay.store.ownership import find_user_paths
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.steering_files import find_strange
 from relay.store.surplus import Intent
@@ -102,15 +100,14 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     change such a file and have it committed. What had changes of the user's before stays the user's, and is kept.
 
     Raises:
-        PlanError: The gate can never be green.
+        PlanError: The gate can never be green, or no commit could hold what the phase is to change.
     """
-    head, before = ctx.repo.head(), write_snapshot_tree(ctx.repo)
+    head, before, note = ctx.repo.head(), write_snapshot_tree(ctx.repo), f"relay: before the gate of phase {phase.id}"
     number, baton, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
-    kept = (
-        keep_snapshot(ctx.repo, before, f"relay: before the gate of phase {phase.id}") if dirty and commands else None
-    )
+    require_room(ctx, plan, phase, before, frozenset(dirty))
+    kept = keep_snapshot(ctx.repo, before, note) if dirty and commands else None
     environment = read_environment(ctx.repo)
     task = GateTask(
         phase_id=phase.id,
@@ -121,10 +118,10 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         own=phase.own_verify,
         is_baseline=True,
     )
-    baseline = run_phase_gate(ctx, task).result
-    if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in baseline.commands):
+    gate = run_phase_gate(ctx, task)
+    if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
-    require_programs(ctx, phase, baseline)
+    require_programs(ctx, phase, gate)
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
     base = write_snapshot_tree(ctx.repo)
     if commands:
@@ -133,7 +130,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     left = [path for path in changed if path not in dirty]
     if kept is not None:
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
-    marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(baseline)))
+    marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(gate.result)))
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
     marks += ((TRIAL, line),) if (line := find_line(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = LegStart(
@@ -144,7 +141,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         trailers=marks,
     )
     leg = open_leg(ctx.repo, start, base=base)
-    return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline)
+    return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=gate.result)
 
 
 def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
@@ -159,6 +156,8 @@ def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten:
 
 def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
     """Put a fresh session on an open leg, with what its newest snapshot holds."""
+    if phase := plan.find_phase(leg.phase_id):
+        require_still_room(ctx, phase, leg)
     found = dict(leg.trailers)
     # A session that was cut off, by whatever, says nothing about the size of the phase: it is not counted.
     counts = not is_refunded(leg)
@@ -219,7 +218,6 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
         ctx.observe(Noticed(text=f"changed since phase {phase.id} was planned: {words}", warning=True))
-    _warn_of_users(ctx, leg, phase)
     return Handover(
         leg=leg,
         phase_id=leg.phase_id,
@@ -289,17 +287,6 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
     for words in rules.warnings:
         ctx.observe(Noticed(text=words, warning=True))
     return rules.text
-
-
-def _warn_of_users(ctx: RunContext, leg: OpenLeg, phase: Phase) -> None:
-    """Say before a session is paid for which of its files are the user's: the phase could not be committed."""
-    named = {str(PurePosixPath(path)) for item in phase.items if not item.done for path in item.targets}
-    if named and (taken := sorted(named & find_user_paths(ctx.repo, leg))):
-        shown = list_paths(taken)
-        words = (
-            f"phase {phase.id} is to change what you have not committed: {shown}. While that is so its boxes stay open"
-        )
-        ctx.observe(Noticed(text=f"{words}; commit it before you run this", warning=True))
 
 
 def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:
