@@ -40,7 +40,7 @@ test "$(git log --format=%s | tail -1)" = start
 
 def install_hook(stage, script, name="pre-commit"):
     hook = stage.root / ".git/hooks" / name
-    hook.write_text(f"#!/bin/sh\n{script}")
+    hook.write_text(script if script.startswith("#!") else f"#!/bin/sh\n{script}")
     hook.chmod(0o755)
 
 
@@ -206,7 +206,14 @@ def test_a_revert_has_its_message_judged_as_gits_own_has(stage):
     [
         ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
         ("mkdir /etc/mine\n", "it writes where it may only read", "writable_dirs"),
-        ("no-such-program\n", "a program of it is missing here, or hidden", "readable_dirs"),
+        (
+            "echo begins; no-such-program\n",
+            "a program of it is missing here, or hidden",
+            "no-such-program: not found; readable_dirs",
+        ),
+        ("echo '`pre-commit` not found.  Did you forget …?'; exit 1\n", "a program of it is missing", "readable_dirs"),
+        ("#!/no/such/interpreter\n", "it cannot be started: what its first line names", "relay gate --hooks"),
+        ("#!/bin/sh\r\nexit 0\r\n", "it cannot be started: what its first line names", "relay gate --hooks"),
     ],
 )
 def test_what_no_session_can_repair_goes_to_the_person_at_once(begun, script, cause, way):

@@ -14,6 +14,7 @@ _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without 
 _LINE_CHARS = 160
 _TELLING = re.compile(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
 """Managers of hooks go on after the one that refused: its line is not the last."""
+_MISSING = re.compile(r"not found|No such file or directory|Permission denied|cannot execute")
 _ENDED = re.compile(r"exited with (\d+)\Z")
 
 _CAUSES = (
@@ -28,7 +29,16 @@ _CAUSES = (
         "writable_dirs in your own settings lets it write there; ",
     ),
     (
-        re.compile(r"exited with 12[67]$|^\S*python\S*: No module named", re.MULTILINE),
+        re.compile(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
+        "it cannot be started: what its first line names is missing here, hidden, or ends in a carriage return",
+        "relay gate --hooks tries it; readable_dirs in your own settings shows it a directory; ",
+    ),
+    (
+        re.compile(
+            r"exited with 12[67]$|^\S*python\S*: No module named|^`pre-commit` not found|^Executable `[^`]+` not found"
+            r"|^Can't find lefthook in PATH",
+            re.MULTILINE,
+        ),
         "a program of it is missing here, or hidden from it",
         "readable_dirs in your own settings shows it a directory, relay sandbox --show lists what is visible; ",
     ),
@@ -57,7 +67,9 @@ def explain_hook(hook: str, output: str) -> Refused:
     for pattern, cause, ways in _CAUSES:
         if found := pattern.search(output):
             start = output.rfind("\n", 0, found.start()) + 1
-            line = shorten(output[start:].split("\n", 1)[0].strip(), _LINE_CHARS)
+            ended, *said = output[start:].splitlines()
+            line = next(filter(_MISSING.search, said), ended) if start == 0 else ended
+            line = shorten(line.strip(), _LINE_CHARS)
             words = f"the {hook} hook refused, and no session can repair that: {cause}: {line}"
             return Refused(for_user=words, ways=ways.format(hook=hook) + _SKIP)
     lines = output.strip().splitlines() or [""]
