@@ -296,7 +296,7 @@ class LegTally:
         self.sum.count("crossings", event.line == "soft")
 
     def _retry(self, _: float, event: RetryScheduled) -> None:
-        self.sum.count("retries")
+        self.sum.count("retries", event.attempt > 0)
         self.sum.wait("retries_s", event.wait_s)
 
     def _break_cache(self, _: float, __: CacheBroken) -> None:

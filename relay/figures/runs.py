@@ -59,7 +59,7 @@ class RunTally:
                 self.sum.refresh(event)
                 self.sum.sources["other"] = self.sum.sources.get("other", 0) + event.usage.prompt_tokens
             case RetryScheduled() as event:
-                self.sum.count("retries")
+                self.sum.count("retries", event.attempt > 0)
                 self.sum.wait("retries_s", event.wait_s)
             case _:
                 pass

@@ -62,8 +62,8 @@ def work_within(ctx: RunContext, hours: Hours, act: Callable[[], RunEnd]) -> Run
     now = time.time()
     if hours.not_before is not None and hours.not_before > now:
         wait_s = hours.not_before - now
-        words = f"not before {render_moment(hours.not_before, now=now)} (--not-before)"
-        ctx.observe(RetryScheduled(attempt=1, wait_s=wait_s, reason=words))
+        words = f"until {render_moment(hours.not_before, now=now)}, as asked (--not-before)"
+        ctx.observe(RetryScheduled(attempt=0, wait_s=wait_s, reason=words))
         ctx.interrupts.wait(wait_s)  # when it is broken off, what follows sees that a stop was asked for
     with _closing(ctx.interrupts, hours.until) as closed:
         end = act()

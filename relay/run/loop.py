@@ -111,7 +111,7 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
     if until - now > most_s:
         words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
         return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", RUN)
-    ctx.observe(RetryScheduled(attempt=1, wait_s=until - now, reason=words))
+    ctx.observe(RetryScheduled(attempt=0, wait_s=until - now, reason=words))
     if ctx.interrupts.wait(until - now):
         return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", RUN)
     return None

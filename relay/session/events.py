@@ -180,9 +180,10 @@ class GaugeCrossed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
-    """A request failed and will be sent again."""
+    """A request failed and will be sent again, or the run waits for an hour."""
 
     attempt: int
+    """0 where nothing failed: it was asked to wait, or waits for a limit that an earlier run met."""
     wait_s: float
     reason: str
 

@@ -399,6 +399,8 @@ def test_a_wait_before_the_run_began_counts_down_on_the_screen():
     first, wait = [line.plain for line in draw(board, now=15.0, width=80, height=30)]
     assert first.startswith("relay looks around")
     assert wait == "retry    in 25 s, attempt 2 — HTTP 529 overloaded"
+    board.apply(events.RetryScheduled(attempt=0, wait_s=60.0, reason="until 22:00, as asked (--not-before)"), 10.0)
+    assert draw(board, now=15.0, width=80, height=30)[1].plain == "waits    55 s, until 22:00, as asked (--not-before)"
 
 
 def test_json_lines_stay_facts_when_a_stop_is_asked_for():

@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 
 from relay.cli.sessions import render_end
+from relay.cli.views.narrate import Narrator
 from relay.errors import ConfigError, ExitCode
 from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
@@ -68,7 +69,9 @@ def test_a_run_waits_for_its_first_hour(stage):
 
     (wait,) = stage.seen(RetryScheduled)
     assert stage.waits == [wait.wait_s]
-    assert "(--not-before)" in wait.reason
+    (line,) = Narrator().tell(wait)
+    assert line.text.startswith("waits for ")
+    assert line.text.endswith(", as asked (--not-before)")
     assert stage.events.index(wait) < stage.events.index(stage.seen(LegStarted)[0])
 
 

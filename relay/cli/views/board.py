@@ -22,12 +22,12 @@ class Activity:
     """What is going on right now."""
 
     name: str
-    """A tool's name, ``gate``, ``model``, ``retry`` or ``paused``."""
+    """A tool's name, ``gate``, ``model``, ``retry``, ``waits`` or ``paused``."""
     summary: str
     since: float
     """On the board's clock, in seconds."""
     until: float | None = None
-    """When a retry's wait is over; None for everything else."""
+    """When a wait is over; None for everything else."""
     output: str = ""
     """The last line that it printed; empty before the first."""
 
@@ -156,8 +156,10 @@ def _on_output(board: Board, event: events.OutputShown, _now: float) -> None:
 
 
 def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
-    words = f"attempt {event.attempt} — {event.reason}"
-    board.activity = Activity(name="retry", summary=words, since=now, until=now + event.wait_s)
+    name, words = "waits", event.reason
+    if event.attempt:
+        name, words = "retry", f"attempt {event.attempt} — {words}"
+    board.activity = Activity(name=name, summary=words, since=now, until=now + event.wait_s)
 
 
 def _on_pause(board: Board, event: events.RunPaused, now: float) -> None:

@@ -287,7 +287,7 @@ def draw_activity(board: Board, now: float, width: int) -> Text:
         return _label("now", width).append("relay is at work", "dim")
     if activity.until is not None:
         left = render_clock(activity.until - now)
-        line = _label("retry", width).append(f"in {left}, ", "yellow")
+        line = _label(activity.name, width).append(f"{'in ' * (activity.name == 'retry')}{left}, ", "yellow")
         return line.append(_safe(activity.summary), "yellow")
     name = _safe(activity.name)
     line = _label(name, width) if width >= _NARROW_CELLS else Text(f"{name} ", "dim")

@@ -164,10 +164,11 @@ def _tell_crossing(event: events.GaugeCrossed) -> Iterable[Line]:
 
 
 def _tell_retry(event: events.RetryScheduled) -> Iterable[Line]:
+    what = f"retry {event.attempt} in" if event.attempt else "waits for"
     yield Line(
-        text=f"retry {event.attempt} in {render_duration(event.wait_s)} — {event.reason}",
-        detail=True,
-        tone=Tone.WARNING,
+        text=f"{what} {render_duration(event.wait_s)} — {event.reason}",
+        detail=bool(event.attempt),
+        tone=Tone.WARNING if event.attempt else Tone.PLAIN,
     )
 
 
