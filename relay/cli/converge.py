@@ -21,7 +21,7 @@ def command(*, as_json: bool, **options: Any) -> int:
     from relay.planning.planner import PlanTask, plan_feature, read_existing
 
     task = PlanTask(converge=True)
-    request, place = make_request("plan", options)
+    request, place = make_request("converge", options)
     before = read_existing(place.root, place.plan_name, task)
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     after = read_existing(place.root, place.plan_name, task)

@@ -15,7 +15,7 @@ class RunRequest:
     """What a command knows when it asks for a run."""
 
     command: str
-    """``plan`` or ``run``."""
+    """``plan``, ``converge``, ``review`` or ``run``."""
     repo: Repo
     settings: Settings
     plan_path: str

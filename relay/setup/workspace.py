@@ -43,7 +43,9 @@ def open_workspace(
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     off = settings.sandbox == "off"
-    level = Level.READ_ONLY if reads_only or request.command in {"plan", "review"} else Level.WORKSPACE_WRITE
+    level = (
+        Level.READ_ONLY if reads_only or request.command in {"plan", "converge", "review"} else Level.WORKSPACE_WRITE
+    )
     closed = off or settings.network.whole  # then nothing has to lead out
     with (
         hold_doors(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,

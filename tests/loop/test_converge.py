@@ -6,6 +6,8 @@ from relay.errors import ExitCode, PlanError
 from relay.plan.parse import parse_plan
 from relay.planning.planner import PlanTask
 from relay.planning.submission import Accepted, judge_appended
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
 from relay.session.events import LegEnded
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
@@ -36,6 +38,14 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
     assert [leg.result for leg in finished.seen(LegEnded)] == ["done"]
     assert (finished.root / "PLAN.md").read_text() == PLAN
     assert ended.spent_usd > 0
+
+
+def test_it_is_told_by_its_own_name(finished):
+    with serve(parse_script("sessions:\n  - turns: [{text: All is there.}]\n")) as server:
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        ran = finished.relay("converge", environ=environ)
+    assert ran.returncode == ExitCode.DONE
+    assert " relay converge: PLAN.md on main, " in ran.stdout
 
 
 def test_what_is_missing_becomes_a_phase_behind_the_others(finished):
