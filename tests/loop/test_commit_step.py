@@ -78,3 +78,21 @@ def test_a_gate_that_never_agrees_with_what_it_checks_is_refused(stage):
     assert ended.exit_code == ExitCode.STOPPED
     assert "the gate itself keeps changing what it checks: hello.txt" in ended.reason
     assert stage.commits() == ()
+
+
+def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(stage):
+    """`relay run | tee run.log`: each line that relay says of a gate is written while that gate looks."""
+    stage.write("run.log", "begins\n")
+    stage.write("notes.txt", "committed\n")
+    stage.git("add", "notes.txt")
+    stage.git("commit", "-qm", "notes")
+
+    def write_more():
+        for path in (stage.root / "run.log", stage.root / "notes.txt"):
+            path.write_text(path.read_text() + "more\n")
+
+    stage.on_gate = write_more
+
+    assert stage.run(WHOLE, phase="1", dirty=True).exit_code == ExitCode.DONE
+    assert [gate.passed for gate in stage.seen(GateFinished) if not gate.baseline] == [True]
+    assert "run.log" not in stage.git("ls-files")

@@ -16,6 +16,7 @@ from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, has_hook
+from relay.git.names import with_parents
 from relay.git.objects import diff_trees, find_blob_id, read_entries
 from relay.git.private_copy import copy_git_dir
 from relay.git.repository import Repo
@@ -218,12 +219,14 @@ class Moved:
 def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Iterable[PathChange]) -> Moved:
     """Say what of the changes during a gate speaks against its verdict.
 
-    What is not the commit's is hidden in the next run, where it can be. A file that was new in a run which hides such
-    files already is the gate's own.
+    What is not the commit's is hidden in the next run, where it can be, and what was hidden in this one cannot
+    have mattered. A file that was new in a run which hides such files already is the gate's own.
     """
     kept, others = {*owned, ctx.plan_path, ctx.ledger_path}, []
+    unseen = frozenset(run.surplus.paths) if run.is_hidden else frozenset[str]()
     if ctx.workspace.sandbox.mechanism is Mechanism.BWRAP:
-        others = [c.path for c in changes if not (run.is_hidden and c.kind is ChangeKind.ADDED)]
+        seen = [change.path for change in changes if not (run.is_hidden and change.kind is ChangeKind.ADDED)]
+        others = [path for path in seen if unseen.isdisjoint(with_parents((path,)))]
     mine = tuple(change.path for change in changes if change.path in owned)
     return Moved(owned=mine, others=tuple(path for path in others if path not in kept))
 
