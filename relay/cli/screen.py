@@ -58,14 +58,20 @@ def complain(text: str) -> None:
         sys.stderr.write(f"{clean(text)}\n")
 
 
-def say_fitting(text: str) -> None:
-    """Print lines as `say` does; on a terminal, what is too long for it is broken between words."""
-    if sys.stdout.isatty():
-        import shutil
+def find_width() -> int | None:
+    """Return how many characters a line of standard output has; None where that is no terminal."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil
 
-        width = max(20, shutil.get_terminal_size().columns)
+    return max(20, shutil.get_terminal_size().columns)
+
+
+def say_fitting(text: str = "", *, style: str = "") -> None:
+    """Print lines as `say` does; on a terminal, what is too long for it is broken between words."""
+    if width := find_width():
         text = "\n".join(_break(line, width) for line in clean(text).split("\n"))
-    say(text)
+    say(text, style=style)
 
 
 def _break(line: str, width: int) -> str:

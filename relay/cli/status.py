@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.screen import say, say_json
+from relay.cli.screen import find_width, say, say_fitting, say_json
 from relay.git.holder import is_locked
 from relay.hints import RUN, Caller
 from relay.plan.model import Item, Phase
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from relay.store.last_run import LastRun
 
 _TITLE_CHARS = 56
+_LEAST_TITLE_CHARS = 10
 
 
 @click.command("status", short_help="Show phases, boxes, spend, and what comes next.")
@@ -67,7 +68,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         from relay.cli.views.job_lines import tell_jobs
 
         for line in tell_jobs(place.root, jobs):
-            say(line)
+            say_fitting(line)
 
 
 def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
@@ -108,23 +109,22 @@ def show_standing(
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
-    say(f"{where}: {count_plan(states)}", style="bold")
-    say()
-    for phase, known in _pair(standing):
-        _show_phase(phase, known, is_next=phase.id == find_next(standing))
-    say()
-    say(f"spent  {render_spent(standing.spent)}")
+    say_fitting(f"{where}: {count_plan(states)}", style="bold")
+    say_fitting()
+    _show_phases(standing)
+    say_fitting()
+    say_fitting(f"spent  {render_spent(standing.spent)}")
     _show_limit(standing)
     if standing.rewound != Spent():
-        say(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
+        say_fitting(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
     for words in standing.orphans:
-        say(f"stray  {words}", style="yellow")
+        say_fitting(f"stray  {words}", style="yellow")
     if last is not None:
         _show_last(last, why=why)
     if any(job.at_work or job.waits for job in jobs):
         at_work = sum(job.at_work for job in jobs)
         who = count(at_work, "phase") if at_work else "a run is"
-        say(f"now    {who} at work; relay watch shows it live", style="bold")
+        say_fitting(f"now    {who} at work; relay watch shows it live", style="bold")
     elif work is not None:
         _show_work(work)
     else:
@@ -134,37 +134,37 @@ def show_standing(
 def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str]) -> None:
     if left and standing.situation.point is not None:
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
-        say(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
+        say_fitting(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
         return
     if standing.obstacle:
-        say(f"now    {caller.write(standing.obstacle)}", style="bold")
-        say(f"next   {caller.write(RUN)}, after that", style="bold")
+        say_fitting(f"now    {caller.write(standing.obstacle)}", style="bold")
+        say_fitting(f"next   {caller.write(RUN)}, after that", style="bold")
         return
     if standing.situation.running or standing.situation.point is None:
-        say(f"now    {standing.situation.running}", style="bold")
+        say_fitting(f"now    {standing.situation.running}", style="bold")
         return
     if why:
-        say(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
+        say_fitting(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
-    say(f"next   {then}", style="bold")
+    say_fitting(f"next   {then}", style="bold")
 
 
 def _show_work(work: "AtWork") -> None:
     from relay.cli.views.at_work import tell_work
 
     first, *rest = tell_work(work, now=time.time())
-    say(f"now    {first}", style="bold")
+    say_fitting(f"now    {first}", style="bold")
     for line in rest:
-        say(f"       {line}")
-    say("next   relay watch shows it live", style="bold")
+        say_fitting(f"       {line}")
+    say_fitting("next   relay watch shows it live", style="bold")
 
 
 def _show_last(last: "LastRun", *, why: bool) -> None:
     from relay.cli.views.last_run import find_style, tell_last_run
 
     for line in tell_last_run(last, now=time.time(), why=why):
-        say(line.text, style=find_style(line))
+        say_fitting(line.text, style=find_style(line))
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
@@ -182,7 +182,7 @@ def _show_limit(standing: Standing) -> None:
     if found := _find_limit(standing, now):
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
-        say(f"limit  {words}", style="yellow")
+        say_fitting(f"limit  {words}", style="yellow")
 
 
 def _render_limit(standing: Standing) -> dict[str, object] | None:
@@ -209,23 +209,33 @@ def find_state(item: Item, known: PhaseStanding) -> str:
     return "claimed" if item.id in known.claimed else "optional" if item.optional else "open"
 
 
-def _show_phase(phase: Phase, known: PhaseStanding, *, is_next: bool) -> None:
+def _show_phases(standing: Standing) -> None:
+    """Print a line for each phase, which a terminal has room for, and the items of the one that is next."""
+    next_id, pairs = find_next(standing), _pair(standing)
+    facts = ["  ".join(_list_facts(phase, known)) for phase, known in pairs]
+    digits, room = max(len(phase.id) for phase, _ in pairs), _TITLE_CHARS
+    if width := find_width():
+        room = max(_LEAST_TITLE_CHARS, min(room, width - len("▸ [x]   ") - max(map(len, facts))))
+    for (phase, known), told in zip(pairs, facts, strict=True):
+        states = [find_state(item, known) for item in phase.items]
+        state, is_next = sum_up(states), phase.id == next_id
+        title = shorten(f"{phase.id:<{digits}}  {phase.title}", room)
+        style = "bold" if is_next else "dim" if state == "done" else ""
+        say(f"{'▸' if is_next else ' '} {BOXES[state]} {title:<{room}}  {told}", style=style)
+        for words in known.doubts:
+            say_fitting(f"        doubtful: {words}", style="yellow")
+        for item, box in zip(phase.items, states, strict=True) if is_next else ():
+            say_fitting(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
+
+
+def _list_facts(phase: Phase, known: PhaseStanding) -> list[str]:
     states = [find_state(item, known) for item in phase.items]
-    state = sum_up(states)
-    title = shorten(f"{phase.id}  {phase.title}", _TITLE_CHARS)
     facts = [f"{states.count('done')}/{len(states) - states.count('optional')}"]
     if known.commits or known.claimed or known.spent != Spent():
         facts.append(_render_usd(known.spent))
     facts.extend(commit[:8] for commit in known.commits[-1:])
-    facts.extend([f"by {phase.runner}"] if phase.runner and state != "done" else [])
-    mark = "▸" if is_next else " "
-    style = "bold" if is_next else "dim" if state == "done" else ""
-    say(f"{mark} {BOXES[state]} {title:<{_TITLE_CHARS}}  {'  '.join(facts)}", style=style)
-    for words in known.doubts:
-        say(f"        doubtful: {words}", style="yellow")
-    if is_next:
-        for item, box in zip(phase.items, states, strict=True):
-            say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
+    facts.extend([f"by {phase.runner}"] if phase.runner and sum_up(states) != "done" else [])
+    return facts
 
 
 def _render_usd(spent: Spent) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.cli.text import clean, clean_line, clip, ensure_codec, escape_json
+from tests.terminal import answer_at_terminal
 
 HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))
 
@@ -86,3 +87,24 @@ def test_endless_escapes_are_cleaned_in_linear_time(part):
     """Sequences that are never closed cost no more than their length."""
     assert clean(part * 100_000).isprintable()
     assert clean(f"\x1b[{'0' * 300_000}").isprintable()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_status_has_no_line_that_a_terminal_has_no_room_for(stage, columns):
+    title = "part of the long migration of the billing engine, with everything that hangs on it"
+    phases = [
+        f"## Phase {n} — A {title}\nVerify: `true`\n- [ ] Move it, with its {title} — a/{n}.py\n" for n in range(12)
+    ]
+    stage.write("PLAN.md", "# A long one\n\n" + "\n".join(phases))
+    stage.commit()
+
+    argv = [*stage.find_program(), "status", "--why"]
+    shown, code = answer_at_terminal(
+        argv, [], cwd=stage.root, environ={"TERM": "dumb", "COLUMNS": str(columns)}, prompt="?"
+    )
+
+    lines = shown.splitlines()
+    assert code == 0
+    assert max(map(len, lines)) <= columns
+    assert len({line.index("A") for line in lines if "] " in line and " A " in line}) == 1
+    assert sum(line.endswith("0/1") for line in lines) == 12
