@@ -47,6 +47,7 @@ def show_tool_end(observe: Observe, call: ToolCall, result: ToolResult, *, durat
             duration_s=duration_s - result.waited_s,
             changed_paths=result.changed_paths,
             shown=result.shown,
+            problem=render_summary(result.text.partition("\n")[0]) if result.is_error else "",
         )
     )
 

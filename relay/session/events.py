@@ -158,6 +158,8 @@ class ToolFinished:
     """Of the result's UTF-8; None in older logs."""
     shown: Shown | None = None
     """The part of a file that the result is; None when it is none, and in older logs."""
+    problem: str = ""
+    """The first line of a result that is an error, cut; empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,16 +113,34 @@ class AddressLink:
     Args:
         url: The only place that is asked.
         headers: With secrets.
+        should_stop: Polled while it is waited for.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        self._url = url
+    def __init__(self, url: str, headers: Mapping[str, str], should_stop: Callable[[], bool]) -> None:
+        self._url, self._should_stop = url, should_stop
         self._headers = {**headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
     def ask(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
-        """Post a message; the answer is JSON, or an event of a stream."""
-        if time.monotonic() >= until:
-            raise ServerError("no answer in time")
+        """Post a message; what answers a byte at a time, or never, is left to its thread."""
+        answers: queue.SimpleQueue[Mapping[str, Any] | ServerError | None] = queue.SimpleQueue()
+
+        def post() -> None:
+            try:
+                answers.put(self._post(message, until))
+            except ServerError as error:
+                answers.put(error)
+
+        threading.Thread(target=post, name="mcp", daemon=True).start()
+        while time.monotonic() < until and not self._should_stop():
+            with suppress(queue.Empty):
+                said = answers.get(timeout=_LOOK_S)
+                if isinstance(said, ServerError):
+                    raise said
+                return said
+        raise ServerError("no answer in time")
+
+    def _post(self, message: Mapping[str, Any], until: float) -> Mapping[str, Any] | None:
+        """Return the answer, which is JSON or an event of a stream."""
         opener = urllib.request.build_opener(_Straight)
         request = urllib.request.Request(  # noqa: S310  # http and https only, as the settings are read
             self._url, data=json.dumps(message).encode(), headers=self._headers, method="POST"
@@ -143,7 +161,7 @@ class AddressLink:
             error.close()
             raise ServerError(f"answered with {error.code}") from None
         except (OSError, ValueError) as error:
-            raise ServerError(f"cannot be reached: {error}") from None
+            raise ServerError(f"cannot be reached: {getattr(error, 'reason', error)}") from None
         raise ServerError("said nothing that answers")
 
     def close(self) -> None:

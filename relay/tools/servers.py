@@ -22,7 +22,7 @@ from relay.tools.server_links import AddressLink, ProgramLink, ServerError, Serv
 from relay.tools.toolbox import Toolbox
 from relay.tools.workspace import Workspace
 from relay.values import dataclass
-from relay.words import count
+from relay.words import count, list_some
 
 START_S = 30.0
 """How long a server may take to say what it has."""
@@ -86,7 +86,9 @@ class ToolServer:
         specs = tuple(named.values())[:MAX_TOOLS]
         tokens = measure(specs)
         if not specs:
-            raise ServerError("it has no tool that can be offered")
+            has = [str(row["name"])[:40] for row in rows if isinstance(row, dict) and row.get("name")]
+            there = f", but {list_some(has, 5)}" if has else ""
+            raise ServerError(render_output(f"it has no tool that can be offered{there}".encode("utf-8", "replace")))
         if tokens > MAX_TOKENS:
             raise ServerError(f"its tools cost {tokens:,} tokens on every request; `tools` picks some")
         return specs
@@ -190,7 +192,8 @@ def make_server(name: str, settings: ServerSettings, workspace: Workspace, envir
     except KeyError as error:
         raise ServerError(f"the variable {error.args[0]} is not set") from None
     if settings.url:
-        return ToolServer(name, settings, lambda: AddressLink(settings.url, headers), tuple(headers.values()))
+        secrets = tuple(headers.values())
+        return ToolServer(name, settings, lambda: AddressLink(settings.url, headers, workspace.should_stop), secrets)
     if workspace.sandbox.mechanism == "off":
         raise ServerError("relay starts no server without its sandbox")
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from relay.cli.views.narrate import Narrator
 from relay.errors import ExitCode
 from relay.session.events import Noticed, ToolFinished
 
@@ -36,7 +37,8 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     stage.write("PLAN.md", PLAN)
     stage.commit()
     query = {"name": "db__query", "input": {"sql": "select 1"}}
-    script = json.dumps({"sessions": [work(1, "one", query), work(2, "two")]})
+    red = {"name": "bash", "input": {"command": "echo no; exit 3"}}
+    script = json.dumps({"sessions": [work(1, "one", query), work(2, "two", red)]})
 
     ended = stage.run(script, mcp_servers={"db": {"command": ["python3", "-I", "server.py", "good"]}})
 
@@ -46,6 +48,10 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     assert offered == ({"db__query"}, {"block"})
     assert "select 1\\npassword None\\n[image: not shown]" in json.dumps(requests[1]["messages"])
     assert [event.is_error for event in stage.seen(ToolFinished) if event.name == "db__query"] == [False]
+    (failed,) = (event for event in stage.seen(ToolFinished) if event.is_error)
+    (line,) = Narrator().tell(failed)
+    assert line.text.startswith("bash answered with an error after ")
+    assert line.text.endswith(": exit 3")
     notes = [event.text for event in stage.seen(Noticed) if event.text.startswith("Tools: ")]
     assert notes[0].startswith("Tools: db adds 1 tool, ")
     assert notes[1:] == ["Tools: evil is none of your mcp_servers: this phase works without it"]

@@ -2,7 +2,9 @@
 
 import json
 import threading
+import time
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +84,7 @@ def test_a_program_is_confined_as_commands_are(bench, workspace):
         ("no tools", "it has no tool that can be offered"),
         ("dear", "tokens on every request; `tools` picks some"),
         ("endless pages", "tokens on every request; `tools` picks some"),
-        ("odd names", "it has no tool that can be offered"),
+        ("odd names", "it has no tool that can be offered, but a b, xxx"),
         ("odd schemas", "it has no tool that can be offered"),
         ("error", "not today"),
         ("nonsense", "its program has ended"),
@@ -138,9 +140,35 @@ def test_what_the_api_refuses_is_offered_without_it_and_once(workspace):
 
 def test_an_address_whose_pages_never_end_is_left_out_in_time():
     with address(lambda _: (200, "application/json", {"nextCursor": "x"})) as (url, _):
-        server = ToolServer("db", ServerSettings(url=url), lambda: AddressLink(url, {}), ())
+        server = ToolServer("db", ServerSettings(url=url), lambda: AddressLink(url, {}, lambda: False), ())
         with pytest.raises(ServerError, match="no answer in time"):
             server.list_tools(0.2)
+
+
+def test_an_address_that_answers_a_byte_at_a_time_ends_with_the_time_or_the_run():
+    done = threading.Event()
+
+    class Drip(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            while not done.wait(0.01):
+                self.wfile.write(b" ")
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for within_s, stopped in ((0.3, False), (3600.0, True)):
+            link = AddressLink(f"http://127.0.0.1:{server.server_address[1]}/mcp", {}, partial(bool, stopped))
+            with pytest.raises(ServerError, match="no answer in time"):
+                link.ask({"id": 1, "method": "tools/list"}, time.monotonic() + within_s)
+    finally:
+        done.set()
+        server.shutdown()
+        server.server_close()
 
 
 @contextmanager

@@ -148,7 +148,8 @@ def _tell_tool_start(event: events.ToolStarted) -> Iterable[Line]:
 def _tell_tool_end(event: events.ToolFinished) -> Iterable[Line]:
     took = render_duration(event.duration_s)
     if event.is_error:
-        yield Line(text=f"{event.name} answered with an error after {took}", detail=True, tone=Tone.WARNING)
+        why = f": {event.problem}" if event.problem else ""
+        yield Line(text=f"{event.name} answered with an error after {took}{why}", detail=True, tone=Tone.WARNING)
     elif event.changed_paths:
         yield Line(text=f"{event.name} changed {list_some(event.changed_paths, 5)} in {took}", detail=True)
     else:
