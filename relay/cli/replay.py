@@ -34,6 +34,8 @@ def command(*, session: str, as_json: bool, as_list: bool) -> int:
     if as_list:
         for entry in entries:
             say(f"{entry.session_id}  {entry.size_bytes:,} bytes")
+        if not entries:
+            complain("no session has a history here")
         return ExitCode.DONE
     chosen = _choose(entries, session)
     taped = read_tape(place.root, chosen)

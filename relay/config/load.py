@@ -127,5 +127,6 @@ def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
     if name == "plan":
         return origin.refuse("plan: a plan cannot name the plan to use")
     close = find_close(str(name))
-    advice = f"; did you mean {close}?" if close else ""
-    return origin.refuse(f"unknown setting {show_value(name)}{advice}", hint=f"allowed: {', '.join(KEYS)}")
+    if close:
+        return origin.refuse(f"unknown setting {show_value(name)}; did you mean {close}?")
+    return origin.refuse(f"unknown setting {show_value(name)}", hint=f"allowed: {', '.join(KEYS)}")

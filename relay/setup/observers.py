@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from relay.errors import ExitCode, RelayError
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values, redact
 from relay.session.events import (
@@ -85,6 +86,9 @@ class Observers:
             try:
                 with self._exporting(request, run_id), self._calling(request, values):
                     yield
+            except RelayError as error:  # shown, and noted, by who called
+                log.append(RunEnded(exit_code=ExitCode.USER, reason=str(error), next_command="", spent_usd=None))
+                raise
             finally:
                 self.log = None
 

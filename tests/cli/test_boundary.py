@@ -56,6 +56,17 @@ def test_a_cause_that_only_repeats_is_left_out(capsys):
     )
 
 
+def test_a_cause_that_adds_a_number_and_the_path_only_is_left_out(capsys, tmp_path):
+    def look():
+        try:
+            (tmp_path / "no.txt").read_text()
+        except OSError as error:
+            raise RelayError(f"no.txt cannot be read: {error.strerror}") from error
+
+    run_guarded(look, [])
+    assert capsys.readouterr().err == "Error: no.txt cannot be read: No such file or directory\n"
+
+
 @pytest.mark.parametrize("result", [None, 0, 4])
 def test_a_result_is_the_exit_code(result):
     assert run_guarded(lambda: result, []) == (result or 0)
@@ -151,7 +162,7 @@ def test_with_json_an_error_is_json_too(relay, project):
     assert told["error"]["kind"] == "settings"
     assert (told["error"]["path"], told["error"]["line"]) == ("relay.toml", 2)
     assert "did you mean model" in told["error"]["message"]
-    assert told["error"]["hint"]
+    assert told["error"]["hint"] == ""
     assert "Error: " in relay("run").err
 
 

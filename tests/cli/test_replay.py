@@ -111,6 +111,7 @@ def test_history_can_be_switched_off_and_a_repository_cannot_switch_it_on(stage)
     assert not (stage.root / ".relay" / "history").exists()
     done = stage.relay("replay")
     assert (done.returncode, "no session has a history here" in done.stderr) == (1, True)
+    assert "no session has a history here" in stage.relay("replay", "--list").stderr
     stage.write("relay.toml", "history = true\n")
     assert "history" in stage.relay("status").stderr + stage.relay("run").stderr
 

@@ -9,6 +9,7 @@ from relay.planning.submission import Accepted, judge_appended
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.session.events import LegEnded
+from relay.telemetry.logs import list_logs
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
 NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"
@@ -58,6 +59,9 @@ def test_what_is_missing_becomes_a_phase_behind_the_others(finished):
 def test_an_unfinished_plan_is_not_held_against_anything(stage):
     with pytest.raises(PlanError, match="has open phases"):
         converge(stage, "{text: x}")
+    (entry,) = list_logs(stage.root)
+    assert entry.ended is not None, "told to have been killed"
+    assert "has open phases" in entry.ended.reason
 
 
 @pytest.mark.parametrize(
