@@ -35,6 +35,8 @@ class Tally:
     pushes: int = 0
     moved: int = 0
     busy: int = 0
+    beats: int = 0
+    lost: int = 0
     claim_s: list[float] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     twice: int = 0
@@ -84,11 +86,34 @@ def work(desk: ClaimDesk, phases: tuple[str, ...], phase_s: float) -> None:
             end(desk, taken)
             continue
         tally.claim_s.append(time.monotonic() - begun)
-        time.sleep(phase_s)
+        held = hold(desk, taken, phase_s)
         with tally.lock:
             tally.twice += taken.phase_id in tally.done
             tally.done.add(taken.phase_id)
-        end(desk, taken)
+        end(desk, held)
+
+
+def hold(desk: ClaimDesk, claim: PhaseClaim, phase_s: float) -> PhaseClaim:
+    """Work on a phase: sleep, with a sign of life each third of the lease, as `relay.fleet.holding` gives them."""
+    ends_s = time.monotonic() + phase_s
+    while (left_s := ends_s - time.monotonic()) > desk.lease_s / 3:
+        time.sleep(desk.lease_s / 3)
+        claim = renew(desk, claim)
+    time.sleep(left_s)
+    return claim
+
+
+def renew(desk: ClaimDesk, claim: PhaseClaim) -> PhaseClaim:
+    """Show a sign of life; a claim that was lost, or a remote that does not take it, is counted."""
+    tally = SlowRemote.tally
+    try:
+        fresh = desk.renew(claim)
+    except RemoteError:
+        fresh = None
+    with tally.lock:
+        tally.beats += 1
+        tally.lost += fresh is None
+    return fresh or claim
 
 
 def claim_one(desk: ClaimDesk, phases: Sequence[str]) -> PhaseClaim | NotTaken | None:
@@ -143,6 +168,7 @@ def main() -> int:
     print(
         f"a claim takes {waits[len(waits) // 2]:.1f} s (median), {waits[-1]:.1f} s (most); gave up {tally.busy} times"
     )
+    print(f"signs of life {tally.beats}, not taken {tally.lost}")
     print(f"done twice {tally.twice}, held in the end {len(left.held)}, reserved {left.reserved_usd:g} USD")
     return int(tally.twice > 0 or bool(left.held))
 
