@@ -98,6 +98,7 @@ def work_on(
     """
     import time
 
+    from relay.fleet.claims import ContentionError
     from relay.fleet.work import work
     from relay.git.remote import RemoteError
     from relay.session.events import Noticed
@@ -111,7 +112,9 @@ def work_on(
         except RemoteError as error:
             now = time.monotonic()
             silent_s = now if silent_s is None else silent_s
-            if not goes_on or not has_worked or now - silent_s > _SILENT_S or interrupts.wait(poll_s):
+            may_wait = goes_on and has_worked and now - silent_s <= _SILENT_S
+            # Where many workers begin at once some lose every race at first.
+            if not (may_wait or isinstance(error, ContentionError)) or interrupts.wait(poll_s):
                 raise
             observe(Noticed(text=f"{error}; it is tried again", warning=True))
             continue

@@ -40,6 +40,10 @@ ATTEMPTS = 12
 """How often a push is tried that others keep overtaking."""
 
 
+class ContentionError(RemoteError):
+    """Others were faster, each time: the remote is well, and there are many workers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
     """What a worker wants."""
@@ -188,7 +192,8 @@ class ClaimDesk:
             seen.add(claims.account)
             self.pause(random.uniform(0.0, min(losses, _MOST_ASIDE) * (time.monotonic() - begun_s)))  # noqa: S311
         if len(seen) > 1:
-            raise RemoteError(f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times", hint="try again")
+            words = f"{self.remote.name} is too busy: others were faster {ATTEMPTS} times"
+            raise ContentionError(words, hint="try again")
         words = f"{self.remote.name} does not move its refs, {ATTEMPTS} times, and nobody else moved them"
         raise RemoteError(words, hint="a git that was killed there leaves *.lock files: remove those that are old")
 

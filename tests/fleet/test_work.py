@@ -377,6 +377,37 @@ def test_a_remote_that_is_away_for_a_while_is_asked_again(field):
             work_on(task, observe, Interrupts(), goes_on=True, poll_s=0.1)
 
 
+OVERTAKES = """#!/bin/sh
+# Somebody is faster, thirteen times.
+unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+while read -r old new ref; do
+    case $ref in */account)
+        [ "$(wc -c < overtaken)" -ge 13 ] && exit 0
+        printf . >> overtaken
+        git update-ref "$ref" "$(git commit-tree -m "$(wc -c < overtaken)" "$(git mktree </dev/null)")"
+    esac
+done
+"""
+
+
+def test_a_worker_that_loses_every_race_tries_again_and_does_not_end(field):
+    """A hundred that begin in the same second."""
+    (field.away / "overtaken").touch()
+    hook = field.away / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(OVERTAKES)
+    hook.chmod(0o755)
+    told = []
+    with serve(parse_script(SCRIPT)) as server:
+        task = field.task(field.clone("ann"), server, phase_id="1")
+        end = work_on(
+            task, lambda event: told.append(getattr(event, "text", "")), Interrupts(), goes_on=False, poll_s=0
+        )
+    assert end.exit_code == ExitCode.DONE, end.reason
+    tried = [text for text in told if text.endswith("it is tried again")]
+    assert tried == ["origin is too busy: others were faster 12 times; it is tried again"]
+
+
 def test_a_phase_that_stops_waits_for_a_person(field):
     with serve(parse_script(RED)) as server:
         ann = field.task(field.clone("ann"), server, phase_id="1")
