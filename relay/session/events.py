@@ -1,8 +1,8 @@
 """What happens in a run, as a closed union.
 
-Events are facts in order. The view draws them, telemetry writes them, figures are computed from them; none
-of these can change what the run does. Texts may contain anything a model or a command printed: whoever shows
-one strips control characters and keeps it away from markup.
+Events are facts in order. The view draws them, telemetry writes them, figures are computed from them; none of these can
+change what the run does. Texts may contain anything a model or a command printed: whoever shows one strips control
+characters and keeps it away from markup.
 """
 
 from collections.abc import Callable
