@@ -37,8 +37,7 @@ class RunStarted:
     ablated: tuple[str, ...] = ()
     """relay's own features that were switched off."""
     plan_commit: str = ""
-    """The commit on which the plan's work began: another plan in the same file has another; empty before there is a
-    plan, and in older logs."""
+    """The commit on which the plan's work began, as another in the same file has another; empty in older logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
