@@ -147,7 +147,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         RelayError: A run could not start: unfinished merge, uncommitted changes, ticks made by hand, no such phase,
             or not its turn.
     """
-    from relay.cli.status import show_standing
+    from relay.cli.status import Near, show_standing
     from relay.run.commit.readiness import require_gates
     from relay.run.resume.settlement import require_point
     from relay.run.selection import choose_phase
@@ -166,7 +166,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         phases = selection.list_phases(plan)
         require_gates(plan, request.settings, phases, unchecked=selection.unchecked)
     list_kinds(replace(request, phases=phases))
-    show_standing(standing, place.caller, why=True)
+    show_standing(standing, place.caller, Near(), why=True)
     begins: tuple[Phase, ...] = (phase,) if phase else ()
     if open_jobs := find_open_jobs(repo, path):
         begins = ()

@@ -1,7 +1,7 @@
 """`relay status`: phases, boxes, what comes next, what was spent."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from relay.session.usage import Spent
 from relay.setup.place import find_source
 from relay.state.resume import ResumeCase, ResumePoint
 from relay.state.standing import PhaseStanding, Standing, gather_standing
-from relay.store.presence import has_jobs
+from relay.store.presence import has_jobs, has_seen_claims
+from relay.values import dataclass
 from relay.words import (
     BOXES,
     count,
@@ -34,11 +35,23 @@ from relay.words import (
 if TYPE_CHECKING:
     from relay.cli.views.at_work import AtWork
     from relay.cli.views.job_lines import JobStanding
+    from relay.fleet.claim import PhaseClaim
     from relay.git.repository import Repo
     from relay.store.last_run import LastRun
 
 _TITLE_CHARS = 56
 _LEAST_TITLE_CHARS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Near:
+    """What is known beside the plan's standing."""
+
+    last: "LastRun | None" = None
+    work: "AtWork | None" = None
+    jobs: "tuple[JobStanding, ...]" = ()
+    claims: "tuple[PhaseClaim, ...]" = ()
+    """Of many machines, as this clone's remote had them when it was last asked."""
 
 
 @click.command("status", short_help="Show phases, boxes, spend, and what comes next.")
@@ -60,10 +73,17 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         work = find_work(place.root)
         running = standing.situation.running or "a relay is at work here"
         standing = replace(standing, situation=replace(standing.situation, running=running))
+    claims = () if standing.plan.done else _find_claims(place.repo, standing)
+    near = Near(last=last, work=work, jobs=jobs, claims=claims)
     if as_json:
-        say_json(render_json(standing, place.caller, last, work, _render_jobs(place.root, jobs)))
+        say_json(render_json(standing, place.caller, near, place.root))
         return
-    show_standing(standing, place.caller, why=why, last=last, work=work, jobs=jobs)
+    show_standing(standing, place.caller, near, why=why)
+    if claims:
+        from relay.cli.views.claim_lines import tell_claims
+
+        for line in tell_claims(place.repo, claims):
+            say_fitting(line)
     if jobs:
         from relay.cli.views.job_lines import tell_jobs
 
@@ -77,6 +97,22 @@ def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
     from relay.cli.views.job_lines import find_job_standings, find_told
 
     return find_job_standings(repo, standing.plan_name, find_told(repo))
+
+
+def _find_claims(repo: "Repo", standing: Standing) -> "tuple[PhaseClaim, ...]":
+    if not has_seen_claims(repo):
+        return ()
+    from relay.cli.views.claim_lines import find_seen_claims
+
+    return find_seen_claims(repo, standing.plan_name)
+
+
+def _render_claims(claims: "tuple[PhaseClaim, ...]") -> list[dict[str, Any]]:
+    if not claims:
+        return []
+    from relay.cli.views.claim_lines import render_claims
+
+    return render_claims(claims)
 
 
 def _render_jobs(root: Path, jobs: "tuple[JobStanding, ...]") -> list[dict[str, Any]]:
@@ -97,15 +133,7 @@ def find_last_run(repo: "Repo", standing: Standing) -> "LastRun | None":
     return None if last.ended is None and is_locked(repo) else last
 
 
-def show_standing(
-    standing: Standing,
-    caller: Caller,
-    *,
-    why: bool,
-    last: "LastRun | None" = None,
-    work: "AtWork | None" = None,
-    jobs: "Sequence[JobStanding]" = (),
-) -> None:
+def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) -> None:
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
@@ -119,16 +147,19 @@ def show_standing(
         say_fitting(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
     for words in standing.orphans:
         say_fitting(f"stray  {words}", style="yellow")
-    if last is not None:
-        _show_last(last, why=why)
-    if any(job.at_work or job.waits for job in jobs):
-        at_work = sum(job.at_work for job in jobs)
+    if near.last is not None:
+        _show_last(near.last, why=why)
+    if any(job.at_work or job.waits for job in near.jobs):
+        at_work = sum(job.at_work for job in near.jobs)
         who = count(at_work, "phase") if at_work else "a run is"
         say_fitting(f"now    {who} at work; relay watch shows it live", style="bold")
-    elif work is not None:
-        _show_work(work)
+    elif near.work is not None:
+        _show_work(near.work)
+    elif near.claims and not (standing.obstacle or standing.situation.running):
+        words = "relay work goes on, as its workers do; what they do now, relay fleet status --why asks"
+        say_fitting(f"next   {words}", style="bold")
     else:
-        _show_next(standing, caller, why=why, left=[job.phase_id for job in jobs if job.is_open])
+        _show_next(standing, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open])
 
 
 def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str]) -> None:
@@ -252,19 +283,14 @@ def render_spent(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share}% of the input from the cache)"
 
 
-def render_json(
-    standing: Standing,
-    caller: Caller,
-    last: "LastRun | None" = None,
-    work: "AtWork | None" = None,
-    jobs: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """Write where the plan stands as one JSON document."""
+def render_json(standing: Standing, caller: Caller, near: Near | None = None, root: Path = Path()) -> str:
+    """Write where the plan stands as one JSON document; `root` is where the jobs' logs are."""
     import json
 
     from relay.cli.views.at_work import render_work
     from relay.cli.views.last_run import render_last_run
 
+    near = near or Near()
     body = {
         "plan": standing.plan_name,
         "branch": standing.branch,
@@ -273,10 +299,11 @@ def render_json(
         "spent": _render_spent(standing.spent),
         "rewound": _render_spent(standing.rewound),
         "running": standing.situation.running or None,
-        "at_work": render_work(work),
-        "jobs": list(jobs),
+        "at_work": render_work(near.work),
+        "jobs": _render_jobs(root, near.jobs),
+        "claims": _render_claims(near.claims),
         "limit": _render_limit(standing),
-        "last_run": render_last_run(last),
+        "last_run": render_last_run(near.last),
         "obstacle": caller.write(standing.obstacle) or None,
         "next": None if standing.situation.point is None else _render_point(standing.situation.point),
     }

@@ -10,6 +10,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from relay.fleet.claim import (
@@ -26,10 +27,12 @@ from relay.fleet.claim import (
     render_account,
     render_claim,
 )
-from relay.git import objects
+from relay.git import objects, refs
+from relay.git.command import GitError
 from relay.git.message import Message, read_text
 from relay.git.names import render_ref_part
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+from relay.store.presence import SEEN_CLAIMS
 from relay.values import dataclass
 
 _MOST_ASIDE = 4
@@ -93,8 +96,12 @@ class ClaimDesk:
         Raises:
             RemoteError: The remote cannot be reached.
         """
-        repo, here = self.remote.repo, f"refs/relay/remote/{self.plan_key}/"
-        self.remote.fetch(f"+{self._place}*:{here}*")
+        self.remote.fetch(f"+{self._place}*:{self._here}*")
+        return self.recall()
+
+    def recall(self) -> Claims:
+        """Return what was claimed when this clone last asked its remote, or claimed itself; nobody is asked."""
+        repo, here = self.remote.repo, self._here
         held = (read_text(repo, commit) for commit in repo.list_refs(f"{here}phase/").values())
         account = repo.list_refs(here).get(f"{here}account")
         text = None if account is None else read_text(repo, account)
@@ -231,7 +238,23 @@ class ClaimDesk:
         pushed = self.remote.push(*updates)
         if pushed.end is PushEnd.REFUSED:
             raise RemoteError(f"the remote refused a claim: {pushed.words}")
+        if pushed.end is PushEnd.DONE:
+            self._note_here(updates)
         return pushed.end is PushEnd.DONE
+
+    def _note_here(self, updates: Sequence[RefUpdate]) -> None:
+        """Have this clone know its own claims as they are now, also when it is killed before it asks again."""
+        repo = self.remote.repo
+        for update in updates:
+            if not update.ref.startswith(f"{self._place}phase/"):
+                continue
+            ref = update.ref.replace(self._place, self._here, 1)
+            with suppress(GitError, OSError):  # for a person only; the next fetch has it
+                old = refs.find_ref(repo, ref)
+                if update.new is not None:
+                    refs.move_ref(repo, ref, update.new, old)
+                elif old is not None:
+                    refs.drop_ref(repo, ref, old)
 
     def _make(self, bid: Bid, before: PhaseClaim) -> PhaseClaim:
         return self._store(
@@ -254,6 +277,10 @@ class ClaimDesk:
     def _write(self, message: Message) -> str:
         repo = self.remote.repo
         return objects.write_commit(repo, objects.write_paths_tree(repo, ()), (), message)
+
+    @property
+    def _here(self) -> str:
+        return f"{SEEN_CLAIMS}{self.plan_key}/"
 
     @property
     def _place(self) -> str:

@@ -45,11 +45,16 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     return open_repo(place / _WORK, environ)
 
 
+def find_worker(main: Repo) -> str:
+    """Return the name of this clone among the workers; empty where it never was one."""
+    token = read_note(main, _WORKER_NOTE).strip()
+    return f"{socket.gethostname()}-{token}" if token.isalnum() else ""
+
+
 def ensure_worker(main: Repo) -> str:
     """Return the name of this clone among the workers; made once."""
-    token = read_note(main, _WORKER_NOTE).strip()
-    if not token.isalnum():
-        token = secrets.token_hex(4)
+    if not (name := find_worker(main)):
         main.make_relay_dir()
-        write_note(main, _WORKER_NOTE, token)
-    return f"{socket.gethostname()}-{token}"
+        write_note(main, _WORKER_NOTE, secrets.token_hex(4))
+        name = find_worker(main)
+    return name

@@ -25,7 +25,7 @@ from relay.fleet.runs import JobEnd
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch
 from relay.git import refs
 from relay.git.holder import is_locked
-from relay.git.lock_journal import clear_stale_locks, clear_transfer_locks
+from relay.git.lock_journal import clear_stale_locks
 from relay.git.remote import Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
@@ -108,7 +108,6 @@ class _Worker:
     def work(self) -> WorkEnd:
         """Claim a phase and bring it to its end."""
         with locking(self._main, self._interrupts):
-            clear_transfer_locks(self._main)
             if locks := clear_stale_locks(self._main):
                 raise RepoError("; ".join(locks))
         with ExitStack() as stack:

@@ -16,7 +16,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.config_guard import Guarded, find_value, guard
-from relay.git.lock_journal import declare_locks
+from relay.git.lock_journal import clear_transfer_locks, declare_locks
 from relay.git.names import JOB_BRANCHES
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
@@ -106,6 +106,7 @@ class Remote:
         Raises:
             RemoteError: It cannot be reached, or a ref that is not forced would not go forward.
         """
+        clear_transfer_locks(self.repo)  # of one that was killed: it would keep all the others away
         flags = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
         with declare_locks(self.repo, self.repo.common_dir / "packed-refs.lock"):
             self._run("fetch", "--progress", *flags, "--upload-pack=git-upload-pack", "--", self.name, *refspecs)

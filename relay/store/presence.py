@@ -6,6 +6,8 @@ from relay.git.names import JOB_BRANCHES, render_ref_part
 from relay.git.repository import Repo
 
 _JOBS = f"refs/heads/{JOB_BRANCHES}"
+SEEN_CLAIMS = "refs/relay/remote/"
+"""Below it: claims of many machines, as this clone's remote had them when it was last asked."""
 
 
 def has_kept_refs(repo: Repo, branch: str | None) -> bool:
@@ -25,6 +27,11 @@ def has_kept_refs(repo: Repo, branch: str | None) -> bool:
 def has_jobs(repo: Repo) -> bool:
     """Return whether any phase has a branch of its own."""
     return bool(repo.list_refs(_JOBS))
+
+
+def has_seen_claims(repo: Repo) -> bool:
+    """Return whether this clone has ever asked its remote what is claimed."""
+    return bool(repo.list_refs(SEEN_CLAIMS))
 
 
 def list_beside(repo: Repo) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Workers of one plan that are killed at random moments, each with its whole process group, until the plan is done.
 
     python -m tests.crash.fleet --trials 5
-    python -m tests.crash.fleet steps faults queue
+    python -m tests.crash.fleet steps faults queue workers [--part 'the commit']
 
 A bare repository, a clone for each worker, a rehearsed model; now and then the remote is away or takes nothing. What is
 asserted is seen from outside: git, the model's bills, the account of what is reserved.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -27,8 +27,16 @@ from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from tests.crash.faults import ROWS
-from tests.crash.queue import STEPS_OF_SUBMITTER, STEPS_OF_WORKER, try_database, try_submitter
-from tests.crash.steps import STEPS, open_step_rig
+from tests.crash.queue import (
+    STEPS_OF_DATABASE,
+    STEPS_OF_SUBMITTER,
+    open_database,
+    start_database,
+    try_database,
+    try_submitter,
+    try_worker,
+)
+from tests.crash.steps import STEPS, StepRig, open_step_rig
 from tests.crash.tracer import leave_mounts
 
 PHASES = 4
@@ -193,54 +201,76 @@ def try_seed(seed: int, kills: int) -> list[str]:
     return wrong
 
 
-def _try_steps() -> bool:
+def _try_steps(part: str) -> bool:
     """Print step × outcome; return whether anything did not hold."""
     failed = False
     head = ("step", "killed", "goes on", "a person reads of the phase", "answers paid again", "wrong")
     print(f"| {' | '.join(head)} |\n{'| --- ' * len(head)}|")  # noqa: T201
     with open_step_rig() as rig:
-        for name, (mode, who), other in itertools.product(STEPS, _KILLED.items(), (False, True)):
+        for name, mode, other in _list_kills(part):
             trial = rig.try_step(name, mode, other=other)
             failed |= bool(trial.wrong)
-            goes_on = "another worker" if other else "the same"
             read = re.sub(r" by vm-\w+|[0-9]+ s more", "", trial.read)
-            print(f"| {name} | {who} | {goes_on} | {read} | {trial.answers} | {len(trial.wrong)} |", flush=True)  # noqa: T201
+            words = (name, _KILLED[mode], _GOES_ON[other], read, trial.answers, len(trial.wrong))
+            print(f"| {' | '.join(map(str, words))} |", flush=True)  # noqa: T201
             print(*trial.wrong, sep="\n", end="\n" if trial.wrong else "", flush=True)  # noqa: T201
     return failed
 
 
-def _try_faults() -> bool:
+def _list_kills(part: str) -> Iterator[tuple[str, str, bool]]:
+    for name, mode, other in itertools.product(STEPS, _KILLED, (False, True)):
+        if re.search(part, name):
+            yield name, mode, other
+
+
+def _try_rows(rig: StepRig, rows: Iterable[tuple[str, Callable[[StepRig, Path], list[str]]]], part: str) -> bool:
     """Print fault × outcome; return whether anything did not hold."""
     failed = False
+    for name, row in rows:
+        if not re.search(part, name):
+            continue
+        with rig.copy() as top:
+            wrong = row(rig, top)
+        failed |= bool(wrong)
+        print(f"| {name} | {'; '.join(wrong) or 'as it should be'} |", flush=True)  # noqa: T201
+    return failed
+
+
+def _try_faults(part: str) -> bool:
     leave_mounts()
     with open_step_rig() as rig:
-        for name, row in ROWS.items():
-            with rig.copy() as top:
-                wrong = row(rig, top)
-            failed |= bool(wrong)
-            print(f"| {name} | {'; '.join(wrong) or 'as it should be'} |", flush=True)  # noqa: T201
-    return failed
+        return _try_rows(rig, ROWS.items(), part)
 
 
-def _try_queue() -> bool:
-    """Print what came of it when the database or a submitter was killed at a step; return whether anything is wrong."""
-    failed = False
+def _try_queue(part: str) -> bool:
+    """Kill the database, or a submitter, at each of their steps."""
+    rows = [(f"database killed: {step}", partial(try_database, step=step)) for step in STEPS_OF_DATABASE]
+    rows += [(f"submitter killed: {step}", partial(try_submitter, step=step)) for step in STEPS_OF_SUBMITTER]
     with open_step_rig() as rig:
-        rows = [(f"database killed: {step}", partial(try_database, rig, step=step)) for step in STEPS_OF_WORKER]
-        for step, mode in itertools.product(STEPS_OF_SUBMITTER, "a"):
-            rows.append(
-                (f"submitter killed ({_KILLED[mode]}): {step}", partial(try_submitter, rig, step=step, mode=mode))
+        return _try_rows(rig, rows, part)
+
+
+def _try_workers(part: str) -> bool:
+    """Kill a worker of the queue at each step."""
+    with open_step_rig() as rig, open_database() as place:
+        up = start_database(rig, place)
+        try:
+            rows = (
+                (
+                    f"worker killed ({_KILLED[mode]}, {_GOES_ON[other]} goes on): {step}",
+                    partial(try_worker, place=place, step=step, mode=mode, other=other),
+                )
+                for step, mode, other in _list_kills("")
             )
-        for name, row in rows:
-            with rig.copy() as top:
-                wrong = row(top)
-            failed |= bool(wrong)
-            print(f"| {name} | {'; '.join(wrong) or 'as it should be'} |", flush=True)  # noqa: T201
-    return failed
+            return _try_rows(rig, rows, part)
+        finally:
+            up.terminate()
+            up.wait()
 
 
 _KILLED = {"b": "all, before it", "a": "all, after it", "x": "the worker alone"}
-_TABLES = {"steps": _try_steps, "faults": _try_faults, "queue": _try_queue}
+_GOES_ON = {False: "the same", True: "another worker"}
+_TABLES = {"steps": _try_steps, "faults": _try_faults, "queue": _try_queue, "workers": _try_workers}
 
 
 def main() -> int:
@@ -249,13 +279,14 @@ def main() -> int:
     parser.add_argument(
         "rows", nargs="*", choices=(*_TABLES, []), help="named steps and faults instead of random moments"
     )
+    parser.add_argument("--part", default="", metavar="REGEX", help="only rows whose name has this in it")
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     failed = 0
     if asked.rows:
-        return int(sum(_TABLES[row]() for row in asked.rows) > 0)
+        return int(sum(_TABLES[row](asked.part) for row in asked.rows) > 0)
     for seed in range(asked.seed, asked.seed + asked.trials):
         if wrong := try_seed(seed, asked.kills):
             failed += 1

@@ -169,13 +169,15 @@ class StepRig:
             ended, said = self.work(top / "ann", "--phase", "1", fault=fault)
             if not ended.reached:
                 return Trial(hit="", wrong=(f"not met: {ended}", said), read="", answers=0)
-            seen, is_landed = self._find_versions(top), "[x]" in self.git(top / "away.git", "show", "main:PLAN.md")
-            since = self._count_asked(1)
-            read = self._read_status(top)
-            wrong = [] if re.search(words, read) else [f"a person reads: {read}"]
+            seen, is_landed = (
+                self.find_versions(top / "ann"),
+                "[x]" in self.git(top / "away.git", "show", "main:PLAN.md"),
+            )
+            since = self.count_asked(1)
+            read, wrong = self.read_status(top, words, top / "ann")
             said += self._recover(top, other=other)
             wrong += self.check(top, seen, since=before)
-            if is_landed and self._count_asked(1) != since:
+            if is_landed and self.count_asked(1) != since:
                 wrong.append("phase 1 was paid again after it had landed")
             if wrong or "code=None" in said:
                 wrong.append(said)
@@ -206,25 +208,53 @@ class StepRig:
             replace(self.desk(top, claim.worker), lease_s=1, now=lambda: time.time() - 60).renew(claim)
         return held
 
-    def _read_status(self, top: Path) -> str:
-        lines = self.run(top / "bob", "fleet", "status", "--why", python=True)[1].splitlines()
-        return next((line.strip() for line in lines if line.strip().startswith("1  One: ")), "\n".join(lines))
+    def read_status(self, top: Path, words: str, clone: Path, *args: str) -> tuple[str, list[str]]:
+        """Return what a person reads of phase 1 of the fleet, and what is wrong there or in the clone's own status.
 
-    def _count_asked(self, phase: int) -> int:
+        Args:
+            top: The trial's.
+            words: A pattern for what is to be read of the phase.
+            clone: Of the worker that ended.
+            *args: Of ``relay fleet status --why``.
+        """
+        lines = self.run(top / "bob", "fleet", "status", "--why", *args, python=True)[1].splitlines()
+        read = next((line.strip() for line in lines if line.strip().startswith("1  One: ")), "\n".join(lines))
+        wrong = [] if re.search(words, read) else [f"a person reads: {read}"]
+        for place in (clone, top / "bob"):
+            if not (place / ".git").exists():
+                continue
+            ended, said = self.run(place, "status", "--why", python=True)
+            is_claimed = "claimed by" in read and place != clone
+            expected = "next   relay work goes on" if is_claimed else "^(next|now) "
+            if ended.code or not re.search(expected, said, re.MULTILINE):
+                wrong.append(f"in {place.name} a person reads: {said}")
+        return read, wrong
+
+    def count_asked(self, phase: int) -> int:
+        """Return how many answers a phase has had."""
         return sum(f"Carry out phase {phase} now" in str(one.body) for one in self.server.requests if one.usage)
 
-    def _find_versions(self, top: Path) -> dict[str, str]:
-        """Return what there is of ann's, in work trees and snapshots: object id → where."""
+    def find_versions(self, clone: Path) -> dict[str, str]:
+        """Return what there is of a clone's, in work trees and snapshots: object id → where."""
         found: dict[str, str] = {}
-        for place in (top / "ann", top / "ann.relay/1"):
+        for place in (clone, clone.with_name(f"{clone.name}.relay") / "1"):
             if (place / ".git").exists():
                 found |= {blob: f"{place.name}/{path}" for blob, path in find_versions(place, self.environ).items()}
         found = {blob: path for blob, path in found.items() if not path.endswith("/.git") and "/.relay/" not in path}
-        kept = self.git(top / "ann", "for-each-ref", "--format=%(objectname) %(refname)", "refs/relay/wip")
+        if not (clone / ".git").exists():
+            return {}
+        kept = self.git(clone, "for-each-ref", "--format=%(objectname) %(refname)", "refs/relay/wip")
         return found | dict(line.split() for line in kept.splitlines())
 
-    def check(self, top: Path, seen: dict[str, str], *, since: int) -> list[str]:
-        """Return in words what does not hold when the plan is done."""
+    def check(self, top: Path, seen: dict[str, str], *, since: int, clone: Path | None = None) -> list[str]:
+        """Return in words what does not hold when the plan is done.
+
+        Args:
+            top: The trial's.
+            seen: What there was of a clone's, as `find_versions` returns it.
+            since: How many requests there were before.
+            clone: Whose; None for ann's.
+        """
         away, wrong = top / "away.git", []
         if (done := self.git(away, "show", "main:PLAN.md").count("[x]")) != PHASES:
             wrong.append(f"{done} of {PHASES} phases are done")
@@ -237,11 +267,12 @@ class StepRig:
         wrong += [f"{len(moves)} pushes of the plan's branch"] if len(moves) != PHASES else []
         refs = self.git(away, "for-each-ref", "--format=%(refname)").split()
         wrong += [f"left: {ref}" for ref in refs if ref != "refs/heads/main" and not ref.endswith("/account")]
-        for place in (away, top / "ann", top / "bob"):
+        clone = clone or top / "ann"
+        for place in (away, clone, top / "bob"):
             fsck = self.git(place, "fsck", "--strict", "--no-dangling", "--no-progress", check=False).strip()
             wrong += [f"fsck {place.name}: {fsck}"] if fsck else []
-        here = self._find_versions(top)
-        wrong += [f"lost: {seen[blob]}" for blob in find_lost(top / "ann", self.environ, seen) if blob not in here]
+        here = self.find_versions(clone)
+        wrong += [f"lost: {seen[blob]}" for blob in find_lost(clone, self.environ, seen) if blob not in here]
         return wrong + self._check_money(top, since)
 
     def _check_money(self, top: Path, since: int) -> list[str]:

@@ -57,6 +57,10 @@ class Field:
         self.stage.git("clone", "-q", str(self.away), str(self.top / name))
         return self.top / name
 
+    def read_status(self, root):
+        argv = [sys.executable, "-P", "-m", "relay", "status", "--why"]
+        return subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True).stdout
+
     def task(self, root, server, *, lease_s=300, phase_id=""):
         settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=root, user_dir=None)
         repo = open_repo(root)
@@ -169,11 +173,17 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
         refused = go(task)
         assert (refused.exit_code, refused.phase_id) == (ExitCode.STOPPED, "")
         assert f"claimed by {there.worker}" in refused.reason
+        shown = [field.read_status(root).splitlines() for root in (ann, bob)]  # of what each clone knows by itself
+        for lines, end in zip(shown, (", which is this clone", " more"), strict=True):
+            claim = next(line for line in lines if line.startswith(f"claim  phase 1 is claimed by {there.worker} "))
+            assert claim.endswith(end)
+        assert any(line.startswith("next   relay work goes on, as its workers do; ") for line in shown[1])
 
         lapsed = field.desk(task, there.worker)
         replace(lapsed, lease_s=1, now=lambda: time.time() - 60).renew(there)
         end = go(task)
         assert end.exit_code == ExitCode.DONE, end.reason
+        assert "claim " not in field.read_status(bob)
     assert field.git("show", "main:one.txt") == "one"  # which only the first session wrote
     message = field.git("log", "-1", "--format=%B", "main")
     assert message.count("Relay-Session: ") == 1
@@ -515,6 +525,18 @@ def test_what_a_killed_fetch_or_push_left_is_in_nobodys_way(field):
     left = (f"refs/relay/tip/{key}.lock", f"refs/relay/remote/{key}/account.lock", "refs/remotes/origin/main.lock")
     for name in (*left, young):
         (root / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / ".git" / name).touch()
+    assert (
+        len(
+            list(
+                describe_fleet(
+                    Remote(repo=open_repo(root), name="origin", environ=os.environ), "PLAN.md", None, why=True
+                )
+            )
+        )
+        == 4
+    )
+    for name in left:
         (root / ".git" / name).touch()
     with serve(parse_script(SCRIPT)) as server:
         assert go(field.task(root, server, phase_id="1")).exit_code == ExitCode.DONE

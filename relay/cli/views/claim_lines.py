@@ -1,0 +1,41 @@
+"""Claims of many machines on a plan's phases, as a clone knows them, for `relay status`: the remote is not asked."""
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from relay.fleet.claim import ClaimState, PhaseClaim, describe
+from relay.fleet.clones import find_worker
+from relay.fleet.overview import open_desk
+from relay.git.remote import Remote
+from relay.git.repository import Repo
+
+
+def find_seen_claims(repo: Repo, plan_path: str) -> tuple[PhaseClaim, ...]:
+    """Return the claims on a plan's phases, by phase; none where HEAD is detached."""
+    if repo.branch is None:
+        return ()
+    return open_desk(Remote(repo=repo, name="", environ=os.environ), repo.branch, plan_path).recall().held
+
+
+def tell_claims(repo: Repo, claims: tuple[PhaseClaim, ...]) -> Iterator[str]:
+    """Yield a line for each."""
+    own = find_worker(repo)
+    for claim in claims:
+        whose = ", which is this clone" if claim.worker == own and claim.state is ClaimState.HELD else ""
+        yield f"claim  phase {claim.phase_id} is {describe(claim, now=time.time())}{whose}"
+
+
+def render_claims(claims: tuple[PhaseClaim, ...]) -> list[dict[str, Any]]:
+    """Return them as JSON has them; ``until`` is in seconds since the epoch, by the worker's clock."""
+    return [
+        {
+            "phase": claim.phase_id,
+            "worker": claim.worker,
+            "attempt": claim.attempt,
+            "waits": claim.words if claim.state is ClaimState.WAITS else None,
+            "until": claim.expires_s,
+        }
+        for claim in claims
+    ]
