@@ -105,7 +105,7 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
     if get_job_count(options, phase, request.settings.jobs) > 1 or goes_on:
         return run_with_jobs(request, place, options, hours)
     if situation.point is not None:
-        require_not_open(open_jobs, choose_phase(situation, situation.point, selection))
+        require_not_open(open_jobs, choose_phase(situation, selection))
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
@@ -160,7 +160,8 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     _require_ready(request)
     phase, situation = None, standing.situation
     if not situation.running:
-        phase = choose_phase(situation, require_point(situation, path), selection)
+        require_point(situation, path)
+        phase = choose_phase(situation, selection)
     with within(path):
         plan = situation.plan
         phases = selection.list_phases(plan)

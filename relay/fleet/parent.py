@@ -78,9 +78,9 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
         RelayError: Something that the user has to change first.
     """
     end_pause(ctx.repo)
-    situation, point = settle(ctx)
+    situation = settle(ctx)
     if situation.kept.leg is not None:  # begun here by a run without jobs: it ends here
-        selection = Selection(phase_id=point.phase_id, all=False, unchecked=order.unchecked)
+        selection = Selection(phase_id=situation.get_point().phase_id, all=False, unchecked=order.unchecked)
         end = run(ctx, selection)
         if end.exit_code is not ExitCode.DONE:
             return end
@@ -183,10 +183,10 @@ class _Parent:
         self._state.is_stale = False
         try:
             require_branch(self._ctx, self._branch)
-            plan = settle(self._ctx)[0].plan
+            plan = settle(self._ctx).plan
             found = tuple(self._find_landings(plan))
             while self._land_forward(found):
-                plan = settle(self._ctx)[0].plan
+                plan = settle(self._ctx).plan
                 found = tuple(self._find_landings(plan))
             if not self._ctx.interrupts.finish_turn:
                 found = tuple(self._find_to_merge(found))
@@ -295,7 +295,7 @@ class _Parent:
         for words in land(self._ctx.repo, job, landing):
             self._ctx.observe(Noticed(text=words, warning=True))
         self._say(job.phase_id, "landed", landing.own)
-        plan = settle(self._ctx)[0].plan
+        plan = settle(self._ctx).plan
         self._ctx.observe(render_plan(plan, committed=plan))
 
     def _start_ready(self, plan: Plan, *, landings: int) -> None:
@@ -374,7 +374,7 @@ class _Parent:
 
     def _end(self) -> RunEnd:
         ctx, state = self._ctx, self._state
-        plan, spent = settle(ctx)[0].plan, read_spent(ctx.repo, ctx.plan_path)
+        plan, spent = settle(ctx).plan, read_spent(ctx.repo, ctx.plan_path)
         if ctx.interrupts.finish_turn and not plan.done:
             words = "interrupted; everything is kept"
             return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)

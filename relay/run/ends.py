@@ -11,7 +11,7 @@ from relay.setup.account import read_spent
 from relay.setup.context import PlanFiles, RunEnd
 from relay.setup.request import RunRequest
 from relay.state.plan_edit import EditKind, parse_at
-from relay.state.resume import ResumeCase, ResumePoint
+from relay.state.resume import ResumeCase
 from relay.state.situation import Situation
 from relay.store.completion import finish_pending
 from relay.store.legs import read_leg
@@ -39,13 +39,13 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
         get_phase(situation.plan, selection.phase_id)
     if situation.edit.kind is not EditKind.NONE or situation.point.case is not ResumeCase.NOTHING_OPEN:
         return None
-    if choose_phase(situation, situation.point, selection) is not None:
+    if choose_phase(situation, selection) is not None:
         return None
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
     spent = read_spent(request.repo, request.plan_path)
-    return finish_run(situation.plan, situation.point, spent)
+    return finish_run(situation, spent)
 
 
 def find_done_plan(files: PlanFiles) -> Plan | None:
@@ -57,8 +57,9 @@ def find_done_plan(files: PlanFiles) -> Plan | None:
     return plan if plan.done and read_leg(files.repo) is None else None
 
 
-def finish_run(plan: Plan, point: ResumePoint, spent: Spent) -> RunEnd:
+def finish_run(situation: Situation, spent: Spent) -> RunEnd:
     """Return how a run ends when no phase that was asked for can be worked on: done, or each one waits for another."""
+    plan, point = situation.plan, situation.get_point()
     if plan.done:
         return end_done(plan, spent)
     code, reason, then = ExitCode.USER, point.why, Command(words=("check",))

@@ -15,7 +15,7 @@ from relay.git.config_guard import guard
 from relay.git.hooks import has_hook, make_hook_run
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
-from relay.run.commit.gates import render_checks, reveal, run_hook
+from relay.run.commit.gates import render_gate, reveal, run_hook
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
@@ -42,14 +42,7 @@ def try_gate(
             outputs_dir=workspace.outputs_dir,
         )
     verdict = compare_gate(None, result)
-    finished = GateFinished(
-        phase_id=phase_id,
-        baseline=False,
-        passed=verdict.green,
-        summary=verdict.for_user,
-        duration_s=sum(check.duration_s for check in result.commands),
-        checks=render_checks(result),
-    )
+    finished = render_gate(phase_id, result, passed=verdict.green, summary=verdict.for_user)
     observe(finished)
     return finished
 
@@ -68,14 +61,8 @@ def try_hooks(request: RunRequest, workspace: Workspace, subject: str, observe: 
     with workspace.sandbox.renew() as fresh:
         checks = tuple(_try_hook(request, workspace, fresh, name, subject) for name in names)
     red = [check.command for check in checks if check.status is not Outcome.PASSED]
-    finished = GateFinished(
-        phase_id="",
-        baseline=False,
-        passed=not red,
-        summary=f"the {list_some(red)} refused" if red else "no hook refused",
-        duration_s=sum(check.duration_s for check in checks),
-        checks=render_checks(GateResult(commands=checks)),
-    )
+    summary = f"the {list_some(red)} refused" if red else "no hook refused"
+    finished = render_gate("", GateResult(commands=checks), passed=not red, summary=summary)
     observe(finished)
     return finished
 

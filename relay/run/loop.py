@@ -10,7 +10,7 @@ import time
 from relay.errors import ExitCode, RepoError, within
 from relay.git.operations import check_state
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Phase
 from relay.run.commit.candidate import PhaseCommit
 from relay.run.commit.plan_commit import put_ticks_aside
 from relay.run.commit.readiness import require_gates
@@ -25,7 +25,7 @@ from relay.session.events import Noticed, RetryScheduled
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.installation import ensure_set_up
-from relay.state.resume import ResumeCase, ResumePoint
+from relay.state.resume import ResumeCase
 from relay.state.session_ends import find_repeated_error, find_reset
 from relay.state.situation import Situation
 from relay.store.inbox import end_pause
@@ -54,12 +54,11 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
         require_branch(ctx, branch)
-        situation, point = settle(ctx)
-        plan, leg = situation.plan, situation.kept.leg
-        phase = choose_phase(situation, point, selection)
+        situation = settle(ctx)
+        phase = choose_phase(situation, selection)
         if phase is None:
-            return finish_run(plan, point, ctx.meter.total)
-        if end := _wait_for_reset(ctx, leg) or _work_on(ctx, selection, phase, situation, point):
+            return finish_run(situation, ctx.meter.total)
+        if end := _wait_for_reset(ctx, situation.kept.leg) or _work_on(ctx, selection, phase, situation):
             return end
 
 
@@ -75,12 +74,10 @@ def require_branch(ctx: RunContext, branch: str | None) -> None:
         raise RepoError(f"{words}, where what it has of the phase is kept", hint=f"git switch {shlex.quote(branch)}")
 
 
-def _work_on(
-    ctx: RunContext, selection: Selection, phase: Phase, situation: Situation, point: ResumePoint
-) -> RunEnd | None:
+def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Situation) -> RunEnd | None:
     """Commit what a session has finished already, or have a session go on; how the run ends, None to go on."""
     plan, leg = situation.plan, situation.kept.leg
-    made = commit_proposed(ctx, plan, leg, reason=point.why) if leg else None
+    made = commit_proposed(ctx, plan, leg) if leg else None
     if isinstance(made, PhaseCommit):
         return _end_phase(ctx, selection, f"phase {phase.id} is done")
     if made is not None and ctx.interrupts.finish_turn:
@@ -92,9 +89,9 @@ def _work_on(
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
         ctx.sessions.find_runner(phase.runner)  # an edit may have named another
-    handover = _begin(ctx, plan, phase, leg, point)
+    handover = _begin(ctx, phase, situation)
     if handover is None:
-        return None  # a stop was asked for
+        return None
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
     result = Leg(handover, make_parts(ctx, handover), ctx.sessions, ctx.interrupts).run()
     put_ticks_aside(ctx)
@@ -117,7 +114,9 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
     return None
 
 
-def _begin(ctx: RunContext, plan: Plan, phase: Phase, leg: OpenLeg | None, point: ResumePoint) -> Handover | None:
+def _begin(ctx: RunContext, phase: Phase, situation: Situation) -> Handover | None:
+    """Return what the next session starts from; None when a stop was asked for."""
+    plan, leg, point = situation.plan, situation.kept.leg, situation.get_point()
     ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
     if ctx.workspace.should_stop():
         return None
@@ -146,14 +145,14 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
             return _end_phase(ctx, selection, result.detail)
         case LegKind.REVIEW:
             return None
-        case LegKind.HANDOFF:
-            return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
         case LegKind.INTERRUPTED:
             return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
-        case LegKind.FAILED if result.can_go_on:
-            return _check_stuck(ctx, handover) or _check_size(ctx, result, handover)
-        case LegKind.FAILED if stuck := _check_stuck(ctx, handover):
+        case LegKind.HANDOFF | LegKind.FAILED if stuck := _check_stuck(ctx, handover):
             return stuck
+        case LegKind.HANDOFF:
+            return _check_size(ctx, result, handover)
+        case LegKind.FAILED if result.can_go_on:
+            return _check_size(ctx, result, handover)
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
             then = _raise_cap(ctx, again) if result.end is SessionEnd.BUDGET else _go_on(result, again)

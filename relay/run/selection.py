@@ -3,7 +3,7 @@
 from relay.errors import PlanError
 from relay.hints import RUN, WHY, Command
 from relay.plan.model import Phase, Plan
-from relay.state.resume import ResumePoint, find_blocked_by
+from relay.state.resume import find_blocked_by
 from relay.state.situation import Situation
 from relay.values import dataclass
 
@@ -29,18 +29,17 @@ class Selection:
         return (phase,) if phase else ()
 
 
-def choose_phase(situation: Situation, point: ResumePoint, selection: Selection) -> Phase | None:
+def choose_phase(situation: Situation, selection: Selection) -> Phase | None:
     """Return the phase to work on; None when nothing that was asked for is left.
 
     Args:
-        situation: Where the plan stands.
-        point: The situation's own.
+        situation: Where the plan stands; a run can go on from there.
         selection: What was asked for.
 
     Raises:
         PlanError: The phase that was asked for does not exist, waits for others, or another one is open.
     """
-    plan = situation.plan
+    plan, point = situation.plan, situation.get_point()
     if not selection.phase_id:
         return plan.find_phase(point.phase_id)
     phase = get_phase(plan, selection.phase_id)

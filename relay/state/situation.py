@@ -48,6 +48,16 @@ class Situation:
     running: str = ""
     """Who is at work here."""
 
+    def get_point(self) -> ResumePoint:
+        """Return where a run goes on.
+
+        Raises:
+            LookupError: Nowhere; `relay.run.resume.settlement.require_point` tells the user why.
+        """
+        if self.point is None:
+            raise LookupError(self.obstacle or self.running)
+        return self.point
+
     @property
     def plan(self) -> Plan:
         """The plan as a run goes by it."""

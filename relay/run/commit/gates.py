@@ -160,6 +160,18 @@ def _expect(task: GateTask, result: GateResult) -> str:
     return "before the work: the phase is not blamed for what is red in the document's commands"
 
 
+def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str) -> GateFinished:
+    """Return how something ended that is told like a phase's gate: a trial of one, or a commit hook."""
+    return GateFinished(
+        phase_id=phase_id,
+        baseline=False,
+        passed=passed,
+        summary=summary,
+        duration_s=sum(check.duration_s for check in result.commands),
+        checks=render_checks(result),
+    )
+
+
 def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
     """Return what became of each command as the event of a gate has it."""
     return tuple(

@@ -5,7 +5,7 @@ import re
 from relay.gate.causes import NO_NETWORK
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.run.commit.candidate import Refused
-from relay.run.commit.gates import render_checks
+from relay.run.commit.gates import render_gate
 from relay.session.events import GateFinished
 from relay.store.commit import CommitOutcome
 from relay.words import shorten
@@ -95,11 +95,4 @@ def render_hook_gate(phase_id: str, refused: CommitOutcome) -> GateFinished:
         duration_s=refused.hook_s,
         output_tail=said,
     )
-    return GateFinished(
-        phase_id=phase_id,
-        baseline=False,
-        passed=False,
-        summary=f"the {command} refused",
-        duration_s=refused.hook_s,
-        checks=render_checks(GateResult(commands=(check,))),
-    )
+    return render_gate(phase_id, GateResult(commands=(check,)), passed=False, summary=f"the {command} refused")

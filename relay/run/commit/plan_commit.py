@@ -46,7 +46,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
         case EditKind.AMENDED:
             return _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended")
         case EditKind.REFUSED:
-            raise refuse(ctx.plan_path, edit.violations)
+            raise make_refusal(ctx.plan_path, edit.violations)
     return edit.plan
 
 
@@ -60,15 +60,10 @@ def tick_edited_plan(ctx: RunContext, commit: str, items: tuple[str, ...]) -> No
         commit: HEAD, whose plan is in the file already unless it was edited.
         items: Ids of the items that the commit ticked.
     """
-    disk = read_file(ctx.repo.root, ctx.plan_path)
-    committed = find_text(ctx.repo, commit, ctx.plan_path)
-    if disk is None or committed is None or decode_text(disk) == committed:
+    if (found := _find_edited(ctx, commit)) is None:
         return
-    try:
-        shown = _parse(ctx.plan_path, disk)
-    except PlanError:
-        return  # the next look at the file says it
-    ticked = put_ticks(parse_plan(committed), shown, items)
+    committed, shown = found
+    ticked = put_ticks(committed, shown, items)
     if ticked.text != shown.text:
         replace_file(ctx.repo.root, ctx.plan_path, encode_text(ticked.text), FILE)
 
@@ -79,20 +74,14 @@ def put_ticks_aside(ctx: RunContext) -> None:
     Else the next phase would be refused because of them, in the middle of the night. An edit that is not allowed for
     another reason stays as it is: the next look at the file says it.
     """
-    disk = read_file(ctx.repo.root, ctx.plan_path)
-    committed = find_text(ctx.repo, ctx.repo.head(), ctx.plan_path)
-    if disk is None or committed is None or decode_text(disk) == committed:
+    if (found := _find_edited(ctx, ctx.repo.head())) is None:
         return
-    try:
-        shown, before = _parse(ctx.plan_path, disk), parse_plan(committed)
-        if find_edit(ctx.repo, ctx.plan_path, shown).kind is not EditKind.REFUSED:
-            return
-        heirs = find_lineage(before, shown).items
-        by_hand = shown.done_ids - {heirs[item] for item in before.done_ids if item in heirs}
-        kept = shown.untick(by_hand)
-        if not by_hand or find_edit(ctx.repo, ctx.plan_path, kept).kind is EditKind.REFUSED:
-            return
-    except PlanError:
+    before, shown = found
+    heirs = find_lineage(before, shown).items
+    by_hand = shown.done_ids - {heirs[item] for item in before.done_ids if item in heirs}
+    kept = shown.untick(by_hand)
+    kinds = [find_edit(ctx.repo, ctx.plan_path, plan).kind is EditKind.REFUSED for plan in (shown, kept)]
+    if kinds != [True, False]:
         return
     ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as it was ticked by hand")
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
@@ -100,6 +89,21 @@ def put_ticks_aside(ctx: RunContext) -> None:
         f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks, so it is open again"
     )
     ctx.observe(Noticed(text=f"{words}. The file as it was: git show {ref}:{ctx.plan_path}", warning=True))
+
+
+def _find_edited(ctx: RunContext, commit: str | None) -> tuple[Plan, Plan] | None:
+    """Return the plan as a commit and as the file has it; None where they are the same, or the file cannot be used.
+
+    What is wrong with the file, the next look at it says.
+    """
+    disk = read_file(ctx.repo.root, ctx.plan_path)
+    committed = find_text(ctx.repo, commit, ctx.plan_path)
+    if disk is None or committed is None or decode_text(disk) == committed:
+        return None
+    try:
+        return parse_plan(committed), _parse(ctx.plan_path, disk)
+    except PlanError:
+        return None
 
 
 def read_plan(ctx: RunContext) -> Plan:
@@ -116,7 +120,7 @@ def _parse(plan_path: str, disk: bytes) -> Plan:
         return parse_plan(require_utf8(disk))
 
 
-def refuse(plan_path: str, violations: tuple[Violation, ...]) -> PlanError:
+def make_refusal(plan_path: str, violations: tuple[Violation, ...]) -> PlanError:
     """Return the error that an edit ends a run with which relay does not commit."""
     return PlanError(
         describe_refusal(plan_path, violations),

@@ -129,14 +129,17 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
 
 def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> PhaseCommit | Refused:
     """Commit what the gate has just passed, if nothing else speaks against it."""
-    refusal = check_marks(ctx.repo, candidate.leg, work.after.tree) or _check_plan(candidate)
-    refusal = refusal or _check_left_out(ctx, candidate, work)
     added = [change.path for change in work.changes if change.old_object_id == "" and change.path in work.owned]
-    refusal = refusal or _check_strange(ctx.repo)
-    refusal = refusal or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
     doubts = find_doubts(ctx.repo, _make_delivery(ctx, candidate, work), was_green=_was_green(candidate))
-    refusal = refusal or check_phantom(doubts)
-    if refusal := refusal or _check_secrets(ctx, candidate, work.owned, work.after):
+    if refusal := (
+        check_marks(ctx.repo, candidate.leg, work.after.tree)
+        or _check_plan(candidate)
+        or _check_left_out(ctx, candidate, work)
+        or _check_strange(ctx.repo)
+        or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
+        or check_phantom(doubts)
+        or _check_secrets(ctx, candidate, work.owned, work.after)
+    ):
         return refusal
     if words := check_state(ctx.repo):  # begun by the user while the session worked
         return Refused(for_user=f"not committed, because {words}")

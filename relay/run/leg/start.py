@@ -13,6 +13,7 @@ from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
 from relay.git.repository import Repo
 from relay.ledger import ClaimStatus, Ledger, Topic, judge, render_snapshot
+from relay.meters.reset_trial import assign_line
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import PhaseBriefing, render_review_report
 from relay.review.finding import render_numbered
@@ -23,7 +24,6 @@ from relay.run.commit.pending_plan import PendingPlan
 from relay.run.commit.plan_commit import find_plan, read_ledger
 from relay.run.commit.readiness import get_commands, require_programs, require_room, require_still_room
 from relay.run.commit.review import read_rounds
-from relay.run.leg.reset_trial import find_line
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.usage import Spent
@@ -33,7 +33,7 @@ from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale, find_stale_claims
 from relay.store.environment import read_environment, save_environment
-from relay.store.history import read_plan_commits
+from relay.store.history import find_beginning, read_plan_commits
 from relay.store.legs import (
     LegStart,
     OpenLeg,
@@ -132,7 +132,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks = (*_render_marks(number, 0), (ATTEMPT, str(number)), (BASELINE, render_baseline(gate.result)))
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
-    marks += ((TRIAL, line),) if (line := find_line(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
+    marks += ((TRIAL, line),) if (line := _find_trial(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = LegStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
@@ -142,6 +142,15 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     )
     leg = open_leg(ctx.repo, start, base=base)
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=gate.result)
+
+
+def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
+    """Return the reset line that a phase is tried with: its earlier sessions', else assigned; empty without a trial."""
+    lines = ctx.settings.trial
+    if not lines or before in lines:
+        return before if lines else ""
+    text = "\n".join((phase.title, *(item.text for item in phase.items)))
+    return assign_line(lines, text, find_beginning(ctx.repo, ctx.plan_path))
 
 
 def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
@@ -161,10 +170,10 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
     found = dict(leg.trailers)
     # A session that was cut off, by whatever, says nothing about the size of the phase: it is not counted.
     counts = not is_refunded(leg)
-    number = parse_count(found.get(LEG, ""), 1) + counts
+    number = read_number(leg) + counts
     ticked = len(leg.items) > parse_count(found.get(CLAIMED, ""), 0)
     no_progress = 0 if ticked else parse_count(found.get(NO_PROGRESS, ""), 0) + counts
-    baseline = parse_baseline(found.get(BASELINE, ""))
+    baseline = read_baseline(leg)
     discarded = _describe_discarded(leg)
     note = find_note(ctx.repo, leg)
     noted = f"{note}\n\n{leg.baton}".strip() if note not in leg.baton else leg.baton
@@ -182,22 +191,38 @@ def continue_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) ->
         trailers=marks,
     )
     leg = continue_leg(ctx.repo, leg, start)
-    pending = _read_pending(ctx.files, plan, leg)
+    pending = read_pending(ctx.files, plan, leg)
     interrupted = _describe_interruption(leg, pending.claimed_ids) + (f" {discarded}" if discarded else "")
     interruption = "" if leg.baton else interrupted
     return _make_handover(ctx, leg, pending, reason=reason, baton=baton, baseline=baseline, interruption=interruption)
 
 
-def revisit_phase(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> Handover:
-    """Return what an open leg's last session left, for something that needs no other session."""
-    baseline = parse_baseline(dict(leg.trailers).get(BASELINE, ""))
-    pending = _read_pending(ctx.files, plan, leg)
-    return _make_handover(ctx, leg, pending, reason=reason, baton=leg.baton, baseline=baseline)
-
-
-def _read_pending(files: PlanFiles, plan: Plan, leg: OpenLeg) -> PendingPlan:
+def read_pending(files: PlanFiles, plan: Plan, leg: OpenLeg) -> PendingPlan:
+    """Return plan and ledger as an open leg's sessions left them; `plan` is HEAD's."""
     tip = leg.last_wip.commit if leg.last_wip else files.repo.head()
     return PendingPlan(head=plan, plan=find_plan(files, tip) or plan, ledger=read_ledger(files, tip))
+
+
+def get_leg_phase(pending: PendingPlan, leg: OpenLeg) -> Phase:
+    """Return the phase that a leg works on.
+
+    Raises:
+        LookupError: The plan has none of that id; the resume point names it only where it has.
+    """
+    phase = pending.plan.find_phase(leg.phase_id) or pending.head.find_phase(leg.phase_id)
+    if phase is None:
+        raise LookupError(leg.phase_id)
+    return phase
+
+
+def read_number(leg: OpenLeg) -> int:
+    """Return which session of its phase a leg's last one was, from 1 on."""
+    return parse_count(dict(leg.trailers).get(LEG, ""), 1)
+
+
+def read_baseline(leg: OpenLeg) -> GateResult | None:
+    """Return the gate as it was before the phase; None when that is not known any more."""
+    return parse_baseline(dict(leg.trailers).get(BASELINE, ""))
 
 
 def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
@@ -210,10 +235,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     baseline: GateResult | None,
     interruption: str = "",
 ) -> Handover:
-    phase = pending.plan.find_phase(leg.phase_id) or pending.head.find_phase(leg.phase_id)
-    if phase is None:
-        raise LookupError(leg.phase_id)  # the resume point named it a moment ago
-    found = dict(leg.trailers)
+    phase, found = get_leg_phase(pending, leg), dict(leg.trailers)
     stale = find_stale(ctx.repo, ctx.plan_path, phase)
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
@@ -221,7 +243,7 @@ def _make_handover(  # noqa: PLR0913  # one private caller for each way to begin
     return Handover(
         leg=leg,
         phase_id=leg.phase_id,
-        number=parse_count(found.get(LEG, ""), 1),
+        number=read_number(leg),
         attempt=parse_count(found.get(ATTEMPT, ""), 1),
         trial=found.get(TRIAL, ""),
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),

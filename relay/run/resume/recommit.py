@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from relay.plan.model import Plan
 from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
-from relay.run.commit.landing_leg import is_untouched
+from relay.run.commit.landing_leg import is_untouched, list_commands
 from relay.run.commit.step import commit_leg
 from relay.run.leg.plan_view import render_plan
-from relay.run.leg.start import revisit_phase
+from relay.run.leg.start import get_leg_phase, read_baseline, read_number, read_pending
 from relay.run.resume.rescue import note_refusal
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
@@ -20,20 +20,19 @@ from relay.store.legs import OpenLeg
 from relay.store.trailers import SESSION
 
 
-def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -> PhaseCommit | Refused | None:
+def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:
     """Commit what the leg's last session proposed; None when it proposed nothing, or work of the phase is left.
 
     Args:
         ctx: The collaborators.
         plan: As HEAD has it.
         leg: With its newest snapshot, which is the work tree as it is.
-        reason: Why the run is here.
     """
     subject = find_proposal(leg)
     if subject is None:
         return None
-    handover = revisit_phase(ctx, plan, leg, reason=reason)
-    phase, pending = handover.briefing.phase, handover.pending
+    pending = read_pending(ctx.files, plan, leg)
+    phase = get_leg_phase(pending, leg)
     if phase.open_items:
         return None
     author = dict(leg.wip_trailers).get(SESSION, "") or leg.session_id
@@ -45,12 +44,12 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg, *, reason: str) -
     candidate = Candidate(
         phase=phase,
         leg=leg,
-        number=handover.number,
+        number=read_number(leg),
         pending=pending,
         evidence={},
         touched=frozenset(),
-        commands=handover.commands,
-        baseline=handover.baseline,
+        commands=list_commands(ctx.repo, ctx.settings, leg, plan, phase),
+        baseline=read_baseline(leg),
         subject=subject,
         status="done",
         baton="",

@@ -12,7 +12,13 @@ from relay.git.objects import diff_trees
 from relay.hints import RUN, Command
 from relay.plan.files import find_ledger_path
 from relay.plan.model import Plan
-from relay.run.commit.plan_commit import commit_ledger_edit, ensure_plan_committed, read_plan, refuse, tick_edited_plan
+from relay.run.commit.plan_commit import (
+    commit_ledger_edit,
+    ensure_plan_committed,
+    make_refusal,
+    read_plan,
+    tick_edited_plan,
+)
 from relay.run.resume.rescue import carry_over, restore_saved, save_found
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
@@ -26,11 +32,11 @@ from relay.store.ownership import find_owned_paths
 from relay.store.unrecorded_cost import give_up_leg
 
 
-def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
+def settle(ctx: RunContext) -> Situation:
     """Do what has to be done before a session; where a commit was made or a leg was closed, git is asked again.
 
     Returns:
-        Where the plan stands, with the leg as the next session takes it up, and the situation's point.
+        Where the plan stands, which is somewhere to go on from, with the leg as the next session takes it up.
 
     Raises:
         RelayError: Something that the user has to change first.
@@ -49,12 +55,12 @@ def settle(ctx: RunContext) -> tuple[Situation, ResumePoint]:
     if commit_ledger_edit(ctx):
         return settle(ctx)
     if kept.leg is None or situation.facts is None:
-        return situation, point
+        return situation
     if point.case is ResumeCase.MOVED_ON and not situation.goes_on:
         _give_up(ctx, kept.leg, point)
         return settle(ctx)
     leg = _take_up(ctx, situation.plan, kept.leg, situation.facts, point)
-    return replace(situation, kept=replace(kept, leg=leg)), point
+    return replace(situation, kept=replace(kept, leg=leg))
 
 
 def require_point(situation: Situation, plan_path: str) -> ResumePoint:
@@ -72,7 +78,7 @@ def _explain(situation: Situation, plan_path: str) -> RelayError:
     if situation.obstacle or situation.running:
         return RepoError(situation.obstacle or situation.running)
     if (leg := situation.kept.foreign) is None:
-        return refuse(plan_path, situation.edit.violations)
+        return make_refusal(plan_path, situation.edit.violations)
     return RepoError(
         f"phase {leg.phase_id} of {leg.plan_path} is open and has uncommitted work",
         hint=Command(words=("run",), plan_path=leg.plan_path),
