@@ -77,7 +77,7 @@ class ScriptedSession:
                 act()
                 continue
             call = ToolCall(id=f"call{len(self.runner.results)}", name=act[0], input=act[1])
-            self.runner.results.append(self.spec.run_tool(call))
+            self.runner.results.append(self.spec.callbacks.run_tool(call))
             if self.runner.results[-1].ends_session:
                 return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL)
         return SessionOutcome(end=SessionEnd.FINISHED)

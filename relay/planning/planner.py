@@ -32,7 +32,7 @@ from relay.prompts.texts import (
     render_said_notice,
     render_split_message,
 )
-from relay.runners.base import Session
+from relay.runners.base import Callbacks, Session
 from relay.secrets.patterns import redact
 from relay.session.events import Noticed
 from relay.session.usage import Spent
@@ -202,9 +202,11 @@ def run_planning_session(
         system=render_planner_system(ctx.rules.text, line_tokens=ctx.sessions.soft_tokens),
         tools=toolbox.specs,
         message_parts=(("plan", message),),
-        run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
-        render_soft_notice=render_planner_notice,
-        hear=hear,
+        callbacks=Callbacks(
+            run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
+            render_soft_notice=render_planner_notice,
+            hear=hear,
+        ),
     )
     reminder = render_no_plan_reminder() if interview else ""
     return ctx.sessions.run(task, lambda session: _drive(session, message, submissions, reminder))

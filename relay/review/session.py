@@ -16,7 +16,7 @@ from relay.prompts.texts import (
     render_reviewer_system,
 )
 from relay.review.finding import ReviewFinding, apply_verdicts, choose_for_refutation, read_findings, render_numbered
-from relay.runners.base import Session
+from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
 from relay.setup.session import Sessions, SessionTask
 from relay.tools.output import ToolAnswer
@@ -136,8 +136,10 @@ def _ask(  # two private callers
         reason=_REASONS[tool.name],
         system=system,
         tools=toolbox.specs,
-        run_tool=refuse_secrets(toolbox.run, reviewers.secret_values),
-        render_soft_notice=lambda *_: render_review_notice(tool.name),
+        callbacks=Callbacks(
+            run_tool=refuse_secrets(toolbox.run, reviewers.secret_values),
+            render_soft_notice=lambda *_: render_review_notice(tool.name),
+        ),
         runner=reviewers.runner,
     )
     ended = reviewers.sessions.run(task, drive)

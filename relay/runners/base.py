@@ -24,6 +24,23 @@ from relay.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """What a session asks, and tells, of whoever began it while it goes on."""
+
+    run_tool: Callable[[ToolCall], ToolResult]
+    """Runs one call to its end. Must not raise for what a model or a command can do."""
+    render_soft_notice: Callable[[int, int], str]
+    """Given the fill, and the room up to the hard line, in tokens: what the model is told once at the soft line."""
+    note_wait: Callable[[float], None] = lambda _: None
+    """Told, before a long wait for a limit, until when it lasts (seconds since the epoch): a restart must know."""
+    note_boundary: Callable[[], None] = lambda: None
+    """Told where all tools of a turn have ended that `run_tool` did not run: what they changed is not known."""
+    hear: Callable[[], str] = lambda: ""
+    """Asked before each further request of a turn: waits while the user pauses the run, and returns what the user says
+    to the model; empty for nothing. What it returns has to be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
     """Everything a fresh session is made of."""
 
@@ -32,16 +49,11 @@ class SessionSpec:
     system: str
     """Role, protocol and rules; identical for every leg of a run so that a fresh session starts on a warm cache."""
     tools: tuple[ToolSpec, ...]
-    run_tool: Callable[[ToolCall], ToolResult]
-    """Runs one call to its end. Must not raise for what a model or a command can do."""
+    callbacks: Callbacks
     reset_at: ResetAt
     """Where the soft line lies."""
-    render_soft_notice: Callable[[int, int], str]
-    """Given the fill, and the room up to the hard line, in tokens: what the model is told once at the soft line."""
     check_budget: Callable[[int, int], str | None]
     """Given the most prompt and output tokens the next request can cost: why it must not be sent, or None."""
-    note_wait: Callable[[float], None] = lambda _: None
-    """Told, before a long wait for a limit, until when it lasts (seconds since the epoch): a restart must know."""
     price: Price | None
     """None when the model's price is unknown; costs are then unknown, not zero."""
     find_price: Callable[[str], Price | None] = lambda _: None
@@ -56,11 +68,6 @@ class SessionSpec:
     """Whether the prompt is marked for the endpoint's cache."""
     cache_ttl: str = "auto"
     """How long entries of that cache shall live: ``5m``, ``1h``, or ``auto`` for what the runner makes of this run."""
-    note_boundary: Callable[[], None] = lambda: None
-    """Told where all tools of a turn have ended that `run_tool` did not run: what they changed is not known."""
-    hear: Callable[[], str] = lambda: ""
-    """Asked before each further request of a turn: waits while the user pauses the run, and returns what the user says
-    to the model; empty for nothing. What it returns has to be told."""
     keep: Keep = lambda _: None
     """Takes notes of what goes over the wire (`relay.session.tape`)."""
     sandbox: Sandbox | None = None

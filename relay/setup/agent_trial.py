@@ -18,7 +18,7 @@ from relay.git.command import get_git
 from relay.git.repository import open_repo
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
-from relay.runners.base import RunnerKind, SessionSpec, Surroundings
+from relay.runners.base import Callbacks, RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
 from relay.sandbox.install import find_way
 from relay.session.events import Event, RequestStarted, ResponseReceived
@@ -178,9 +178,8 @@ def _make_spec(request: RunRequest, workspace: "Workspace", seen: _Seen) -> Sess
         model=request.settings.model,
         system="You are tried by relay.",
         tools=(_TOOL,),
-        run_tool=seen.run_tool,
+        callbacks=Callbacks(run_tool=seen.run_tool, render_soft_notice=lambda _fill, _room: "relay: end now."),
         reset_at=parse_reset_at("100%"),
-        render_soft_notice=lambda _fill, _room: "relay: end now.",
         check_budget=lambda _prompt, _output: None,
         price=None,
         max_turns=10,

@@ -12,7 +12,7 @@ from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.meters.prices import Price, find_limits, find_price, worst_cost_usd
 from relay.prompts.texts import render_trial_message, render_trial_system
-from relay.runners.base import ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
+from relay.runners.base import Callbacks, ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
 from relay.session.events import Event, Noticed, ResponseReceived, TextShown
 from relay.session.tokens import pad_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
@@ -152,9 +152,8 @@ def _make_spec(settings: Settings, price: Price | None, seen: _Seen) -> SessionS
         model=settings.model,
         system=render_trial_system(_count_prompt(settings.model)),
         tools=(_ECHO,),
-        run_tool=seen.run_tool,
+        callbacks=Callbacks(run_tool=seen.run_tool, render_soft_notice=lambda _fill, _room: "relay: end now."),
         reset_at=parse_reset_at("100%"),
-        render_soft_notice=lambda _fill, _room: "relay: end now.",
         check_budget=check_budget,
         price=price,
         max_output_tokens=ANSWER_TOKENS,

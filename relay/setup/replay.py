@@ -8,7 +8,7 @@ from typing import Any
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
 from relay.rehearsal.tape import serve_tape
-from relay.runners.base import ModelInfo, SessionSpec
+from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.session.events import Observe
 from relay.session.tape import Note, TapedSession, find_difference, render_wire, seal_content
 from relay.session.values import SessionEnd, Shown, ToolCall, ToolResult, ToolSpec
@@ -140,10 +140,12 @@ def _make_spec(taped: TapedSession, keep: Any) -> SessionSpec:
         model=header["model"],
         system=header["system"],
         tools=tuple(ToolSpec(**tool) for tool in header["tools"]),
-        run_tool=lambda call: _find_result(taped.tools, call),
+        callbacks=Callbacks(
+            run_tool=lambda call: _find_result(taped.tools, call),
+            render_soft_notice=lambda fill, room: _answer(taped.replies["notice"], notices) or f"{fill}, {room}",
+            hear=lambda: _answer(taped.replies["heard"], hearings),
+        ),
         reset_at=parse_reset_at(header["reset_at"]),
-        render_soft_notice=lambda fill, room: _answer(taped.replies["notice"], notices) or f"{fill}, {room}",
-        hear=lambda: _answer(taped.replies["heard"], hearings),
         check_budget=lambda *_: _answer(taped.replies["budget"], checks) or None,
         keep=keep,
         price=None,

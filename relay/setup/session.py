@@ -17,11 +17,11 @@ from relay.meters.reset_trial import parse_line
 from relay.meters.spend import Meter
 from relay.meters.warmth import Waits
 from relay.prompts.texts import measure_prompt
-from relay.runners.base import ModelInfo, Runner, Session, SessionSpec
+from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import LegEnded, LegStarted, Observe
-from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
+from relay.session.values import SessionEnd, ToolSpec
 from relay.setup.taping import OpenTape, TapedConversation, begin_tape
 from relay.values import dataclass
 
@@ -68,16 +68,7 @@ class SessionTask:
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
     """Of the first message, each with its source, as `relay.prompts.texts` takes them; its sizes are told."""
-    run_tool: Callable[[ToolCall], ToolResult]
-    """Runs one call to its end. Must not raise for what a model or a command can do."""
-    render_soft_notice: Callable[[int, int], str]
-    """Given the fill, and the room up to the hard line, in tokens: what the model is told once at the soft line."""
-    note_wait: Callable[[float], None] = lambda _: None
-    """Told, before a long wait for a limit, until when it lasts (seconds since the epoch)."""
-    note_boundary: Callable[[], None] = lambda: None
-    """As `relay.runners.base.SessionSpec` has it."""
-    hear: Callable[[], str] = lambda: ""
-    """The same."""
+    callbacks: Callbacks
     runner: str = ""
     """Who is wished to run it; empty where the settings say it."""
 
@@ -167,13 +158,9 @@ class Sessions:
             model=settings.model,
             system=task.system,
             tools=task.tools,
-            run_tool=task.run_tool,
+            callbacks=task.callbacks,
             reset_at=parse_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
-            render_soft_notice=task.render_soft_notice,
             check_budget=self.check_budget,
-            note_wait=task.note_wait,
-            note_boundary=task.note_boundary,
-            hear=task.hear,
             sandbox=self.sandbox,
             limits=self.limits,
             price=self.price,

@@ -37,16 +37,19 @@ def tape_spec(spec: SessionSpec, keep: Keep) -> SessionSpec:
     """Return the same session, with notes of what relay's own parts tell it."""
 
     def run_tool(call: ToolCall) -> ToolResult:
-        result = spec.run_tool(call)
+        result = spec.callbacks.run_tool(call)
         keep({"kind": "tool", "id": call.id, **asdict(result)})
         return result
 
     return replace(
         spec,
         keep=keep,
-        run_tool=run_tool,
-        render_soft_notice=_note("notice", spec.render_soft_notice, keep),
-        hear=_note("heard", spec.hear, keep),
+        callbacks=replace(
+            spec.callbacks,
+            run_tool=run_tool,
+            render_soft_notice=_note("notice", spec.callbacks.render_soft_notice, keep),
+            hear=_note("heard", spec.callbacks.hear, keep),
+        ),
         check_budget=_note("budget", spec.check_budget, keep),
     )
 

@@ -19,7 +19,7 @@ from relay.prompts.texts import render_runner_system, render_soft_notice
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.rehearsal.state import Recorded
-from relay.runners.base import SessionSpec
+from relay.runners.base import Callbacks, SessionSpec
 from relay.runners.messages.api import open_api
 from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import ApiRunner, Conversation
@@ -123,9 +123,8 @@ def make_spec(calls: list[ToolCall], result: int, **changes: Any) -> SessionSpec
         model=model,
         system=render_runner_system("# Rules\n" + "Write short sentences that say one thing.\n" * 200),
         tools=RUNNER_SPECS,
-        run_tool=run_tool,
+        callbacks=Callbacks(run_tool=changes.pop("run_tool", run_tool), render_soft_notice=render_soft_notice),
         reset_at=parse_reset_at("100k"),
-        render_soft_notice=render_soft_notice,
         check_budget=lambda _prompt, _output: None,
         price=find_price(model, at=date(2026, 11, 21)),
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.interrupts import Interrupts
 from relay.meters.gauge import parse_reset_at
-from relay.runners.base import ModelInfo, SessionSpec
+from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, AnswerBuilder, make_sendable
 from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import Conversation
@@ -242,9 +242,8 @@ def converse(replies, results, *, name="claude-opus-5-5"):
         model=name,
         system="Be brief.",
         tools=(),
-        run_tool=run_tool,
+        callbacks=Callbacks(run_tool=run_tool, render_soft_notice=lambda fill, at: f"near the line: {fill} of {at}"),
         reset_at=parse_reset_at("100k"),
-        render_soft_notice=lambda fill, at: f"near the line: {fill} of {at}",
         check_budget=lambda _prompt, _output: None,
         price=None,
     )

@@ -157,7 +157,7 @@ def test_what_tools_of_an_agents_own_changed_is_kept_at_its_boundaries(world):
     """Between two of its requests, under the agent's name: relay does not see its calls."""
 
     def act():
-        world.specs[0].note_boundary()
+        world.specs[0].callbacks.note_boundary()
 
     world.play([act, ONE, TWO, SAID])
 
@@ -328,5 +328,5 @@ def test_until_when_a_limit_lasts_is_kept_before_the_wait_and_behind_the_end(wor
 
     assert world.kept[0][0][WAIT_UNTIL].startswith("1970-01-02T00:00:00Z ")
 
-    world.specs[0].note_wait(86_400.0)
+    world.specs[0].callbacks.note_wait(86_400.0)
     assert world.happened[-1] == "wait until 86400.0"

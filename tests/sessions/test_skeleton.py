@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relay.runners.base import Session
+from relay.runners.base import Callbacks, Session
 from relay.session.events import Event, LegEnded, LegStarted, ResponseReceived
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
@@ -31,8 +31,7 @@ class Review:
             title="review",
             system="You review.",
             tools=(VERDICT,),
-            run_tool=self._take,
-            render_soft_notice=lambda fill, soft: f"{fill} of {soft}",
+            callbacks=Callbacks(run_tool=self._take, render_soft_notice=lambda fill, soft: f"{fill} of {soft}"),
         )
         return sessions.run(task, lambda session: self._drive(session, diff))
 

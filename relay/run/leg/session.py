@@ -21,7 +21,7 @@ from relay.prompts.texts import (
 )
 from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
 from relay.run.leg.start import Handover
-from relay.runners.base import Session
+from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
 from relay.state.session_ends import render_end, render_proposal, render_wait
@@ -147,12 +147,14 @@ class Leg:
             system=self._parts.system,
             tools=self._parts.toolbox.specs,
             message_parts=list_phase_parts(handover.briefing),
-            run_tool=self._run_tool,
-            render_soft_notice=render_soft_notice,
-            note_wait=self._parts.keeper.note_wait,
-            note_boundary=self._note_boundary,
+            callbacks=Callbacks(
+                run_tool=self._run_tool,
+                render_soft_notice=render_soft_notice,
+                note_wait=self._parts.keeper.note_wait,
+                note_boundary=self._note_boundary,
+                hear=self._parts.keeper.hear,
+            ),
             runner=handover.briefing.phase.runner,
-            hear=self._parts.keeper.hear,
         )
         return self._sessions.run(task, self._drive)
 

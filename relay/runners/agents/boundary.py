@@ -89,7 +89,7 @@ class Boundary:
     def _keep(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
         calls = self._activity.begin_turn()
         if calls is not None:
-            self._spec.note_boundary()
+            self._spec.callbacks.note_boundary()
         return calls
 
     def _find_stop(self) -> SessionOutcome | None:
@@ -101,10 +101,10 @@ class Boundary:
         """Return what the agent has to be told now; empty for nothing."""
         gauge = self._account.gauge
         if gauge.zone is not Zone.SOFT or self._noticed:
-            return self._spec.hear()
+            return self._spec.callbacks.hear()
         self._noticed = True
         show_crossing(self._observe, gauge, Zone.SOFT)
-        return self._spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
+        return self._spec.callbacks.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
 
     def _wait_for_endpoint(self, fault: str) -> Decision:
         """The agent gave up on its endpoint before relay would: wait as relay does, then have it go on."""
@@ -112,7 +112,7 @@ class Boundary:
         if wait is None:
             return self._end(SessionEnd.API_FAILED, fault)
         if wait.until is not None:
-            self._spec.note_wait(wait.until)
+            self._spec.callbacks.note_wait(wait.until)
         if self._interrupts.wait(wait.wait_s):
             return self._end(SessionEnd.INTERRUPTED, "stopped while waiting for the API")
         return _GO_ON

@@ -245,7 +245,7 @@ class AgentSession:
         if self._boundary.is_last or self._outcome is not None:
             called.answer.set_result(ToolResult(text="Not executed: the session has ended.", is_error=True))
             return
-        result = self._activity.run_own(called.call, self._spec.run_tool)
+        result = self._activity.run_own(called.call, self._spec.callbacks.run_tool)
         called.answer.set_result(result)
         self._boundary.is_last = result.ends_session
 

@@ -93,7 +93,9 @@ class ContextWindow:
             self._charge(result, duration_s)
             outcome = (
                 self._refuse_first(result)
-                or self._connection.wait_after(result, policy, duration_s=duration_s, note=self.spec.note_wait)
+                or self._connection.wait_after(
+                    result, policy, duration_s=duration_s, note=self.spec.callbacks.note_wait
+                )
                 or self.check_budget()
             )
             if outcome is not None:

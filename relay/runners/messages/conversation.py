@@ -274,7 +274,7 @@ class Conversation:
         if any(result.ends_session for _, result in pairs):
             return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
         outcome = self._look_at_gauge() or self._look_for_loop(pairs)
-        if outcome is None and (words := self._context.spec.hear()):
+        if outcome is None and (words := self._context.spec.callbacks.hear()):
             self._notify(words)
         return outcome
 
@@ -289,7 +289,7 @@ class Conversation:
     def _run_tool(self, call: ToolCall) -> ToolResult:
         observe, started = self._connection.observe, self._connection.clock()
         show_tool_start(observe, call)
-        result = self._context.spec.run_tool(call)
+        result = self._context.spec.callbacks.run_tool(call)
         show_tool_end(observe, call, result, duration_s=self._connection.clock() - started)
         return result
 
@@ -320,7 +320,9 @@ class Conversation:
             self._noticed = True
             show_crossing(self._connection.observe, gauge, Zone.SOFT)
             self._notify(
-                self._context.spec.render_soft_notice(gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens)
+                self._context.spec.callbacks.render_soft_notice(
+                    gauge.least_tokens, gauge.hard_tokens - gauge.least_tokens
+                )
             )
         return None
 
