@@ -32,8 +32,8 @@ from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import Event, LegStarted, Noticed, ResponseReceived
 from relay.session.usage import Usage
+from relay.setup.context import RunRequest
 from relay.setup.open import open_run
-from relay.setup.request import RunRequest
 
 STRATEGIES = ("reset", "none", "compact", "prune")
 COLOURS = {"reset": "#0b7a75", "none": "#b23a48", "compact": "#7a5195", "prune": "#d98e04"}

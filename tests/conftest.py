@@ -37,9 +37,8 @@ from relay.run.selection import Selection
 from relay.runners.base import RunnerKind
 from relay.runners.registry import RUNNERS
 from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
-from relay.setup.context import RunContext
+from relay.setup.context import RunContext, RunRequest
 from relay.setup.open import open_run
-from relay.setup.request import RunRequest
 from relay.store.history import RelayCommit, read_relay_commits
 from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk

@@ -15,8 +15,8 @@ from relay.errors import ExitCode, PlanError, within
 if TYPE_CHECKING:
     from relay.plan.model import Phase
     from relay.session.events import GateFinished
+    from relay.setup.context import RunRequest
     from relay.setup.place import Place
-    from relay.setup.request import RunRequest
     from relay.store.last_run import LastGate
 
 _SHOWN_LINES = 60

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from relay.interrupts import Interrupts
     from relay.plan.model import Phase, Plan
     from relay.run.hours import Hours
-    from relay.setup.context import RunContext, RunEnd
-    from relay.setup.request import RunRequest
+    from relay.setup.context import RunContext, RunEnd, RunRequest
 
 _SHOWN_CHARS = 260
 _PASSED_ON = {

@@ -65,7 +65,7 @@ def _show(rewind: "Rewind", *, revert: bool) -> None:
 
 def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
     from relay.run.rewind import open_judge, rewind_by_commit, rewind_to_branch
-    from relay.setup.request import RunRequest
+    from relay.setup.context import RunRequest
 
     if revert:
         request = RunRequest(

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.plan.model import Phase
     from relay.run.selection import Selection
-    from relay.setup.context import RunContext, RunEnd
+    from relay.setup.context import RunContext, RunEnd, RunRequest
     from relay.setup.place import Place
-    from relay.setup.request import RunRequest
 
 
 @click.command("run", short_help="Work through the plan, one fresh session and one commit per phase.")

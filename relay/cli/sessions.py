@@ -21,8 +21,7 @@ from relay.setup.place import Place, find_settings, load_plan
 
 if TYPE_CHECKING:
     from relay.cli.views.base import SharedView
-    from relay.setup.context import RunContext, RunEnd
-    from relay.setup.request import RunRequest
+    from relay.setup.context import RunContext, RunEnd, RunRequest
 
 
 def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool = True) -> tuple["RunRequest", Place]:
@@ -32,7 +31,7 @@ def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool =
         RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
         click.UsageError: A value that was typed is not allowed.
     """
-    from relay.setup.request import RunRequest
+    from relay.setup.context import RunRequest
 
     place = note_place(options["plan"])
     if Path(place.plan_name).is_absolute():

@@ -8,8 +8,7 @@ from relay.plan.model import Plan
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
-from relay.setup.context import PlanFiles, RunEnd
-from relay.setup.request import RunRequest
+from relay.setup.context import PlanFiles, RunEnd, RunRequest
 from relay.state.plan_edit import EditKind, parse_at
 from relay.state.resume import ResumeCase
 from relay.state.situation import Situation

@@ -19,7 +19,7 @@ from relay.run.commit.gates import render_gate, reveal, run_hook
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
-from relay.setup.request import RunRequest
+from relay.setup.context import RunRequest
 from relay.tools.workspace import Workspace
 from relay.words import list_some
 

@@ -29,7 +29,7 @@ from relay.plan.parse import parse_plan
 from relay.run.commit.file_commit import list_other_subjects, render_subject
 from relay.run.commit.gates import open_hooks
 from relay.run.commit.hook_refusal import explain_hook
-from relay.setup.request import RunRequest
+from relay.setup.context import RunRequest
 from relay.setup.workspace import open_own_workspace
 from relay.state.lineage import find_phases
 from relay.state.plan_edit import parse_at

@@ -25,8 +25,8 @@ from relay.session.events import Event, RequestStarted, ResponseReceived
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.agents import AgentFound
+from relay.setup.context import RunRequest
 from relay.setup.preconditions import Finding, State, check_key, make_missing
-from relay.setup.request import RunRequest
 from relay.setup.workspace import open_own_workspace
 from relay.values import dataclass
 from relay.words import count

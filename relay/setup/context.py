@@ -1,4 +1,4 @@
-"""The collaborators of a run, made once by `relay.setup.open` and handed down, and how it ends.
+"""What a run is asked for, the collaborators that `relay.setup.open` makes of it and hands down, and how it ends.
 
 Nothing here does anything; it names who does what, so that the loop and the leg take their collaborators as arguments.
 """
@@ -14,6 +14,8 @@ from relay.git.repository import Repo
 from relay.hints import Command, Hint
 from relay.interrupts import Interrupts
 from relay.meters.spend import Meter
+from relay.plan.files import find_ledger_path
+from relay.plan.model import Phase
 from relay.session.events import Observe, QuestionAsked
 from relay.session.usage import Spent
 from relay.setup.rules import Rules
@@ -30,6 +32,35 @@ class PlanFiles:
     plan_path: str
     """Relative to the repository's root, with forward slashes."""
     ledger_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What a command knows when it asks for a run."""
+
+    command: str
+    """``plan``, ``converge``, ``review`` or ``run``."""
+    repo: Repo
+    settings: Settings
+    plan_path: str
+    """Relative to the repository's root."""
+    allow_dirty: bool
+    environ: Mapping[str, str]
+    phases: tuple[Phase, ...] = ()
+    """Those that are going to be worked on, as far as is known; each may name its runner."""
+
+    @property
+    def runners(self) -> tuple[str, ...]:
+        """Who runs them and who reviews, the first one first, each once; without phases who the settings say."""
+        wishes = [phase.runner for phase in self.phases] or [""]
+        if self.command == "run" and self.settings.review != "off" and self.settings.review_runner:
+            wishes.append(self.settings.review_runner)
+        return tuple(dict.fromkeys(map(self.settings.runner_for, wishes)))
+
+    @property
+    def files(self) -> PlanFiles:
+        """The plan and its ledger."""
+        return PlanFiles(repo=self.repo, plan_path=self.plan_path, ledger_path=find_ledger_path(self.plan_path))
 
 
 Ask = Callable[[QuestionAsked, int], str | None]

@@ -20,7 +20,7 @@ from relay.session.events import (
     SetupStarted,
     ToolStarted,
 )
-from relay.setup.request import RunRequest
+from relay.setup.context import RunRequest
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
 from relay.telemetry.log import EventLog, open_log

@@ -26,12 +26,11 @@ from relay.setup import preconditions
 from relay.setup.account import Book, make_meter
 from relay.setup.announcement import announce, describe_settings
 from relay.setup.approval import require_approval
-from relay.setup.context import RunContext
+from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress
 from relay.setup.policy import get_hidden, get_unreadable
 from relay.setup.preconditions import require
 from relay.setup.repository import take_repository
-from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
 from relay.setup.runners import OpenRunners, list_kinds
 from relay.setup.session import Sessions

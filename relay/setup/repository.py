@@ -10,8 +10,8 @@ from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import Repo
 from relay.sandbox.private import find_folder, remove_left_overs
 from relay.setup import preconditions
+from relay.setup.context import RunRequest
 from relay.setup.preconditions import require
-from relay.setup.request import RunRequest
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
 from relay.store.repair import repair_refs

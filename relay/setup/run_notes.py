@@ -8,7 +8,7 @@ from relay.errors import ErrorKind, ExitCode, RelayError
 from relay.git.repository import Repo
 from relay.secrets.patterns import find_secret_values
 from relay.session.events import Event, GateFinished, RunEnded, RunStarted
-from relay.setup.request import RunRequest
+from relay.setup.context import RunRequest
 from relay.store.last_run import LastGate, LastRun, read_last_run, save_last_gate, save_last_run
 
 

@@ -9,7 +9,7 @@ from relay.errors import PlanError, within
 from relay.plan.model import Phase, Violation
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
-from relay.setup.request import RunRequest
+from relay.setup.context import RunRequest
 from relay.values import dataclass
 
 

@@ -15,9 +15,9 @@ from relay.sandbox.openings.doors import hold_doors
 from relay.sandbox.policy import Level
 from relay.sandbox.run import open_sandbox
 from relay.setup import preconditions
+from relay.setup.context import RunRequest
 from relay.setup.policy import get_hidden, get_unreadable, make_limits, make_policy
 from relay.setup.preconditions import require
-from relay.setup.request import RunRequest
 from relay.setup.rules import Rules, load_repository_rules
 from relay.tools.workspace import Workspace
 

@@ -17,8 +17,8 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.run.loop import run
 from relay.run.selection import Selection
+from relay.setup.context import RunRequest
 from relay.setup.open import open_run
-from relay.setup.request import RunRequest
 from tests.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
 from tests.crash.scenario import git, make_environ
 
