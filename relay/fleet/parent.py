@@ -182,7 +182,7 @@ class _Parent:
         """Land what can land, and start what can start; once a stop is asked for, only what lands as it is."""
         self._state.is_stale = False
         try:
-            require_branch(self._ctx, self._branch)
+            require_branch(self._ctx.repo, self._branch)
             plan = settle(self._ctx).plan
             found = tuple(self._find_landings(plan))
             while self._land_forward(found):

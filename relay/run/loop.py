@@ -9,6 +9,7 @@ import time
 
 from relay.errors import ExitCode, RepoError, within
 from relay.git.operations import check_state
+from relay.git.repository import Repo
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase
 from relay.run.commit.candidate import PhaseCommit
@@ -53,7 +54,7 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
     while True:
         if ctx.interrupts.finish_turn:
             return _end_interrupted(ctx)
-        require_branch(ctx, branch)
+        require_branch(ctx.repo, branch)
         situation = settle(ctx)
         phase = choose_phase(situation, selection)
         if phase is None:
@@ -62,14 +63,14 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
             return end
 
 
-def require_branch(ctx: RunContext, branch: str | None) -> None:
+def require_branch(repo: Repo, branch: str | None) -> None:
     """Stop where the user has checked out another branch: what the session left would be taken for the user's there.
 
     Raises:
         RepoError: HEAD names another branch than when the run began, or none.
     """
-    now = ctx.repo.branch
-    if branch is not None and now != branch and not check_state(ctx.repo):  # a rebase is said where it is found
+    now = repo.branch
+    if branch is not None and now != branch and not check_state(repo):  # a rebase is said where it is found
         words = f"{now or 'no branch'} was checked out meanwhile, and this run works on {branch}"
         raise RepoError(f"{words}, where what it has of the phase is kept", hint=f"git switch {shlex.quote(branch)}")
 

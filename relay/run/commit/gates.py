@@ -10,7 +10,7 @@ from pathlib import Path
 from relay.config import Settings
 from relay.errors import SandboxError
 from relay.files.tree import read_file, replace_file
-from relay.gate.model import CommandCheck, GateResult, Outcome, Verdict
+from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.gate.verdict import compare_gate
@@ -88,7 +88,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
         return GateRun(result=GateResult(commands=()), verdict=verdict)
     surplus = find_surplus(ctx.repo, task.intent, task.now, task.environment)
-    known = _recall(ctx, task) if task.is_baseline else _recall_proposal(ctx, task)
+    known = _recall(ctx.repo, ctx.memory, task)
     commands = tuple(command for command in task.commands if command not in known)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
     with ctx.workspace.sandbox.renew() as renewed:
@@ -121,26 +121,22 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     return GateRun(result=result, verdict=verdict, surplus=surplus, is_hidden=hidden, rewritten=rewritten)
 
 
-def _recall(ctx: RunContext, task: GateTask) -> dict[str, CommandCheck]:
-    """Return those of a baseline's commands that passed for the last commit, where nothing else could be seen now.
-
-    The plan and the ledger may differ: the boxes of that commit are ticked since.
-    """
-    memory, head, own = ctx.memory, task.intent.head, set(task.intent.drafts)
-    if not memory.commit or head is None or list_ignored(task.environment) != memory.ignored:
-        return {}
-    changes = (*diff_trees(ctx.repo, memory.commit, head), *diff_trees(ctx.repo, head, task.now.tree))
-    if any(change.path not in own for change in changes):
+def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, CommandCheck]:
+    """Return those of a gate's commands that have just passed, where nothing else could be seen now."""
+    proposed = memory.proposal == (task.now.tree, task.intent.paths)  # before they were reviewed
+    is_same = _is_committed(repo, memory, task) if task.is_baseline else proposed
+    if not is_same or list_ignored(task.environment) != memory.ignored:
         return {}
     return {command: memory.checks[command] for command in task.commands if command in memory.checks}
 
 
-def _recall_proposal(ctx: RunContext, task: GateTask) -> dict[str, CommandCheck]:
-    """Return those of a gate's commands that passed on these very files before they were reviewed."""
-    memory = ctx.memory
-    if memory.proposal != (task.now.tree, task.intent.paths) or list_ignored(task.environment) != memory.ignored:
-        return {}
-    return {command: memory.checks[command] for command in task.commands if command in memory.checks}
+def _is_committed(repo: Repo, memory: GateMemory, task: GateTask) -> bool:
+    """Return whether the work tree is as the run's last commit, plan and ledger aside: its boxes are ticked since."""
+    head = task.intent.head
+    if not memory.commit or head is None:
+        return False
+    changes = (*diff_trees(repo, memory.commit, head), *diff_trees(repo, head, task.now.tree))
+    return all(change.path in task.intent.drafts for change in changes)
 
 
 def list_ignored(environment: Environment) -> frozenset[str]:
@@ -193,9 +189,9 @@ def reveal(repo: Repo, settings: Settings, sandbox: Sandbox) -> Sandbox:
     return sandbox.reveal(repo.root / settings.env_file) if settings.env_file else sandbox
 
 
-def _make_hiding(ctx: RunContext, sandbox: Sandbox) -> Callable[[str], bool]:
-    is_hidden, name = make_hiding(sandbox.policy), ctx.settings.env_file
-    return lambda path: path != name and is_hidden(path)
+def _make_hiding(shown: str | None, sandbox: Sandbox) -> Callable[[str], bool]:
+    is_hidden = make_hiding(sandbox.policy)
+    return lambda path: path != shown and is_hidden(path)
 
 
 def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut | None, Sandbox]:
@@ -208,7 +204,7 @@ def _lay_out(ctx: RunContext, fresh: Sandbox, surplus: Surplus) -> tuple[LaidOut
         extra=frozenset(surplus.extra),
         files=read_committed(ctx.repo, surplus),
         modes=surplus.modes,
-        is_hidden=_make_hiding(ctx, fresh),
+        is_hidden=_make_hiding(ctx.settings.env_file, fresh),
     )
     try:
         laid = build_stage(layout, place)

@@ -29,7 +29,7 @@ from relay.review.session import Incomplete, Reviewers, review
 from relay.run.commit.candidate import Candidate, Refused
 from relay.run.commit.landing_leg import find_merged, is_untouched
 from relay.secrets.patterns import redact
-from relay.session.events import Noticed, ReviewFinished
+from relay.session.events import Noticed, Observe, ReviewFinished
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext
 from relay.setup.session import Sessions
@@ -131,7 +131,7 @@ def review_work(
     files = [(path, *entries.get(path, (ABSENT, ctx.repo.zero_id))) for path in owned]
     tree = write_paths_tree(ctx.repo, files, start=leg.base_head or ctx.repo.empty_tree)
     if rounds and (rounds[-1].tree == tree or len(rounds) >= MAX_ROUNDS):
-        return _pass(ctx, leg, rounds, is_same=rounds[-1].tree == tree)
+        return _pass(ctx.observe, leg, rounds, is_same=rounds[-1].tree == tree)
     if candidate.in_session:
         return Refused(for_user="finished; its review comes first", for_review=True)
     change = _Change(base=rounds[-1].tree if rounds else base, tree=tree, gate=gate)
@@ -151,14 +151,14 @@ def _find_base(ctx: RunContext, candidate: Candidate) -> str | None:
             return None
 
 
-def _pass(ctx: RunContext, leg: OpenLeg, rounds: Sequence[Round], *, is_same: bool) -> Reviewed:
+def _pass(observe: Observe, leg: OpenLeg, rounds: Sequence[Round], *, is_same: bool) -> Reviewed:
     """Let the work through: nothing was confirmed, nothing was changed since, or there were rounds enough."""
     last, found = rounds[-1], sum(len(one.findings) for one in rounds)
     confirmed = sum(len(one.confirmed) for one in rounds)
     left = last.confirmed if is_same else ()
     for finding in left:
         words = f"confirmed by review, and left as it is by the session: {render_finding(finding)}"
-        ctx.observe(Noticed(text=words, warning=True))
+        observe(Noticed(text=words, warning=True))
     every = tuple(finding for one in rounds for finding in one.findings)
     last_seen = "" if is_same else " repair=unreviewed"
     counts = f"rounds={last.number} found={found} confirmed={confirmed} open={len(left)}"
@@ -196,7 +196,7 @@ def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], 
     )
     leg = _save(ctx, candidate, leg, held)
     if not held.confirmed:
-        return _pass(ctx, leg, (*rounds, held), is_same=True)
+        return _pass(ctx.observe, leg, (*rounds, held), is_same=True)
     words = f"a review confirmed {count(len(held.confirmed), 'fault')}"
     first = render_finding(held.confirmed[0])
     return Refused(for_user=f"{words}: {first}", for_model=render_numbered(held.confirmed), for_review=True)
