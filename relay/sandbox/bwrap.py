@@ -20,9 +20,9 @@ from relay.sandbox.openings.inside import LEAST_ABI, find_abi
 from relay.sandbox.places import find_real
 from relay.sandbox.policy import Door, Lent, Level, Mechanism, Policy, StandIn
 from relay.sandbox.private import PrivateDir
-from relay.sandbox.process import Launch
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
+from relay.sandbox.start import Launch
 from relay.sandbox.view import INSIDE_NAME, Mount, MountView, Op, lay_over, look_around, plan_view, render_view
 from relay.values import dataclass
 

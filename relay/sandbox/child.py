@@ -17,8 +17,8 @@ from relay.sandbox.confinement import Confinement
 from relay.sandbox.launcher import find_descendants
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import Launch, kill_below, read_init_pid, wrap_limits
-from relay.sandbox.start import ATTEMPTS, make_expendable, settle
+from relay.sandbox.process import kill_below, read_init_pid, wrap_limits
+from relay.sandbox.start import ATTEMPTS, Launch, settle, spawn
 
 START_S = 20.0
 """How long the sandbox may take to be there; it takes a hundredth of it."""
@@ -162,25 +162,9 @@ def start_child(
 
 
 def _spawn(launch: Launch, limits: Limits, errors: Path) -> Child:
-    ours, theirs = socket.socketpair()
     try:
-        with theirs, errors.open("wb") as said:
-            process = subprocess.Popen(
-                launch.argv,
-                env=dict(launch.env),
-                stdin=theirs.fileno(),
-                stdout=subprocess.PIPE,
-                stderr=said,
-                bufsize=0,
-                pass_fds=launch.pass_fds,
-                start_new_session=True,
-            )
+        with errors.open("wb") as said:
+            process, ours = spawn(launch, stderr=said)
     except (OSError, ValueError) as error:
-        ours.close()
         raise SandboxError(f"cannot run this: {error}") from error
-    finally:
-        for fd in launch.pass_fds:
-            os.close(fd)
-    if launch.status_fd is not None:
-        make_expendable(process.pid)
     return Child(process, ours, launch, limits, errors)

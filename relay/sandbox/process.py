@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +22,7 @@ from relay.sandbox.launcher import find_descendants, read_processes
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
-from relay.sandbox.start import make_expendable, settle
+from relay.sandbox.start import Launch, settle, spawn
 from relay.values import dataclass
 
 POLL_S = 0.1
@@ -55,25 +55,6 @@ class CommandResult:
     duration_s: float
     notes: tuple[str, ...] = ()
     """Sentences on what relay did or could not do: a limit that killed the command, a spool file that failed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """A program line that confines and runs a command, ready to start."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    pass_fds: tuple[int, ...] = ()
-    status_fd: int | None = None
-    """Read end of bwrap's `--json-status-fd`; closed by `run_launch`."""
-    in_memory: tuple[Path, ...] = ()
-    """Directories that the command writes and that live in memory, as it sees them."""
-    hear: Callable[[bytes], None] = lambda _: None  # as `Sandbox.hear`
-
-    def close(self) -> None:
-        """Give up a launch that is not started."""
-        for fd in (*self.pass_fds, *(() if self.status_fd is None else (self.status_fd,))):
-            os.close(fd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,33 +108,11 @@ def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool
     """Run it until the command and everything it started are gone."""
     begin = time.monotonic()
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
-    ours, theirs = socket.socketpair()
     try:
-        with theirs:
-            process = subprocess.Popen(
-                launch.argv,
-                env=dict(launch.env),
-                stdin=theirs.fileno(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                bufsize=0,
-                pass_fds=launch.pass_fds,
-                # Ctrl-C goes to the terminal's foreground group: here relay alone ends a command, which cannot ask on
-                # the terminal either.
-                start_new_session=True,
-            )
+        process, ours = spawn(launch, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
-        if launch.status_fd is not None:
-            os.close(launch.status_fd)
-        ours.close()
         capture.close()
         return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
-    finally:
-        # bwrap's end of the status pipe is among them: while relay holds it too, the pipe never ends.
-        for fd in launch.pass_fds:
-            os.close(fd)
-    if launch.status_fd is not None:
-        make_expendable(process.pid)
     with _Tree(process, launch, ours, capture) as tree:
         stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()

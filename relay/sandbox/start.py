@@ -1,15 +1,76 @@
-"""What is seen to before a command may begin."""
+"""How a confined program is started, and what is seen to before it may begin."""
 
 import contextlib
+import os
+import socket
+import subprocess
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 from relay.sandbox.launcher import find_descendants
+from relay.values import dataclass
 
 ATTEMPTS = 3
 """A path that vanished between check and mount fails the set-up before a command runs; then it is laid out anew."""
 _EXPENDABLE = "1000"
 _LOOKS, _PAUSE_S = 2000, 0.0005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A program line that confines and runs a command, ready to start."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    pass_fds: tuple[int, ...] = ()
+    status_fd: int | None = None
+    """Read end of bwrap's `--json-status-fd`; closed by `run_launch`."""
+    in_memory: tuple[Path, ...] = ()
+    """Directories that the command writes and that live in memory, as it sees them."""
+    hear: Callable[[bytes], None] = lambda _: None  # as `Sandbox.hear`
+
+    def close(self) -> None:
+        """Give up a launch that is not started."""
+        for fd in (*self.pass_fds, *(() if self.status_fd is None else (self.status_fd,))):
+            os.close(fd)
+
+
+def spawn(launch: Launch, *, stderr: int | IO[bytes]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a program, and return it with the other end of its standard input; its output is a pipe.
+
+    Raises:
+        OSError: It cannot be started.
+        ValueError: Its command line holds what none can hold.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                launch.argv,
+                env=dict(launch.env),
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                bufsize=0,
+                pass_fds=launch.pass_fds,
+                # Ctrl-C goes to the terminal's foreground group: here relay alone ends a command, which cannot ask on
+                # the terminal either.
+                start_new_session=True,
+            )
+    except (OSError, ValueError):
+        if launch.status_fd is not None:
+            os.close(launch.status_fd)
+        ours.close()
+        raise
+    finally:
+        # bwrap's end of the status pipe is among them: while relay holds it too, the pipe never ends.
+        for fd in launch.pass_fds:
+            os.close(fd)
+    if launch.status_fd is not None:
+        make_expendable(process.pid)
+    return process, ours
 
 
 def make_expendable(*pids: int) -> None:

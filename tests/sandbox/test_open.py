@@ -20,10 +20,9 @@ from relay.sandbox.confined import run_confined
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Level, Limits, Mechanism
 from relay.sandbox.probe import holds, probe, prove
-from relay.sandbox.process import Launch
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.scan import scan_repository
-from relay.sandbox.start import ATTEMPTS
+from relay.sandbox.start import ATTEMPTS, Launch
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(timeout_s=20)
