@@ -68,7 +68,7 @@ def find_landing(main: Repo, job: Job) -> Landing:
     Raises:
         RepoError: One of the two has no commit.
     """
-    tip, own = _get_head(main), _get_head(job.repo)
+    tip, own = get_tip(main), get_tip(job.repo)
     case, leg = _find_case(main, job, tip, own), read_leg(job.repo)
     done = "" if case is LandingCase.WORKING else leg.merges if leg is not None and leg.merges else own
     return Landing(case=case, tip=tip, own=own, done=done)
@@ -109,7 +109,7 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
 
 
 def _has_commits(main: Repo, job: Job) -> bool:
-    return not is_ancestor(main, _get_head(job.repo), _get_head(main))
+    return not is_ancestor(main, get_tip(job.repo), get_tip(main))
 
 
 def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
@@ -123,7 +123,12 @@ def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
     return LandingCase.FORWARD if is_ancestor(main, tip, own) else LandingCase.APART
 
 
-def _get_head(repo: Repo) -> str:
+def get_tip(repo: Repo) -> str:
+    """Return the commit at HEAD.
+
+    Raises:
+        RepoError: There is none yet.
+    """
     if (head := repo.head()) is None:
         raise RepoError("there is no commit yet that a phase could begin from", hint="git commit")
     return head

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from relay.errors import LockedError, RelayError, RepoError
 from relay.files.walk import open_folder, open_ignored, open_parent, open_regular
-from relay.fleet.landing import Job, LandingCase, find_landing
+from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import refs
 from relay.git.half_trees import finish_half
 from relay.git.holder import is_locked
@@ -90,7 +90,7 @@ def ensure_job(
         RelayError: It cannot be made.
     """
     _finish_half(main)
-    start = start or _get_tip(main)
+    start = start or get_tip(main)
     jobs = find_jobs(main, plan_path)
     job = next((job for job in jobs if job.phase_id == phase_id), None)
     if job is None:
@@ -117,7 +117,7 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
         repo = open_repo(_add(main, branch))
         return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
     with hold_worktree(free.repo):
-        old, own = get_branch(free.repo), _get_tip(free.repo)
+        old, own = get_branch(free.repo), get_tip(free.repo)
         refs.move_ref(main, ref, own, None)
         put_on_branch(free.repo, branch)
         refs.drop_ref(main, f"refs/heads/{old}", own)
@@ -136,16 +136,10 @@ def _add(main: Repo, branch: str) -> Path:
 
 def _bring_up(main: Repo, job: Job, start: str) -> None:
     """Take a work tree in which nothing has been done to where its phase begins."""
-    own = _get_tip(job.repo)
-    if own == start or read_leg(job.repo) is not None or not is_ancestor(main, own, _get_tip(main)):
+    own = get_tip(job.repo)
+    if own == start or read_leg(job.repo) is not None or not is_ancestor(main, own, get_tip(main)):
         return
     move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay: phase {job.phase_id} begins")
-
-
-def _get_tip(repo: Repo) -> str:
-    if (head := repo.head()) is None:
-        raise RepoError("there is no commit yet that a phase could begin from", hint="git commit")
-    return head
 
 
 def copy_ignored(main: Repo, job: Repo, path: str) -> None:
@@ -194,7 +188,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
             continue
         with lock_worktree(job.repo):
             _bring_home(job.repo.root, main.root)
-            branch, own = get_branch(job.repo), _get_tip(job.repo)
+            branch, own = get_branch(job.repo), get_tip(job.repo)
             ignored = tuple(path for path in list_ignored(job.repo) if path.partition("/")[0] != STATE_DIR)
             if ignored or not _take_away(main, job.repo.root):
                 yield KeptTree(place=job.repo.root, ignored=ignored)
@@ -226,7 +220,7 @@ def _take_away(main: Repo, place: Path) -> bool:
 
 def _drop_landed(main: Repo) -> None:
     """Drop the branches of jobs whose relay was killed behind the work tree, where all that they have has landed."""
-    tip, legs = _get_tip(main), main.list_refs("refs/relay/leg/")
+    tip, legs = get_tip(main), main.list_refs("refs/relay/leg/")
     kept = {tree.branch for tree in list_worktrees(main)}
     for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
         branch = ref.removeprefix("refs/heads/")

@@ -13,7 +13,7 @@ from relay.errors import PlanError
 from relay.plan.lines import BOM, Lines
 from relay.plan.model import Phase, Plan
 from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents
-from relay.plan.parse import parse_plan
+from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.transitions import check_transition
 from relay.words import HIDING, list_some
 
@@ -56,7 +56,7 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     known = list_notes(plan, phase_id).count(words)
     # HTML ends at a blank line; a heading below that is indented would be part of a note with a narrow bullet.
     for bullet, above, below in product(("-", "-  "), ([], [""]), ([], [""])):
-        noted = _try_parse(_insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below]))
+        noted = find_plan_in(_insert(outline.lines, at, [*above, *heading, f"{bullet} {words}", *below]))
         if (
             noted
             and not check_transition(plan, noted, may_tick=())
@@ -92,7 +92,7 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
     label = f"{'#' * min(place.level + 1, _MAX_LEVEL)} {title}" if place.level else f"**{title}**"
     heading = [] if known else [*([""] if at else []), label, ""]
     for over, below in product(([], [""]), ([], [""])):
-        longer = _try_parse(_insert(outline.lines, at, [*over, *heading, *entries, *below]))
+        longer = find_plan_in(_insert(outline.lines, at, [*over, *heading, *entries, *below]))
         if longer and _list_meant(longer) == _list_meant(plan):
             return longer
     raise PlanError("what stands above the first phase does not end there; write its heading with #", line=place.line)
@@ -235,13 +235,6 @@ def _render_inert(text: str) -> str:
         return text
     at = len(found["digits"] or "")
     return f"{text[:at]}\\{text[at:]}"
-
-
-def _try_parse(text: str) -> Plan | None:
-    try:
-        return parse_plan(text)
-    except PlanError:
-        return None
 
 
 def _read_item(phase: Phase, line: str) -> str:

@@ -12,7 +12,7 @@ from relay.errors import PlanError
 from relay.plan.edit import append_note, list_notes
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
-from relay.plan.parse import parse_plan
+from relay.plan.parse import find_plan_in
 from relay.plan.parts import Side, find_key, make_side
 from relay.plan.transitions import check_transition
 from relay.values import dataclass
@@ -101,10 +101,7 @@ def _splice(tip: Side, own: Side, taken: Mapping[_Rewrite, range]) -> Plan | Non
         pieces[place.start : place.stop] = given[change.after.start : change.after.stop]
     ending = tip.outline.lines.ending(0) or "\n"
     whole = [piece if piece.endswith(("\n", "\r")) else f"{piece}{ending}" for piece in pieces[:-1]]
-    try:
-        return parse_plan("".join((*whole, *pieces[-1:])))
-    except PlanError:
-        return None
+    return find_plan_in("".join((*whole, *pieces[-1:])))
 
 
 def _add_rest(base: Plan, tip: Plan, own: Plan, *, onto: Plan) -> PlanMerge:

@@ -77,6 +77,14 @@ def parse_plan(text: str) -> Plan:
     )
 
 
+def find_plan_in(text: str) -> Plan | None:
+    """Return the plan that a text is; None where it is none."""
+    try:
+        return parse_plan(text)
+    except PlanError:
+        return None
+
+
 def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
     return tuple(
         Item(

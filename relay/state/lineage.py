@@ -7,11 +7,10 @@ guard keeps them; where a person, or a planner, changed the file, its phases are
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relay.errors import PlanError
 from relay.git.message import CommitText, read_texts
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
-from relay.plan.parse import parse_plan
+from relay.plan.parse import find_plan_in
 from relay.store import trailers
 from relay.store.texts import find_text
 
@@ -78,20 +77,13 @@ def _read_changes(repo: "Repo", names: tuple[str, ...], oldest: "RelayCommit") -
 def _find_plan(repo: "Repo", commit: str, names: tuple[str, ...]) -> Plan | None:
     """Return the plan as a commit has it, under the first of its names; None when there is none that can be read."""
     text = next((text for name in names if (text := find_text(repo, commit, name)) is not None), None)
-    return None if text is None else _parse(text)
-
-
-def _parse(text: str) -> Plan | None:
-    try:
-        return parse_plan(text)
-    except PlanError:
-        return None
+    return None if text is None else find_plan_in(text)
 
 
 def find_leg_phase(repo: "Repo", leg: "OpenLeg", plan: Plan) -> str:
     """Return the phase that an open leg works on, as the plan calls it now; empty when it is gone."""
     text = find_text(repo, leg.base_head, leg.plan_path)
-    before = None if text in {None, plan.text} else _parse(text or "")
+    before = None if text in {None, plan.text} else find_plan_in(text or "")
     if before is None or before.find_phase(leg.phase_id) is None:
         return leg.phase_id if plan.find_phase(leg.phase_id) else ""
     return find_lineage(before, plan).phases.get(leg.phase_id, "")

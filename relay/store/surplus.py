@@ -18,6 +18,7 @@ from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
 from relay.git.trees import find_differences
+from relay.sandbox.links import list_entries
 from relay.store.environment import Environment
 from relay.store.snapshot import TreeSnapshot
 from relay.values import dataclass
@@ -178,7 +179,7 @@ class _Look:
         while pending:
             folder = pending.pop()
             names, below = self.folders.get(folder, _NO_NAMES), f"{folder}/" if folder else ""
-            for entry in _list_folder(f"{self.repo.root}/{folder}"):
+            for entry in list_entries(f"{self.repo.root}/{folder}"):
                 wanted = names.get(entry.name)
                 if wanted is None:
                     path = f"{below}{entry.name}"
@@ -201,11 +202,3 @@ class _Look:
             mode = EXECUTABLE if entry.stat(follow_symlinks=False).st_mode & stat.S_IXUSR else FILE
             if mode != wanted:
                 self.other_modes[path] = wanted
-
-
-def _list_folder(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return list(found)
-    except OSError:
-        return []  # unreadable for relay is unreadable for a gate

@@ -166,7 +166,7 @@ def _pass(observe: Observe, leg: OpenLeg, rounds: Sequence[Round], *, is_same: b
 
 
 def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> Reviewed | Refused:
-    leg, number, author = candidate.leg, len(rounds) + 1, _find_author(candidate.leg)
+    leg, number, author = candidate.leg, len(rounds) + 1, find_author(candidate.leg)
     changed = frozenset(found.path for found in diff_trees(ctx.repo, change.base, change.tree))
     cap = ReviewCap(ctx)
 
@@ -296,7 +296,7 @@ def _end_incomplete(
     return Refused(for_user=found.detail)
 
 
-def _find_author(leg: OpenLeg) -> str:
+def find_author(leg: OpenLeg) -> str:
     """Return the session that did the work: a review that was killed has its own one on the leg."""
     return dict(leg.wip_trailers).get(trailers.SESSION, "") or leg.session_id
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from relay.plan.model import Plan
 from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
 from relay.run.commit.landing_leg import is_untouched, list_commands
+from relay.run.commit.review import find_author
 from relay.run.commit.step import commit_leg
 from relay.run.leg.plan_view import render_plan
 from relay.run.leg.start import get_leg_phase, read_baseline, read_number, read_pending
@@ -17,7 +18,6 @@ from relay.session.events import Noticed
 from relay.setup.context import RunContext
 from relay.state.session_ends import find_proposal
 from relay.store.legs import OpenLeg
-from relay.store.trailers import SESSION
 
 
 def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | Refused | None:
@@ -35,9 +35,8 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
     phase = get_leg_phase(pending, leg)
     if phase.open_items:
         return None
-    author = dict(leg.wip_trailers).get(SESSION, "") or leg.session_id
     then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
-    words = f"session {author} has finished phase {phase.id}; {then}"
+    words = f"session {find_author(leg)} has finished phase {phase.id}; {then}"
     if is_untouched(leg):
         words = f"phase {phase.id} is merged with what others have landed; its gate, and theirs, are run on that"
     ctx.observe(Noticed(text=words))
