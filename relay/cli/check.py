@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 ASSUMED_WINDOW_TOKENS = 200_000
 """For a model that neither the settings nor the table know: the smallest window of any of them."""
 _TITLE_CHARS = 44
+_NARROW = 60
+"""Columns that the table of sizes has at least."""
+_FIGURE_CHARS = len("  10/10  about 100k, ~$100.00")
 _SHOWN_CHARS = 260
 _PATH_CHARS = 60
 _SHOWN_SHARED = 8
@@ -262,13 +265,22 @@ def _propose(checked: Checked) -> None:
 
 
 def _show_sizes(checked: Checked, plan: "Plan") -> None:
-    line = checked.sizes[0].line_tokens
-    width = min(_TITLE_CHARS, max(len(f"{phase.id}  {phase.title}") for phase in plan.phases))
-    say(f"{'phase':<{width}}  {'open':>5}  context at its end, of {render_tokens(line)}; rough cost", style="dim")
-    for phase, size, runner in zip(plan.phases, checked.sizes, checked.runners, strict=True):
-        title = shorten(f"{phase.id}  {phase.title}", width)
-        by = "" if phase.done or runner == "api" else f"  by {runner}"
-        say(f"{title:<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}{by}")
+    import shutil
+
+    titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
+    runs = [
+        "" if phase.done or by == "api" else f"  by {by}"
+        for phase, by in zip(plan.phases, checked.runners, strict=True)
+    ]
+    room = max(_NARROW, shutil.get_terminal_size().columns) - _FIGURE_CHARS - max(map(len, runs))
+    width = min(_TITLE_CHARS, room, max(map(len, titles)))
+    say(f"{'phase':<{width}}  {'open':>5}  context, cost: rough", style="dim")
+    for phase, size, title, by in zip(plan.phases, checked.sizes, titles, runs, strict=True):
+        figures = f"{len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(checked, size)}"
+        say(f"{shorten(title, width):<{width}}  {figures}{by}")
+        if size.too_big:
+            say(f"   too big for one session: {_advise_split(checked, size)}", style="yellow")
+    say(f"context: at a phase's end; a session hands off at {render_tokens(checked.sizes[0].line_tokens)}", style="dim")
 
 
 def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
@@ -279,7 +291,7 @@ def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
         say_hanging("side by side  ", shorten(" │ ".join(" ".join(wave) for wave in waves.waves), _SHOWN_CHARS))
         say_hanging("longest way   ", shorten(" → ".join(waves.longest), _SHOWN_CHARS))
         share = round(100 * waves.parallel / waves.serial)
-        say(f"              relay run --jobs {waves.jobs} takes about {share} % of the time")
+        say_hanging(" " * 14, f"relay run --jobs {waves.jobs} takes about {share} % of the time")
     for shared in waves.shared[:_SHOWN_SHARED]:
         ids = list_some(shared.phase_ids, _SHOWN_SHARED)
         say_hanging("one by one    ", f"{ids}: they name {shorten(shared.path, _PATH_CHARS)}")
@@ -293,19 +305,20 @@ def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
 
 def _render_size(checked: Checked, size: "PhaseSize") -> str:
     from relay.meters.prices import cost_usd
-    from relay.planning.sizes import suggest_parts
 
     if not size.turns:
         return "done"
     price = checked.price
     usd = render_usd(None if price is None else size.turns * cost_usd(size.turn, price))
-    words = f"about {render_tokens(size.context_tokens)}, {usd}"
-    if not size.too_big:
-        return words
+    return f"about {render_tokens(size.context_tokens)}, {usd}"
+
+
+def _advise_split(checked: Checked, size: "PhaseSize") -> str:
+    from relay.planning.sizes import suggest_parts
+
     parts = suggest_parts(size)
     split = checked.place.caller.write(Command(words=("plan", "--split", size.phase_id)))
-    into = f" (into {parts})" if parts > 1 else ""
-    return f"{words}  too big for one session: {split}{into}"
+    return f"{split}{f' (into {parts})' if parts > 1 else ''}"
 
 
 def _render_verdict(checked: Checked) -> str:

@@ -88,11 +88,13 @@ def _break(line: str, width: int) -> str:
 
 
 def say_hanging(label: str, text: str) -> None:
-    """Print a label and a text that goes on below itself, in 80 columns."""
+    """Print a label and a text that goes on below itself, in 80 columns, or as few as 60 where there are no more."""
+    import shutil
     import textwrap
 
     hang = " " * len(label)
-    say(textwrap.fill(text, 80, initial_indent=label, subsequent_indent=hang, break_on_hyphens=False))
+    width = min(80, max(60, shutil.get_terminal_size().columns))
+    say(textwrap.fill(text, width, initial_indent=label, subsequent_indent=hang, break_on_hyphens=False))
 
 
 def say_json(line: str) -> None:

@@ -159,10 +159,20 @@ def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) 
         words = "relay work goes on, as its workers do; what they do now, relay fleet status --why asks"
         say_fitting(f"next   {words}", style="bold")
     else:
-        _show_next(standing, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open])
+        said = find_other_way(standing, caller, near.last)
+        _show_next(standing, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
 
 
-def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str]) -> None:
+def find_other_way(standing: Standing, caller: Caller, last: "LastRun | None") -> str:
+    """Return the command that the last run named, where a run would meet the same again; else nothing."""
+    point, run = standing.situation.point, caller.write(RUN)
+    if last is None or not last.exit_code or point is None:
+        return ""
+    stands = point.case in {ResumeCase.UNTOUCHED, ResumeCase.MID_LEG} and last.next_command.startswith("relay ")
+    return last.next_command if stands and last.next_command != run else ""
+
+
+def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
     if left and standing.situation.point is not None:
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
         say_fitting(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
@@ -178,7 +188,9 @@ def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[
         say_fitting(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
-    say_fitting(f"next   {then}", style="bold")
+    say_fitting(f"next   {said or then}", style="bold")
+    if said:
+        say_fitting(f"       without it {then}", style="dim")
 
 
 def _show_work(work: "AtWork") -> None:
@@ -306,6 +318,7 @@ def render_json(standing: Standing, caller: Caller, near: Near | None = None, ro
         "last_run": render_last_run(near.last),
         "obstacle": caller.write(standing.obstacle) or None,
         "next": None if standing.situation.point is None else _render_point(standing.situation.point),
+        "said": find_other_way(standing, caller, near.last) or None,
     }
     return json.dumps(body, ensure_ascii=True)
 

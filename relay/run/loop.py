@@ -32,7 +32,7 @@ from relay.state.situation import Situation
 from relay.store.inbox import end_pause
 from relay.store.legs import OpenLeg, read_leg
 from relay.store.trailers import ENDED
-from relay.words import render_moment, render_span
+from relay.words import count, render_moment, render_span
 
 MAX_LEGS_WITHOUT_PROGRESS = 3
 """Sessions in a row over the line without a new tick before the phase is called too big.
@@ -193,7 +193,7 @@ def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEn
         words = f"{no_progress} sessions in a row handed over without ticking anything"
         return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     if handover.number >= ctx.settings.max_legs:
-        words = f"{handover.number} sessions and still not done (max_legs)"
+        words = f"{count(handover.number, 'session')} and still not done (max_legs)"
         return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     return None
 

@@ -6,14 +6,16 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from relay.errors import LockedError
+from relay.git.names import parse_ref_part
 from relay.plan.model import Plan
 from relay.state.kept_refs import Kept
 from relay.state.plan_edit import EditKind, PlanEdit, find_edit, parse_at
 from relay.state.resume import Facts, LegFacts, ResumePoint, find_resume_point
-from relay.store.presence import has_kept_refs
+from relay.store.presence import LEGS, has_kept_refs
 from relay.values import dataclass
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
 
 
 def _read_kept(repo: "Repo", source: PlanSource, *, is_locked: bool) -> Kept:
-    if not is_locked and not has_kept_refs(repo, repo.branch):
+    if not is_locked and not has_kept_refs(repo):
         return Kept()
     from relay.state.facts import read_kept
 
@@ -135,8 +137,11 @@ def _read_edit(source: PlanSource, repo: "Repo", kept: Kept) -> PlanEdit:
 def _find_obstacle(repo: "Repo") -> str:
     from relay.git.operations import check_state
 
-    words = "HEAD is detached; relay commits on a branch: git switch -c <name>"
-    return check_state(repo) or ("" if repo.branch else words)
+    if (words := check_state(repo)) or repo.branch:
+        return words or ""
+    legs = [parse_ref_part(ref.removeprefix(LEGS)) for ref in repo.list_refs(LEGS)]
+    back = "".join(f"git switch {quote(branch)} goes back to where a phase is open, or " for branch in legs[:1])
+    return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
 
 
 def _has_work(repo: "Repo", leg: "OpenLeg", plan_name: str) -> bool:

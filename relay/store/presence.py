@@ -5,22 +5,19 @@ from urllib.parse import unquote
 from relay.git.names import JOB_BRANCHES, render_ref_part
 from relay.git.repository import Repo
 
+LEGS = "refs/relay/leg/"
+"""The open leg of each branch."""
 _JOBS = f"refs/heads/{JOB_BRANCHES}"
 SEEN_CLAIMS = "refs/relay/remote/"
 """Below it: claims of many machines, as this clone's remote had them when it was last asked."""
 
 
-def has_kept_refs(repo: Repo, branch: str | None) -> bool:
-    """Return whether there is a leg, a written plan, a rewound past, a cost, a job's branch or a move that was cut off.
-
-    There is none for a detached HEAD.
-    """
-    if branch is None:
-        return False
+def has_kept_refs(repo: Repo) -> bool:
+    """Say whether there is a leg, a written plan, a rewound past, a cost, a job's branch or a move that was cut off."""
     if (repo.relay_dir / "pending").exists():
         return True
     # Of every branch: what they cost may be this plan's.
-    kept = ("refs/relay/leg/", "refs/relay/plan/", "refs/relay/rewound/", "refs/relay/spent/", _JOBS)
+    kept = (LEGS, "refs/relay/plan/", "refs/relay/rewound/", "refs/relay/spent/", _JOBS)
     return bool(repo.list_refs(*kept))
 
 

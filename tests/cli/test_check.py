@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 PLAN = """\
 # Add keys
 
@@ -27,7 +29,7 @@ def test_a_good_plan_is_sized(relay, project):
     ran = relay("check")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0] == "phase         open  context at its end, of 100k; rough cost"
+    assert lines[0] == "phase         open  context, cost: rough"
     assert lines[1].startswith("1  Schema     1/2   about 5.8k, $0.0")
     assert lines[2].startswith("2  Endpoint   1/1   about 5.7k, $0.0")
     assert lines[-1] == "PLAN.md is valid: 2 phases, 3 items"
@@ -139,9 +141,22 @@ def test_a_phase_past_the_reset_line_is_named_with_the_command_that_splits_it(re
     items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 31))
     write(project, PLAN + "\n## Phase 3 — Everything\nVerify: `test -d .`\n" + items)
     ran = relay("check")
-    line = next(line for line in ran.out.splitlines() if line.startswith("3  Everything"))
-    assert "too big for one session: relay plan --split 3 (into 2)" in line
+    lines = ran.out.splitlines()
+    (at,) = (at for at, line in enumerate(lines) if line.startswith("3  Everything"))
+    assert lines[at + 1] == "   too big for one session: relay plan --split 3 (into 2)"
     assert ran.code == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_sizes_fit_the_terminal(relay, project, columns):
+    """With a long title, an agent, and a phase that is too big."""
+    items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 100))
+    head = f"\n## Phase 3 — {'Everything and ' * 9}\nVerify: `test -d .`\nRunner: opencode\nAfter: 1\n"
+    write(project, PLAN + head + items)
+    table = relay("check", env={"COLUMNS": str(columns)}).out.partition("phase  ")[2]
+    assert [line for line in table.splitlines() if len(line) > columns] == []
+    assert "/99  about " in table
+    assert "  by opencode\n" in table
 
 
 def test_the_shipped_plan_template_checks_clean_once_it_is_edited(relay, project):

@@ -85,3 +85,35 @@ def test_a_run_that_could_not_begin_is_remembered_and_another_relays_lock_is_not
     killed = {"began": 1.0, "command": "run", "plan_path": "PLAN.md", "branch": "main"}
     note.write_text(json.dumps(killed))
     assert "said nothing of its end: killed, or the power went" in relay("status").out
+
+
+HANDS_OVER = """\
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "bye\\n"}}]
+      - tools: [{name: hand_off, input: {next_step: "say hello", learned: [], dead_ends: []}}]
+"""
+
+
+def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, project, environ):
+    """Another run would meet the same again; an edit of the plan is another beginning."""
+    (project / "PLAN.md").write_text(PLAN)
+    (project / "check.sh").write_text(CHECK)
+    git(project, environ, "add", "-A")
+    git(project, environ, "commit", "-q", "-m", "plan")
+    with serve(parse_script(HANDS_OVER)) as server:
+        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        ran = relay("run", "--max-legs", "1", env=given)
+    assert ran.out.splitlines()[-1] == "next: relay plan --split 1"
+    told = relay("status").out
+    assert "\nnext   relay plan --split 1\n       without it relay run goes on with phase 1: " in told
+    (spent,) = (line for line in told.splitlines() if line.startswith("spent"))
+
+    git(project, environ, "switch", "-q", "--detach")
+    detached = relay("status").out.splitlines()
+    assert spent in detached
+    assert any("git switch main goes back to where a phase is open" in line for line in detached)
+
+    git(project, environ, "switch", "-q", "main")
+    (project / "PLAN.md").write_text(PLAN.replace("Say hello", "Say a hello"))
+    assert "\nnext   relay run goes on with phase 1: " in relay("status").out

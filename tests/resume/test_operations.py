@@ -81,12 +81,18 @@ def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, 
     assert stage.git("status", "--porcelain") == ""
 
 
+BACK = "git switch main goes back to where a phase is open"
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         (BEGIN["rebase"], "a rebase is in progress; end it with: git rebase --continue (or --abort)"),
         (BEGIN["merge"], "a merge is in progress; end it with: git commit (or git merge --abort)"),
-        (("switch", "-q", "--detach"), "HEAD is detached; relay commits on a branch: git switch -c <name>"),
+        (
+            ("switch", "-q", "--detach"),
+            f"HEAD is detached; relay commits on a branch: {BACK}, or git switch -c <name>",
+        ),
     ],
 )
 def test_the_status_says_what_comes_first(forked, cut_off, command, words):
