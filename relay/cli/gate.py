@@ -72,7 +72,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
 def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
     """Run the gate, and the hooks where asked for."""
     from relay.cli.views.base import make_view
-    from relay.run.gate_trial import find_uncommitted, try_gate, try_hooks
+    from relay.run.gate_trial import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.sandbox.hardening import prepare_process
     from relay.setup.workspace import open_own_workspace
     from relay.store.lock import lock_worktree
@@ -80,7 +80,7 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
     prepare_process()
     with lock_worktree(request.repo), open_own_workspace(request) as workspace:
-        seen = find_uncommitted(request)
+        seen, unshown = find_uncommitted(request), find_unshown(request)
         view = make_view(json=True, stream=sys.stdout) if as_json else None
         observe = view.observe if view else lambda _: None
         if not as_json:
@@ -90,8 +90,11 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
             ended.append(ran)
         for gate in ended:
             _show(request, gate, as_json=as_json)
-    if seen and not as_json:
-        _tell_seen(seen)
+    if not as_json:
+        _tell_seen("seen with what no commit has", seen)
+        _tell_seen(
+            "seen, and not by the gate of a run, because git ignores it and the phase did not begin with it", unshown
+        )
     return _find_code(all(gate.passed for gate in ended))
 
 
@@ -162,10 +165,11 @@ def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> Non
     say(event.summary.splitlines()[0], style="green" if event.passed else "red")
 
 
-def _tell_seen(paths: tuple[str, ...]) -> None:
+def _tell_seen(words: str, paths: tuple[str, ...]) -> None:
     from relay.git.names import list_paths
 
-    say(f"seen with what no commit has: {list_paths(paths[:_SHOWN_FILES])}" + (" …" if paths[_SHOWN_FILES:] else ""))
+    if paths:
+        say(f"{words}: {list_paths(paths[:_SHOWN_FILES])}{' …' if paths[_SHOWN_FILES:] else ''}")
 
 
 def _find_code(passed: bool) -> int:  # noqa: FBT001  # the one thing it says

@@ -20,6 +20,8 @@ from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunRequest
+from relay.store.environment import load_environment, read_environment
+from relay.store.legs import read_leg
 from relay.tools.workspace import Workspace
 from relay.words import list_some
 
@@ -96,3 +98,12 @@ def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
     own = (request.plan_path, request.files.ledger_path)
     named = dict.fromkeys((*status.changed, *status.untracked))
     return tuple(path for path in named if path not in own and not path.startswith(f"{STATE_DIR}/"))
+
+
+def find_unshown(request: RunRequest) -> tuple[str, ...]:
+    """Return what commands see now and the gate of the open phase is not shown: git ignores it, and it came since."""
+    leg = read_leg(request.repo)
+    began = load_environment(request.repo, leg.environment) if leg else None
+    if began is None:
+        return ()
+    return tuple(path for path in sorted(read_environment(request.repo).roots) if not began.holds(path))

@@ -6,6 +6,8 @@ import stat
 import pytest
 
 from relay.errors import ExitCode
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
 from tests.cli.test_run import git
 
 
@@ -86,3 +88,25 @@ def test_hooks_are_tried_on_what_is_staged(relay, write, project):
     assert ran.code == ExitCode.STOPPED
     assert "  | not conventional" in ran.out
     assert "the commit-msg hook refused" in ran.out
+
+
+IGNORED = """\
+sessions:
+  - turns:
+      - tools: [{name: write, input: {path: out.log, content: "hello\\n"}}, {name: block, input: {reason: "which?"}}]
+"""
+
+
+def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project):
+    """Git ignores it and the phase did not begin with it: green here, and red there."""
+    (project / ".gitignore").write_text("*.log\n")
+    (project / "old.log").write_text("there before\n")
+    write("Verify: `grep -q hello out.log`")
+    with serve(parse_script(IGNORED)) as server:
+        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        assert relay("run", "--allow-dirty", env=given).out.splitlines()[-1] == "next: relay run"
+    ran = relay("gate")
+    assert ran.code == ExitCode.DONE
+    assert ran.out.splitlines()[-1] == (
+        "seen, and not by the gate of a run, because git ignores it and the phase did not begin with it: out.log"
+    )
