@@ -164,14 +164,40 @@ def test_a_value_travels_through_pickle() -> None:
     assert hash(Empty()) == hash(())
 
 
-def test_a_class_that_changes_is_the_library_s() -> None:
-    @dataclass(slots=True, kw_only=True)
+def make_changeable(decorate: Decorate) -> type:
+    """Return a class that changes, whose fields may be given by their places."""
+
+    @decorate(slots=True)
     class Counter:
         """Mutable: it counts."""
 
-        n: int = 0
+        n: int
+        seen: list[int] = field(default_factory=list)
+        step: int = 1
+        own: str = field(init=False)
 
-    counter = Counter()
+        def __post_init__(self) -> None:
+            self.own = "mine"
+
+    return Counter
+
+
+@pytest.mark.parametrize("decorate", [dataclass, dataclasses.dataclass], ids=["ours", "library"])
+def test_a_class_that_changes_is_made_as_the_library_s(decorate: Decorate) -> None:
+    cls = make_changeable(decorate)
+    counter = cls(1, [2])
     counter.n += 1
-    assert counter == Counter(n=1)
+    assert counter == cls(n=2, seen=[2])
+    assert counter != cls(n=2)
+    assert repr(counter).endswith("Counter(n=2, seen=[2], step=1, own='mine')")
+    assert list(inspect.signature(cls).parameters) == ["n", "seen", "step"]
+    assert copy.deepcopy(counter) == counter
+    assert cls.__hash__ is None
+    with pytest.raises(AttributeError):
+        counter.none = 1
+
+
+def test_a_value_class_has_slots() -> None:
+    with pytest.raises(TypeError, match="slots"):
+        dataclass(frozen=True, kw_only=True)
     assert values.dataclass is not dataclasses.dataclass
