@@ -34,11 +34,10 @@ class _Constructor:
     def __init__(self, made: type) -> None:
         self.made = made
 
-    def __get__(self, value: object, owner: type) -> Callable[..., None]:
+    def __get__(self, value: object, owner: type) -> object:
         init = _compile_init(self.made)
         self.made.__init__ = init  # type: ignore[misc]  # of every value of this class, from here on
-        bound: Callable[..., None] = init.__get__(value, owner)
-        return bound
+        return init.__get__(value, owner)
 
 
 def _make_value_class(raw: type[ClassT], *, frozen: bool, kw_only: bool) -> type[ClassT]:

@@ -14,9 +14,10 @@ import click
 
 from relay.cli.screen import say
 from relay.files.tree import read_start
+from relay.regexes import regex
 
 SHELLS = ("bash", "zsh", "fish")
-_PHASE = re.compile(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
+_PHASE = regex(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
 _MAX_BYTES = 1024 * 1024
 _VARIABLE = "_RELAY_COMPLETE"
 

@@ -1,7 +1,6 @@
 """`relay pr`: a pull request from the plan, what was checked, and what it cost."""
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from relay.cli.screen import say, say_fitting
 from relay.errors import RelayError, RepoError
 from relay.git.message import disarm
 from relay.hints import RUN
+from relay.regexes import regex
 from relay.setup.place import find_source
 from relay.state.standing import PhaseStanding, Standing, gather_standing
 from relay.words import count, render_usd
@@ -42,8 +42,8 @@ _PROGRAMS = {
     ),
 }
 """What makes a draft from standard input, or from an argument where it takes no other."""
-_MENTION = re.compile(r"(?<![\w`])@(?=\w)")
-_MARKUP = re.compile(r"[\\`*_\[\]<>|]")
+_MENTION = regex(r"(?<![\w`])@(?=\w)")
+_MARKUP = regex(r"[\\`*_\[\]<>|]")
 
 
 @click.command("pr", short_help="Make a draft pull request from the plan, or print its text.")

@@ -1,6 +1,5 @@
 """The setting `notify`: whom a run calls, over what, and what about."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from relay.config.forms import (
     make_table,
     make_words,
 )
+from relay.regexes import regex
 from relay.values import dataclass
 
 OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
@@ -32,7 +32,7 @@ USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
 FORMS = ("ntfy", "slack", "discord", "json", "desktop", "command")
 _WITH_URL = frozenset(FORMS[:4])
 _ADDRESS = "https://… or http://…; ${NAME} in it stands for a variable"
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_VARIABLE = regex(r"\$\{([A-Za-z_]\w*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,12 @@ from typing import Any
 from relay.config.keys import KEYS
 from relay.errors import ConfigError, FlagError
 from relay.files.tree import read_start
+from relay.regexes import regex
 from relay.values import dataclass
 from relay.words import shorten
 
 MAX_FILE_BYTES = 1024 * 1024
-_TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_TOML_LINE = regex(r" \(at line (\d+), column \d+\)$")
 _FLAGS = {"max_cost_usd": "--max-cost"}
 _SHOWN_CHARS = 80
 """A line of a message."""

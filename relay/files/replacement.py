@@ -5,16 +5,16 @@ What a killed relay leaves of it under a temporary name, its next run removes.
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
 from relay.files.walk import sync_fd
+from relay.regexes import regex
 from relay.values import dataclass
 
-_NAME = re.compile(r"\.relay-([0-9a-f]{16})([0-9a-f]{16})\.tmp")
+_NAME = regex(r"\.relay-([0-9a-f]{16})([0-9a-f]{16})\.tmp")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
+from relay.regexes import regex
 from relay.values import dataclass
 
 SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
@@ -16,7 +17,7 @@ SECRET_NAMES = (".env", ".env.*", ".netrc", ".pypirc", ".git-credentials")
 TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", ".tmpl")
 """A file with a secret name and one of these endings is a template, kept readable."""
 
-_SECRET = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in SECRET_NAMES), re.DOTALL)
+_SECRET = regex("|".join(re.escape(name).replace(r"\*", ".*") for name in SECRET_NAMES), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """What stands in the commits of claims and of the account: who has a phase, until when, and what is reserved."""
 
-import re
 import secrets
 from enum import StrEnum
 
 from relay.git.message import CommitText, Message
+from relay.regexes import regex
 from relay.store import trailers
 from relay.values import dataclass
 
@@ -23,7 +23,7 @@ _BEFORE = "Relay-Seen"
 _TOKEN = "Relay-Token"  # noqa: S105  # no secret: two claims that are otherwise the same have to be two commits
 _PARTS = 4
 _LONGEST_TIME = 12
-_AMOUNT = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+_AMOUNT = regex(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 class ClaimState(StrEnum):

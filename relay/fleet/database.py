@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relay.errors import RelayError
+from relay.regexes import regex
 
 _OPEN = 0o055
 """What the library gives everybody on each directory above its files when root starts it, up to the root."""
-_PLACE = re.compile(r"[\w./+@-]{1,88}", re.ASCII)
+_PLACE = regex(r"[\w./+@-]{1,88}", re.ASCII)
 """What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
 
 

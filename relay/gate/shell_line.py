@@ -3,30 +3,31 @@
 import re
 from itertools import pairwise
 
+from relay.regexes import regex
 from relay.values import dataclass
 
-_CERTAIN = re.compile(
+_CERTAIN = regex(
     r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|cat|tail|head|sleep|date)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL
 )
 """Commands that succeed whatever happened before; `wait` does where it names nothing to wait for."""
-_ECHOING = re.compile(r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|sleep)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL)
+_ECHOING = regex(r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|sleep)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL)
 """Those of them that need no file either."""
-_REPORTING = re.compile(
+_REPORTING = regex(
     r"(?:ls|less|more|tee|touch|mkdir|rm|env|pwd|wc|sort|git (?:status|diff|log|show))(?:\s.*)?", re.DOTALL
 )
 """Commands that may fail, and say nothing of the one that failed before them."""
-_BARE = re.compile(r"(?:ls|pwd|env|date|id|uname|whoami|git (?:status|log|branch))(?:\s+-[\w-]+)*")
+_BARE = regex(r"(?:ls|pwd|env|date|id|uname|whoami|git (?:status|log|branch))(?:\s+-[\w-]+)*")
 """Commands that only show something: without an operand they succeed in any repository."""
-_NESTED = re.compile(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
-_IF_PRESENT = re.compile(r"--if-present\b")
-_COLLECTING = re.compile(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
+_NESTED = regex(r"(?:(?:ba|da|z|k)?sh(?: -\w+)*? -\w*c|eval) (['\"])(.*)\1", re.DOTALL)
+_IF_PRESENT = regex(r"--if-present\b")
+_COLLECTING = regex(r"(?:^|\s)(?:py\.?test)\b.*\s(?:--collect-only|--co)(?:\s|$)")
 _MOST_NESTED = 5
 """Groups in groups are looked into; no one writes more."""
 
-_PREPARING = re.compile(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
-_STOPS_AT_FAILURE = re.compile(r"set\s+-[a-z]*e")
-_OPERATOR = re.compile(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
-_PLAIN = re.compile(r"[^\\'\"`(){}#|&;\n]+")
+_PREPARING = regex(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
+_STOPS_AT_FAILURE = regex(r"set\s+-[a-z]*e")
+_OPERATOR = regex(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
+_PLAIN = regex(r"[^\\'\"`(){}#|&;\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

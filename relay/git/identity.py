@@ -8,6 +8,7 @@ from relay.errors import RepoError
 from relay.git.command import Git, GitError
 from relay.git.config_listing import read_listing
 from relay.git.repository import Repo
+from relay.regexes import regex
 from relay.values import dataclass
 
 RELAY_IDENTITY: Mapping[str, str] = {
@@ -18,7 +19,7 @@ RELAY_IDENTITY: Mapping[str, str] = {
 }
 """Author of everything under ``refs/relay/``; never of a commit on a branch."""
 
-_IDENT = re.compile(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
+_IDENT = regex(r"(?P<name>.*) <(?P<email>[^<>]*)> \d+ [+-]\d+\n?", re.DOTALL)
 _DOES_NOT_KNOW = 128
 _VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL")
 

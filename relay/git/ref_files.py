@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relay.files.walk import sync_fd
+from relay.regexes import regex
 
-_ID = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
-_HEAD = re.compile(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
-_SOUND = re.compile(r"(?!.*(\.\.|@\{|//|\./|\.lock(/|\Z)|[./]\Z))[^\x00-\x20\x7f~^:?*\[\\]+", re.DOTALL)
+_ID = regex(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
+_HEAD = regex(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
+_SOUND = regex(r"(?!.*(\.\.|@\{|//|\./|\.lock(/|\Z)|[./]\Z))[^\x00-\x20\x7f~^:?*\[\\]+", re.DOTALL)
 """Source: git-check-ref-format(1)."""
 _packed: dict[Path, tuple[tuple[int, ...], bool]] = {}
 """Of files of packed refs: what each looked like, and whether it held a replacement then."""

@@ -20,6 +20,7 @@ from relay.git.lock_journal import clear_transfer_locks, declare_locks
 from relay.git.names import JOB_BRANCHES
 from relay.git.repository import Repo
 from relay.git.transfer import Transfer, is_progress
+from relay.regexes import regex
 from relay.values import dataclass
 
 _PROTOCOLS = "file:http:https:ssh"
@@ -29,7 +30,7 @@ _VARIABLES = (
     "SSL_CERT_FILE", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "https_proxy", "http_proxy",
     "no_proxy",
 )  # fmt: skip
-_HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
+_HELPER = regex(r"credential\.(.*\.)?helper", re.DOTALL)
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
 """Why git refuses a ref that is not where its lease says."""

@@ -15,13 +15,14 @@ from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
 from relay.git.loose import read_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements, list_ids
+from relay.regexes import regex
 from relay.values import dataclass
 
 MINIMUM_GIT = (2, 39, 1)
 """``git hook run`` and ``core.fsync`` came with 2.36. Before 2.39.1 (January 2023) a ``.gitattributes`` can write into
 the memory of git, which reads it outside of the sandbox (CVE-2022-23521; likewise CVE-2022-41903)."""
 
-_DISCOVERY = re.compile(
+_DISCOVERY = regex(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
     re.DOTALL,
 )

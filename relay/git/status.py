@@ -1,7 +1,6 @@
 """How the work tree differs from HEAD, as git sees it now."""
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -16,9 +15,10 @@ from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import with_parents
 from relay.git.repository import Repo
+from relay.regexes import regex
 from relay.values import dataclass
 
-_HEAD = re.compile(rb"# branch\.oid ([0-9a-f]+)")
+_HEAD = regex(rb"# branch\.oid ([0-9a-f]+)")
 
 
 class ChangeKind(StrEnum):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 
+from relay.regexes import regex
 from relay.session.tokens import pad_tokens
 from relay.session.usage import Usage
 from relay.values import dataclass
@@ -30,8 +31,8 @@ LOWEST_LINE_TOKENS = 1_000
 DEFAULT_RESET_AT = "min(45%,100k)"
 RESET_AT_GRAMMAR = "45%, 80k, 100000 or min(45%,100k)"
 
-_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)%", re.ASCII)
-_TOKENS = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)([km])|(\d{1,3}(?:_\d{3})+|\d{1,9})", re.IGNORECASE | re.ASCII)
+_PERCENT = regex(r"(\d{1,3}(?:\.\d{1,4})?)%", re.ASCII)
+_TOKENS = regex(r"(\d{1,4}(?:\.\d{1,6})?)([km])|(\d{1,3}(?:_\d{3})+|\d{1,9})", re.IGNORECASE | re.ASCII)
 _UNITS = {"k": 1_000, "m": 1_000_000}
 
 

@@ -5,7 +5,6 @@ without touching something else is refused, never done by halves. Boxes alone ar
 `Plan.untick`.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -15,17 +14,18 @@ from relay.plan.model import Phase, Plan
 from relay.plan.outline import EntryKind, Extent, Outline, Section, find_extents
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.transitions import check_transition
+from relay.regexes import regex
 from relay.words import HIDING, list_some
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
-_BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
-_ORDERED = re.compile(r"(\d{1,9})(?=[.)][ \t]+\Z)")
-_BLOCK_START = re.compile(
+_LINE_END = regex(r"\r\n|\r|\n")
+_BULLET = regex(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
+_BOX = regex(r"\[([ xX])\](?:[ \t]+|\Z)")
+_ORDERED = regex(r"(\d{1,9})(?=[.)][ \t]+\Z)")
+_BLOCK_START = regex(
     r"(?:[-+*]|\#{1,6})(?:[ \t]|\Z)|(?:[-*_=][ \t]*)+\Z|>|<|`{3}|~{3}|\[[ xX]\]|\[[^\]]*\]:"
     r"|(?P<digits>\d{1,9})[.)](?:[ \t]|\Z)"
 )
-_UNSEEN = re.compile(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
+_UNSEEN = regex(rf"[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f{HIDING}]")
 """Control characters but those that are white space, and what hides or reorders text."""
 _MAX_LEVEL = 6
 _MAX_NUMBER = 999_999_999

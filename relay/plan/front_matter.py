@@ -12,6 +12,7 @@ from typing import Any
 from relay.errors import PlanError
 from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, construct
 from relay.plan.lines import Lines
+from relay.regexes import regex
 from relay.values import dataclass
 
 MAX_CHARS = 64 * 1024
@@ -24,10 +25,10 @@ _WORDS = {
     YamlFault.CHARACTER: "holds a character that YAML forbids",
     YamlFault.VALUE: "holds a value that YAML cannot read: {}",
 }
-_FENCE = re.compile(r"---[ \t]*")
-_KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
-_RELAY = re.compile(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
-_MARKDOWN = re.compile(r"#{1,6}[ \t]|[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]")
+_FENCE = regex(r"---[ \t]*")
+_KEY = regex(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
+_RELAY = regex(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
+_MARKDOWN = regex(r"#{1,6}[ \t]|[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]")
 _RULE_HINT = "if this is a thematic break and not front matter, put a blank line above it"
 
 

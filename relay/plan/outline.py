@@ -13,6 +13,7 @@ from relay.errors import PlanError
 from relay.plan.front_matter import FrontMatter, parse_front_matter
 from relay.plan.lines import Lines
 from relay.plan.spans import is_enumerated, is_unit, render_plain
+from relay.regexes import regex
 from relay.values import dataclass
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ MAX_CHARS = 4 * 1024 * 1024
 """A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
 OPEN_SIGNS = " -~?"
 """What a box holds that is not ticked. The last three are Kiro's: begun, queued, in doubt."""
-_BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
-_SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
+_BOX = regex(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
+_SIGNED_BOX = regex(r"\[.\](?:\\?\*)?")
 _TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
-_OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
+_OPEN_FENCE = regex(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
 
 
 class EntryKind(StrEnum):

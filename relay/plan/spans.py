@@ -6,11 +6,12 @@ All of it is linear in the length of the line: a plan may hold a line of a megab
 import re
 from collections.abc import Iterator
 
+from relay.regexes import regex
 from relay.values import dataclass
 
-_TICKS = re.compile(r"`+")
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-_MARKUP = re.compile(
+_TICKS = regex(r"`+")
+_ESCAPE = regex(r"\\([!-/:-@\[-`{-~])")
+_MARKUP = regex(
     r"<!--[^<]*?-->"  # comment
     r"|!?\[(?P<link>[^\[\]]*)\]\([^()\s]*\)"  # link or image
     r"|(?<![\s*])\*++|(?<!\*)\*++(?!\s)|~~"  # emphasis and strike-through; a star between blanks is a star
@@ -18,7 +19,7 @@ _MARKUP = re.compile(
 )
 _KEYWORDS = "phase|task|step|iteration|milestone|stage|part|sprint|wave"
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})*[a-z]?"
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     rf"(?:\W*(?:{_KEYWORDS})\s+\#?(?P<word>{_NUMBER})(?=$|[\s—–:.)]|-(?!\d))"
     rf"|(?P<bare>{_NUMBER})(?=[.):](?:\s|$)|\s+[—–-](?:\s|$))"
     r"|(?P<dotted>\d{1,9}(?:\.\d{1,9})+)(?=\s))"
@@ -91,8 +92,8 @@ def _strip_markup(text: str) -> str:
     return "".join(plain)
 
 
-_UNIT = re.compile(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
-_ENUMERATED = re.compile(
+_UNIT = regex(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
+_ENUMERATED = regex(
     rf"\W*(?:(?:[a-z]+\s+){{0,2}}\#?\d|(?:{_KEYWORDS})\s+[a-z]\b|[a-z]{{1,4}}-?\d+(?:\.\d+)*\s*[:.)—–-]|[a-z][.):]\s)",
     re.IGNORECASE,
 )

@@ -1,6 +1,5 @@
 """What a planning session hands in, and what relay makes of it: the new plan, or what is wrong with it."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.ticks import check_ticks_kept
 from relay.planning.sizes import PhaseSize, suggest_parts
+from relay.regexes import regex
 from relay.tools.output import ToolAnswer
 from relay.values import dataclass
 
@@ -22,7 +22,7 @@ MAX_SUBMISSIONS = 6
 SIZE_TRIES = 2
 """Submissions that are sent back because of a phase's estimated size; an estimate does not block a plan for good."""
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE_END = regex(r"\r\n|\r|\n")
 _BLANK = " \t\r\n"
 
 

@@ -4,7 +4,6 @@ Faults before the answer replace it; faults in the stream spoil its delivery; fa
 the model says. A fault plays `times` times (default 1), then the turn's own answer comes.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from relay.files.yaml_events import get_line
+from relay.regexes import regex
 from relay.rehearsal.nodes import NodeReader, pick
 from relay.rehearsal.wire import ApiError
 from relay.values import dataclass
@@ -104,7 +104,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
 _SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
-_HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HEADER_NAME = regex(r"[A-Za-z0-9_-]+")
 _HTTP_ERRORS = range(300, 600)
 _FLAGS = frozenset({"before_headers", "after_work"})
 

@@ -1,10 +1,10 @@
 """What a page is made of, as values: every text in them is text, nothing of it is markup."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from relay.regexes import regex
 from relay.values import dataclass
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Ink(StrEnum):
 
 SERIES = (Ink.S1, Ink.S2, Ink.S3, Ink.S4, Ink.S5, Ink.S6, Ink.S7, Ink.S8)
 _INKS = tuple(Ink)
-_DYE = re.compile(r"rgb\(0,0,(?P<whole>\d{1,2})\)|#0000(?P<hex>[0-9a-f]{2})")
+_DYE = regex(r"rgb\(0,0,(?P<whole>\d{1,2})\)|#0000(?P<hex>[0-9a-f]{2})")
 
 
 def dye(ink: Ink) -> str:

@@ -1,17 +1,17 @@
 """Where a page is put: below ``.relay/``, which git ignores, or where the user says; never over a file of theirs."""
 
 import os
-import re
 from pathlib import Path
 
 from relay.errors import RepoError
 from relay.files.replacement import replace_with_file
 from relay.files.walk import NotAFileError, open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
+from relay.regexes import regex
 from relay.report.page import MARK
 
 FOLDER = "reports"
-_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
+_STRANGE = regex(r"[^A-Za-z0-9._-]")
 _NAME_CHARS = 120
 
 

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
+from relay.regexes import regex
 from relay.report.blocks import find_ink
 
 _SHAPES = frozenset({"g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"})
@@ -15,8 +16,8 @@ _KEPT = frozenset({
     "stroke-width", "stroke-dasharray", "stroke-opacity", "fill-opacity",
 })  # fmt: skip
 _DEFAULT_ONE = frozenset({"stroke-width", "stroke-opacity", "fill-opacity"})
-_NUMBER = re.compile(r"-?\d+\.\d+(?:E-?\d+)?")
-_LOCAL = re.compile(r"\{[^}]*\}")
+_NUMBER = regex(r"-?\d+\.\d+(?:E-?\d+)?")
+_LOCAL = regex(r"\{[^}]*\}")
 
 
 def fit_svg(drawn: str, *, name: str, label: str) -> Markup:

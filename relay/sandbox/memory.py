@@ -12,14 +12,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from relay.regexes import regex
 from relay.sandbox.policy import MIB
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MEMINFO = Path("/proc/meminfo")
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_FIELD = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
-_PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_PSS_SHMEM = re.compile(rb"^Pss_Shmem:\s+(\d+) kB", re.MULTILINE)
+_FIELD = regex(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
+_PSS = regex(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+_PSS_SHMEM = regex(rb"^Pss_Shmem:\s+(\d+) kB", re.MULTILINE)
 
 
 def find_most_bytes() -> int | None:

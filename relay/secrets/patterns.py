@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
+from relay.regexes import regex
 from relay.secrets.forms import OWN, Rule, compile_rule, load_foreign
 from relay.values import dataclass
 
@@ -17,12 +18,12 @@ ALLOW = "relay: allow secret"
 """On a line it says that what a rule finds there is none. Values of the environment are never allowed."""
 FROM_ENVIRONMENT = "the value of a secret in relay's environment"
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)(?:PAT|AUTH|DSN)$", re.IGNORECASE)
-_WITH_LOGIN = re.compile(r"[a-z][a-z0-9+.-]{1,30}://[^/\s@:]*:?([^/\s@]*)@\S+", re.IGNORECASE)
+_SECRET_NAME = regex(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)(?:PAT|AUTH|DSN)$", re.IGNORECASE)
+_WITH_LOGIN = regex(r"[a-z][a-z0-9+.-]{1,30}://[^/\s@:]*:?([^/\s@]*)@\S+", re.IGNORECASE)
 """An address with a login in it, whatever the name of its variable: ``DATABASE_URL``, ``MONGODB_URI``."""
-_PLAIN_NAME = re.compile(r"ANTHROPIC_(BASE_URL|\w*MODEL\w*)|.*_(URL|PATH|FILE|DIR)", re.IGNORECASE)
-_SUSPECT_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
-_SUSPECT = re.compile(
+_PLAIN_NAME = regex(r"ANTHROPIC_(BASE_URL|\w*MODEL\w*)|.*_(URL|PATH|FILE|DIR)", re.IGNORECASE)
+_SUSPECT_NAME = regex(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
+_SUSPECT = regex(
     r"sk-[A-Za-z0-9_-]{8,}"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
     r"|(?i:(?<=bearer )|(?<=x-api-key: ))\S+"

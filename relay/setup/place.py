@@ -13,6 +13,7 @@ from relay.files.tree import read_start
 from relay.hints import Caller, Command, Hint, TypedPath
 from relay.plan.encoding import MAX_PLAN_BYTES, require_utf8
 from relay.plan.files import DEFAULT_PLAN
+from relay.regexes import regex
 from relay.values import dataclass
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 MAX_SETTINGS_BYTES = 1024 * 1024
 """As the settings' own reader has it, which says what is wrong with a larger file."""
-_PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
-_HIDING_KEY = re.compile(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
+_PLAN_KEY = regex(rb"^[^#\n]*\bplan\b", re.MULTILINE)
+_HIDING_KEY = regex(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

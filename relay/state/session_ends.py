@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from relay.git.message import read_texts
 from relay.git.repository import Repo
+from relay.regexes import regex
 from relay.session.values import SessionEnd
 from relay.store.legs import OpenLeg
 from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, SESSION, WAIT_UNTIL
@@ -21,7 +22,7 @@ _NOT_ITS_FAULT = frozenset({
 """Ends that say nothing about the phase: they count neither as a leg of it nor as an attempt."""
 _NO_SUBJECT = "-"
 _ERROR_CHARS = 240
-_NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+_NUMBER = regex(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST_SNAPSHOTS = 20_000
 

@@ -1,7 +1,6 @@
 """What follows the commit point: the user's index, the files relay ticked, the disk. Safe to repeat at any time."""
 
 import errno
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.files import find_ledger_path
+from relay.regexes import regex
 from relay.store.staging import hash_cleaned
 from relay.store.trailers import PLAN, REWOUND, STATUS
 from relay.values import dataclass
@@ -32,7 +32,7 @@ _AT_ONCE = 100
 _REFRESHED = frozenset({0, 1})
 """Exit codes of a refresh; 1: some file differs from the index, which is the user's right."""
 _PENDING = "pending"
-_ENTRY = re.compile(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
+_ENTRY = regex(r"([0-9a-f]{40,64})(?::([0-9a-f]{40,64}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import socket
 import stat
 from collections.abc import Iterator
@@ -12,8 +11,9 @@ from pathlib import Path
 
 from relay.errors import LockedError, RepoError
 from relay.git.repository import Repo
+from relay.regexes import regex
 
-_HOLDER = re.compile(r"process ([0-9]{1,9}) on (.+)")
+_HOLDER = regex(r"process ([0-9]{1,9}) on (.+)")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ A leg that is closed without a commit of its own, because its phase was finished
 under ``refs/relay/spent/<branch>/<n>``. Everything is counted by session, so a leg whose commit arrives counts once.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from relay.git.message import Message, read_text
 from relay.git.names import parse_path, parse_ref_part, render_path
 from relay.git.repository import Repo
 from relay.git.trees import find_tree
+from relay.regexes import regex
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.history import RelayCommit, find_origin
@@ -24,7 +24,7 @@ from relay.values import dataclass
 
 _LEG = "refs/relay/leg/"
 _SPENT = "refs/relay/spent/"
-_ID = re.compile(r"[0-9a-f]{40,64}")
+_ID = regex(r"[0-9a-f]{40,64}")
 _Entry = tuple[str, str, str, Spent]
 """Session, plan, the commit where its leg began, and what it has cost."""
 

@@ -7,7 +7,6 @@ never stops a run.
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import BinaryIO, Self
 
 from relay.files.walk import open_folder, open_ignored, open_regular
 from relay.plan.files import STATE_DIR
+from relay.regexes import regex
 from relay.secrets.patterns import redact
 from relay.session.events import Event, Noticed, PlanShown
 from relay.session.records import LoggedEvent, Recorder, Scope, leave_scope, parse_record, render_record
@@ -28,7 +28,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 """Of one event; a longer line is read as several, none of which is an event."""
 FOLDER, SUFFIX = "sessions", ".jsonl"
 """Where logs lie below relay's own directory, and what the names of their files end with."""
-_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_ID = regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(slots=True, kw_only=True)

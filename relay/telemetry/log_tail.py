@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Self
 
 from relay.files.walk import open_folder, open_regular
 from relay.plan.files import STATE_DIR
+from relay.regexes import regex
 from relay.session.records import LoggedEvent, Scope, leave_scope
 from relay.telemetry.log import FOLDER, SUFFIX, parse_line
 
@@ -19,7 +19,7 @@ _LONGEST_LINE_BYTES = 32 << 20
 END_BYTES = 4 << 20
 """Of a log's end; a session of hours is shorter."""
 _END_EVENTS = 40
-_EVENT = re.compile(rb'^\{"v":\d+,"at":[\d.]+,"event":"(\w+)"')
+_EVENT = regex(rb'^\{"v":\d+,"at":[\d.]+,"event":"(\w+)"')
 
 
 def list_runs(root: Path) -> tuple[str, ...]:

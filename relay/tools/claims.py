@@ -12,6 +12,7 @@ from relay.ledger.citation import PLACE, explain_missing, parse_lines, parse_pla
 from relay.ledger.names import MAX_PARSED_BYTES
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Item, Phase, Plan
+from relay.regexes import regex
 from relay.sandbox.text import render_output
 from relay.session.events import QuestionAsked
 from relay.tools.confine import locate, open_regular, require_readable
@@ -27,7 +28,7 @@ _AROUND_ID = "#()[]*_:. "
 """What a model or a plan may put around an item's id."""
 _FORMS = "path, path:line, path:first-last or path.py::Class.method"
 _SHOWN_CHARS = 120
-_BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
+_BOX = regex(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
 def run_tick(notes: LegNotes, given: Mapping[str, Any]) -> ToolAnswer:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from relay.regexes import regex
 from relay.sandbox.policy import MIB
 from relay.sandbox.process import CommandResult
 from relay.tools.workspace import RefusedError, Workspace
@@ -33,7 +34,7 @@ _GIT = (
     *("-c", "safe.directory=*"),
 )
 _MOST_ALTERNATIVES = 64
-_GLOB_CHARS = re.compile(r"([*?\[\\])")
+_GLOB_CHARS = regex(r"([*?\[\\])")
 
 
 def run_git(workspace: Workspace, *args: str) -> CommandResult:

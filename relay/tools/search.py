@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from relay.regexes import regex
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.confine import is_readable, locate, require_readable
@@ -31,8 +32,8 @@ SHOWN_CHARS = 240
 
 _GREP = ("grep", "-I", "-z", "--no-color", "--no-textconv", "--full-name")
 _NO_PCRE = b"Perl-compatible"
-_COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
-_HIT = re.compile(rb"([^\0]+)\0(\d+)\0(\d+)\0([^\n]*)(?:\n|\Z)")
+_COUNT = regex(rb"([^\0]+)\0(\d+)\n")
+_HIT = regex(rb"([^\0]+)\0(\d+)\0(\d+)\0([^\n]*)(?:\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ cut as every tool's are, and what it got of secrets is taken out.
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from relay.config.news import fill_variables
 from relay.config.servers import ServerSettings
 from relay.errors import SandboxError
+from relay.regexes import regex
 from relay.sandbox.child import start_child
 from relay.sandbox.text import render_output
 from relay.session.tokens import estimate_tokens
@@ -33,11 +33,11 @@ MAX_TOOLS = 64
 _VERSION = "2025-06-18"
 _BETWEEN = "__"
 """Stands between the name of a server and its tool's, in the names that models see."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_NAME = regex(r"[A-Za-z0-9_-]{1,40}")
 _MAX_NAME = 64
 """With the server's. Source: Anthropic's and OpenAI's patterns for names of tools."""
 _MAX_DEPTH = 32
-_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PROPERTY = regex(r"[A-Za-z0-9_.-]{1,64}")
 _REFUSED = frozenset({"oneOf", "anyOf", "allOf"})
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
 """Finds the program as every command is found."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from relay.regexes import regex
 from relay.session.records import LoggedEvent
 from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_size_tokens
@@ -20,8 +21,8 @@ from relay.transcripts.teller import IMAGE_BYTES, Teller, ToolReply, describe_co
 from relay.values import dataclass
 
 MOST_DETAILS = 1_000
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,1000})$", re.MULTILINE)
-_EXIT = re.compile(r"(?:exited with code|Exit code:?) (-?\d{1,4})")
+_PATCHED = regex(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,1000})$", re.MULTILINE)
+_EXIT = regex(r"(?:exited with code|Exit code:?) (-?\d{1,4})")
 _QUIET = frozenset({"world_state", "ghost_snapshot", "response_item_metadata"})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from relay.meters.gauge import DEFAULT_RESET_AT, LARGEST_RESULT_TOKENS, parse_reset_at
 from relay.meters.prices import cost_usd, find_limits, find_price
+from relay.regexes import regex
 from relay.session.events import (
     Event,
     GaugeCrossed,
@@ -45,9 +46,9 @@ _RANGE = ("offset", "limit", "view_range")
 SHELLS = frozenset(
     {"bash", "shell", "exec_command", "shell_command", "local_shell", "local_shell_call", "unified_exec"}
 )
-_CAT = re.compile(r"(?:cat(?: -n)?|nl(?: -ba)?) ([\w./+@-]+)", re.ASCII)
-_SED = re.compile(r"sed -n (['\"]?)(\d{1,9}),(\d{1,9})p\1 ([\w./+@-]+)", re.ASCII)
-_HEAD = re.compile(r"head (?:-n ?|-)(\d{1,9}) ([\w./+@-]+)", re.ASCII)
+_CAT = regex(r"(?:cat(?: -n)?|nl(?: -ba)?) ([\w./+@-]+)", re.ASCII)
+_SED = regex(r"sed -n (['\"]?)(\d{1,9}),(\d{1,9})p\1 ([\w./+@-]+)", re.ASCII)
+_HEAD = regex(r"head (?:-n ?|-)(\d{1,9}) ([\w./+@-]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

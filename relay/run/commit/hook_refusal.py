@@ -4,6 +4,7 @@ import re
 
 from relay.gate.causes import NO_NETWORK
 from relay.gate.model import CommandCheck, GateResult, Outcome
+from relay.regexes import regex
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import render_gate
 from relay.session.events import GateFinished
@@ -12,10 +13,10 @@ from relay.words import shorten
 
 _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without your hooks'
 _LINE_CHARS = 160
-_TELLING = re.compile(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
+_TELLING = regex(r"fail|error|✖|✗|refuse|must|not allowed", re.IGNORECASE)
 """Managers of hooks go on after the one that refused: its line is not the last."""
-_MISSING = re.compile(r"not found|No such file or directory|Permission denied|cannot execute")
-_ENDED = re.compile(r"exited with (\d+)\Z")
+_MISSING = regex(r"not found|No such file or directory|Permission denied|cannot execute")
+_ENDED = regex(r"exited with (\d+)\Z")
 
 _CAUSES = (
     (
@@ -24,17 +25,17 @@ _CAUSES = (
         "run it once yourself, which fills its cache (git hook run {hook}); ",
     ),
     (
-        re.compile(r"read-only file system|EROFS|attempt to write a readonly database", re.IGNORECASE),
+        regex(r"read-only file system|EROFS|attempt to write a readonly database", re.IGNORECASE),
         "it writes where it may only read",
         "writable_dirs in your own settings lets it write there; ",
     ),
     (
-        re.compile(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
+        regex(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
         "it cannot be started: what its first line names is missing here, hidden, or ends in a carriage return",
         "relay gate --hooks tries it; readable_dirs in your own settings shows it a directory; ",
     ),
     (
-        re.compile(
+        regex(
             r"exited with 12[67]$|^\S*python\S*: No module named|^`pre-commit` not found|^Executable `[^`]+` not found"
             r"|^Can't find lefthook in PATH",
             re.MULTILINE,
@@ -43,12 +44,12 @@ _CAUSES = (
         "readable_dirs in your own settings shows it a directory, relay sandbox --show lists what is visible; ",
     ),
     (
-        re.compile(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),
+        regex(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),
         "it was killed, or the disk is full",
         "run this again; ",
     ),
     (
-        re.compile(r"\Athe \S+ hook timed out"),
+        regex(r"\Athe \S+ hook timed out"),
         "it takes longer than gate_timeout_s",
         "gate_timeout_s gives it more; ",
     ),

@@ -1,6 +1,5 @@
 """Whether phases that are to be run can be committed, and their gates show anything: asked before a session is paid."""
 
-import re
 from collections.abc import Sequence
 
 from relay.config import Settings
@@ -15,6 +14,7 @@ from relay.hints import Command, Hint, TypedPath
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
 from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
+from relay.regexes import regex
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, render_left_out
 from relay.sandbox.policy import Mechanism
@@ -26,7 +26,7 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.words import list_some, shorten
 
 _SHOWN_CHARS = 120
-_WORD = re.compile(r"[^\s;&|<>()'\"`=:]+")
+_WORD = regex(r"[^\s;&|<>()'\"`=:]+")
 CHECK = Command(words=("check",))
 
 

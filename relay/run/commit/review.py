@@ -5,7 +5,6 @@ round found stands in trailers of the leg's next snapshot, so a run that is kill
 Confirmed faults go to a fresh session like a red gate's words; it is not the reviewer who ticks or repairs.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from relay.git.objects import diff_trees, read_entries, write_paths_tree
 from relay.git.patches import read_patch
 from relay.meters.prices import Price, worst_cost_usd
 from relay.prompts.texts import ReviewBriefing
+from relay.regexes import regex
 from relay.review.finding import (
     ReviewFinding,
     compute_digest,
@@ -49,7 +49,7 @@ MAX_PATCH_BYTES = 200_000
 """About 50,000 tokens; files that do not fit are named."""
 _CAP_PART = 0.25
 """Of the phase's cap (or the plan's, where a phase has none), without a cap for reviews."""
-_ROUND = re.compile(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
+_ROUND = regex(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
 _ITS_OWN = frozenset({
     SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
     SessionEnd.REFUSED, SessionEnd.TRUNCATED,

@@ -19,6 +19,7 @@ from relay.prompts.texts import (
     render_reminder,
     render_soft_notice,
 )
+from relay.regexes import regex
 from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
 from relay.run.leg.start import Handover
 from relay.runners.base import Callbacks, Session
@@ -30,7 +31,7 @@ from relay.tools.toolbox import Toolbox
 from relay.values import dataclass
 
 # One line, and nothing that two parts of the pattern could both take: the model's text may be of any length.
-_SUBJECT = re.compile(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
+_SUBJECT = regex(r"^[ \t*_`>-]*Commit:(.+)$", re.MULTILINE | re.IGNORECASE)
 _MARKS = ("**", "__", "*", "_", "`")
 
 

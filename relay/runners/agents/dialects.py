@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from relay.regexes import regex
 from relay.runners.agents.wire import dig
 from relay.values import dataclass
 
-_MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
+_MODELS = regex(r"/v1(?:beta)?/models(?:/[^/?]+)?")
 """What an agent may ask besides; everything else of an endpoint (files, batches, stored answers) is out of reach."""
-_COUNTING = re.compile(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
-_GEMINI = re.compile(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
+_COUNTING = regex(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
+_GEMINI = regex(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
 _ELSEWHERE = ("mcp_servers", "container", "web_search_options", "plugins", "background", "models", "fallbacks")
 """Fields by which an endpoint does more than to answer: it goes elsewhere, asks other models, answers later."""
 _SEVERAL = ("n", "candidateCount", "best_of")
@@ -48,18 +49,18 @@ class Dialect:
     """None for the classes that relay itself counts in."""
 
 
-_NAMED = re.compile(r"function|custom")
+_NAMED = regex(r"function|custom")
 MESSAGES = Dialect(
     name="messages",
     limits=("max_tokens",),
     has_limit=True,
-    tools=re.compile(r"custom|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
+    tools=regex(r"custom|(?:bash|text_editor|memory|computer|tool_search_tool_\w+)_\d+"),
     usage=None,
 )
 RESPONSES = Dialect(
     name="responses",
     limits=("max_output_tokens",),
-    tools=re.compile(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
+    tools=regex(r"function|custom|namespace|tool_search|local_shell|apply_patch"),
     usage=UsageNames(
         prompt=("input_tokens",),
         read=("input_tokens_details.cached_tokens",),
@@ -83,7 +84,7 @@ CHAT = Dialect(
 GEMINI = Dialect(
     name="gemini",
     limits=("generationConfig.maxOutputTokens",),
-    tools=re.compile(r"functionDeclarations"),
+    tools=regex(r"functionDeclarations"),
     usage=UsageNames(
         prompt=("promptTokenCount", "toolUsePromptTokenCount"),
         read=("cachedContentTokenCount",),

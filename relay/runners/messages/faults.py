@@ -7,6 +7,7 @@ The overflow texts and their vetoes are those that Codex, OpenCode, pi and Cline
 import re
 from enum import StrEnum
 
+from relay.regexes import regex
 from relay.session.usage import Usage
 from relay.values import dataclass
 
@@ -48,7 +49,7 @@ class Fault:
     """It will most likely be the same again: sent again a few times only."""
 
 
-_OVERFLOW = re.compile(
+_OVERFLOW = regex(
     r"""
       prompt.is.too.long | prompt.too.long | input.is.too.long                       # Anthropic, gateways, Bedrock
     | request_too_large | request\ too\ large
@@ -71,13 +72,13 @@ _OVERFLOW = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_NOT_OVERFLOW = re.compile(
+_NOT_OVERFLOW = regex(
     r"rate.?limit|too many requests|per minute|throttling|service unavailable|usage limits",
     re.IGNORECASE,
 )
 _BARE_OVERFLOWS = frozenset({400, 413})
 """Statuses that some endpoints (Cerebras, Mistral) send without any body when the prompt is too long."""
-_SPEND_LIMIT = re.compile(
+_SPEND_LIMIT = regex(
     r"\AYou have reached your specified API usage limits|\AYour credit balance is too low|\AAPI key not valid"
 )
 """Words of errors that are not told from others by anything else, and that only the user can end."""

@@ -5,15 +5,15 @@ characters unescaped; the event-stream format knows only CR, LF and CRLF. So byt
 Source: WHATWG HTML, "Interpreting an event stream".
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
+from relay.regexes import regex
 from relay.values import dataclass
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 """An event beyond this is not an answer's: a whole request may have 32 MiB."""
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+_LINE_END = regex(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
