@@ -12,6 +12,7 @@ import contextlib
 import hmac
 import json
 import secrets
+import select
 import socket
 import threading
 import time
@@ -200,11 +201,11 @@ class _BoardRequest(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self, cells: int) -> None:
-        """Send each picture that differs from the last, until the client or the server goes."""
+        """Send each picture that differs from the last, until the client or the server goes; its place is free then."""
         self._start(200, "text/event-stream")
         self.end_headers()
         shown, idle = "", 0
-        while not self.server.closing.is_set():
+        while not (self.server.closing.is_set() or self._is_gone()):
             live = self.server.view.render(cells)
             idle = 0 if live != shown else idle + 1
             if live != shown:
@@ -213,6 +214,10 @@ class _BoardRequest(BaseHTTPRequestHandler):
             elif idle % _PING_FRAMES == 0:
                 self.wfile.write(b":\n\n")
             self.server.closing.wait(_FRAME_S)
+
+    def _is_gone(self) -> bool:
+        ready = select.select([self.connection], [], [], 0)[0]
+        return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse without a word of the request in the answer."""
