@@ -12,6 +12,7 @@ _DESTROYERS = frozenset({
     "stash", "clean", "push", "checkout", "switch", "restore", "reset", "rm", "gc", "prune", "reflog", "filter-branch",
     "--hard", "--force", "-f", "-D", "-A", "--all",
 })  # fmt: skip
+_ASKS = re.compile(r"\.(run|ask|probe)\(")
 _READS_CLOCK = re.compile(r"(^|\.)(time|monotonic|perf_counter|process_time|thread_time)(_ns)?$")
 # A tree that no ref names is no change: `write_tree` and its like are how git compares.
 _WRITERS = re.compile(r"write_(?!\w*tree)|(save|remove|move|delete|ensure)_|unlink$|mkdir$|rename$|replace_file$")
@@ -23,9 +24,17 @@ _PROMISING = frozenset({"check", "find", "read", "load", "is", "has", "get", "ma
 _MUTABLE = re.compile(r"^list\b|^dict\b|^set\b|\b(list|dict|set)\[.*\| None$")
 
 
+_DESTROYS = re.compile(rf"""["']({"|".join(map(re.escape, sorted(_DESTROYERS)))})["']""")
+
+
 @cache
 def _parse(source: str) -> ast.Module:
     return ast.parse(source)
+
+
+@cache
+def _walk(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parse(source)))
 
 
 def _note(found: Iterator[tuple[int, str]]) -> Found:
@@ -34,7 +43,7 @@ def _note(found: Iterator[tuple[int, str]]) -> Found:
 
 def walk_functions(source: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return every function, however deep."""
-    return [n for n in ast.walk(_parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [n for n in _walk(source) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def list_classes(source: str) -> list[str]:
@@ -45,7 +54,7 @@ def list_classes(source: str) -> list[str]:
 def list_names(source: str) -> Found:
     """Return what a module makes for others: functions, methods and classes without a decorator, and constants."""
     tree = _parse(source)
-    made = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    made = [n for n in _walk(source) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     plain = (n.name for n in made if not (n.decorator_list and isinstance(n, ast.FunctionDef)))
     targets = (n.targets if isinstance(n, ast.Assign) else [n.target] for n in tree.body if hasattr(n, "value") and
                isinstance(n, ast.Assign | ast.AnnAssign))  # fmt: skip
@@ -55,7 +64,7 @@ def list_names(source: str) -> Found:
 
 def list_uses(source: str) -> frozenset[str]:
     """Return the names that a module reads, also those that stand as a word of their own in a text."""
-    nodes = list(ast.walk(_parse(source)))
+    nodes = _walk(source)
     read = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     read |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
     return frozenset(read | {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)})
@@ -63,11 +72,11 @@ def list_uses(source: str) -> frozenset[str]:
 
 def find_loose_values(source: str) -> Found:
     """Find dataclasses that are not frozen, slotted and keyword-only, and whose docstring has no ``Mutable: why``."""
-    return _note(_find_loose_values(_parse(source)))
+    return _note(_find_loose_values(_walk(source))) if "dataclass" in source else ()
 
 
-def _find_loose_values(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def _find_loose_values(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if not isinstance(node, ast.ClassDef):
             continue
         marks = [ast.unparse(mark) for mark in node.decorator_list]
@@ -87,9 +96,7 @@ def find_slow_values(source: str) -> Found:
     """Find imports of the library's own ``dataclass`` where values are made."""
     if "@dataclass(frozen=True" not in source or "dataclasses" not in source:
         return ()
-    names = [
-        node for node in ast.walk(_parse(source)) if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
-    ]
+    names = [node for node in _walk(source) if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"]
     return _note((node.lineno, "dataclass") for node in names if "dataclass" in {a.name for a in node.names})
 
 
@@ -108,9 +115,11 @@ def _find_early_patterns(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def find_plain_enums(source: str) -> Found:
     """Find closed sets that are neither words nor numbers: ``StrEnum`` and ``IntEnum`` can be written down."""
+    if "Enum)" not in source and "Enum," not in source:
+        return ()
     return _note(
         (node.lineno, node.name)
-        for node in ast.walk(_parse(source))
+        for node in _walk(source)
         if isinstance(node, ast.ClassDef) and {"Enum", "enum.Enum"} & {ast.unparse(base) for base in node.bases}
     )
 
@@ -134,12 +143,14 @@ def _find_git_starts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def find_git_words(source: str) -> frozenset[str]:
     """Return the subcommands that a module gives to a `Git`; ``*`` for one that only running it would tell."""
-    return frozenset(word for call in _find_git_calls(_parse(source)) for word in _name_subcommand(call))
+    return frozenset(word for call in _find_git_calls(source) for word in _name_subcommand(call))
 
 
-def _find_git_calls(tree: ast.Module) -> list[ast.Call]:
+def _find_git_calls(source: str) -> list[ast.Call]:
     """Find ``X.run(…)``, ``X.ask(…)`` and ``X.probe(…)`` where X is git, or is made by what has git in its name."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    if not _ASKS.search(source):
+        return []
+    calls = [n for n in _walk(source) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
     return [
         call
         for call in calls
@@ -159,12 +170,11 @@ def find_destroyers(source: str) -> Found:
 
     Anywhere: an argument list is often built some lines above the call.
     """
-    tree = _parse(source)
-    if not _find_git_calls(tree) and not find_git_starts(source):
+    if not _DESTROYS.search(source) or (not _find_git_calls(source) and not find_git_starts(source)):
         return ()
     return _note(
         (node.lineno, node.value)
-        for node in ast.walk(tree)
+        for node in _walk(source)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _DESTROYERS
     )
 
@@ -205,7 +215,7 @@ def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
 
 def find_sleeps(source: str) -> Found:
     """Find where a test itself sleeps; programs that it starts stand in texts."""
-    calls = (n for n in ast.walk(_parse(source)) if isinstance(n, ast.Call))
+    calls = (n for n in (_walk(source) if "sleep(" in source else ()) if isinstance(n, ast.Call))
     return _note((n.lineno, "sleeps") for n in calls if ast.unparse(n.func) in {"time.sleep", "asyncio.sleep"})
 
 
