@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import queue
+import shutil
 import subprocess
 import threading
 import urllib.error
@@ -45,12 +46,14 @@ class Courier:
         self._jobs: queue.Queue[_Job | None] = queue.Queue(MOST_WAITING)
         self._failed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
+        self._form = ""
         self._thread: threading.Thread | None = None
         self._opener = urllib.request.build_opener(_NoRedirect)  # not on the thread: it goes through the environment
 
     def send(self, channel: Channel, job: Post | Errand) -> None:
         """Take a job, at once; where too many wait already, it is dropped and told."""
         if self._thread is None:
+            self._form = channel.form
             self._thread = threading.Thread(target=self._work, name="news", daemon=True)
             self._thread.start()
         try:
@@ -75,11 +78,12 @@ class Courier:
             self._jobs.put_nowait(None)
         self._thread.join(wait_s)
         if self._thread.is_alive():
-            self._failed.put("what was on its way at the end is given up")
+            self._failed.put(f"{self._form}: no answer by the end of the run")
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             channel, what = job
+            self._form = channel.form
             for wait in (*self._waits, None):
                 failure = self._try(what)
                 if not failure:
@@ -127,11 +131,15 @@ def _start(call: Errand, timeout_s: float) -> None:
             timeout=timeout_s, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        raise GivenUpError(f"there is no program {call.words[0]}") from None
+        raise GivenUpError(_name_missing(call)) from None
     except subprocess.TimeoutExpired:
         raise GivenUpError(f"{call.words[0]} did not end") from None
     if done.returncode:
         raise OSError(f"{call.words[0]} failed with exit status {done.returncode}")
+
+
+def _name_missing(call: Errand) -> str:
+    return f"there is no program {call.words[0]}"
 
 
 class Newsroom:
@@ -156,8 +164,10 @@ class Newsroom:
     def observe(self, event: Event) -> None:
         """Take an event; returns at once."""
         if isinstance(event, RunStarted):
-            for channel in self._channels:
-                self._render(channel, _TRIAL)  # what can never be sent is told at the start
+            for channel in self._channels:  # what can never be sent is told at the start
+                job = self._render(channel, _TRIAL)
+                if isinstance(job, Errand) and not shutil.which(job.words[0]):
+                    self._odd[f"{channel.form}: {_name_missing(job)}"] = None
         self._has_ended = self._has_ended or isinstance(event, RunEnded)
         if news := self._watcher.find_news(event):
             self._tell(news)

@@ -92,7 +92,7 @@ def test_a_server_that_does_not_answer_holds_nothing_up(endpoint):
     endpoint.answers = ["late"]
     job = post(Channel(form="json", url=endpoint.url))
     failed = deliver(*[job] * (MOST_WAITING + 9), wait_s=0.01)
-    assert failed[-1] == "what was on its way at the end is given up"
+    assert failed[-1] == "json: no answer by the end of the run"
     assert "json: too much to tell at once" in failed
 
 
@@ -124,6 +124,18 @@ def test_a_run_calls_those_who_want_to_know(endpoint):
             "nobody is notified by json: the variable NOWHERE is not set"
         ]
     assert [path for path, *_ in endpoint.seen] == ["/topic/done"]
+    assert said == []
+
+
+def test_a_program_that_is_not_there_is_told_at_the_start_and_once():
+    said: list[Event] = []
+    missing = Channel(form="command", command=("/nonexistent", "{title}"), on=("done",))
+    with open_newsroom([missing], os.environ, str, said.append) as room:
+        room.observe(STARTED)
+        assert [event.text for event in room.take_failures()] == [
+            "nobody is notified by command: there is no program /nonexistent"
+        ]
+        room.observe(ENDED)
     assert said == []
 
 
