@@ -40,7 +40,7 @@ def command(shell: str) -> None:
     if kind is not None:
         # Filled in here: click's own `source` starts a bash to ask for its version.
         completion = kind(relay, {}, "relay", _VARIABLE)
-        say(completion.source_template % completion.source_vars())
+        say(completion.source_template % completion.source_vars(), exact=True)
 
 
 def complete_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.screen import complain, say, say_fitting
+from relay.cli.screen import complain, say
 from relay.errors import RelayError
 from relay.setup.place import find_settings
 
@@ -50,7 +50,7 @@ def up(data: Path | None) -> None:
     interrupts = Interrupts()
     try:
         with interrupts.installed(lambda _: None), run_database(data or get_data()) as url:
-            say(url)
+            say(url, exact=True)
             say("the database is up; Ctrl-C stops it")
             while not interrupts.wait(3_600):
                 pass
@@ -125,7 +125,7 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
         complain(f"{error}: what is queued is not known ({error.hint})")
         placed = None
     for line in describe_fleet(there, plan_path, placed, why=why):
-        say_fitting(line)
+        say(line)
 
 
 @command.command("cancel", short_help="Take queued phases back.")

@@ -123,7 +123,7 @@ def write_workflow(root: Path, forge: str) -> None:
     say(f"wrote {place}" if written else f"kept {place}: it exists", style="green" if written else "")
     say("it looks at PLAN.md; its first lines say which variables it needs")
     if include:
-        say(include)
+        say(include, exact=True)
 
 
 def write_template(root: Path, name: str, source: str = "") -> bool:

@@ -177,7 +177,7 @@ def draw_ledger(plan: str | None, *, as_json: bool) -> None:
     if as_json:
         say_json(json.dumps({"mermaid": text}))
     else:
-        say(text)
+        say(text, exact=True)
 
 
 @command.command("add", short_help="Add a claim.")

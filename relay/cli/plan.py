@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import session_options
-from relay.cli.screen import say, say_fitting
+from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
 from relay.errors import ExitCode
 
@@ -79,7 +79,7 @@ def show_plan(place: "Place", before: str) -> None:
     if before:
         _show_changes(before, text)
     else:
-        say_fitting(text.rstrip("\n"))
+        say(text.rstrip("\n"))
     say()
     show_checked(check_file(place, os.environ))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.screen import say, say_fitting
+from relay.cli.screen import say
 from relay.errors import RelayError, RepoError
 from relay.git.message import disarm
 from relay.hints import RUN
@@ -71,7 +71,7 @@ def command(plan: str | None, *, only_text: bool, program: str | None, push: boo
     if only_text or found is None:
         say(title, style="bold")
         say()
-        say_fitting(body)
+        say(body)
         return
     _make(place.repo, found, title, body, pushed=push)
 

@@ -36,8 +36,8 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
     provider = providers[name]
     for note in provider["notes"]:
         say(f"# {note}")
-    say(f"export ANTHROPIC_BASE_URL={provider['base_url']}")
-    say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}")
+    say(f"export ANTHROPIC_BASE_URL={provider['base_url']}", exact=True)
+    say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)
     say("unset ANTHROPIC_API_KEY")
     say()
     _set_up_model(model or _MODEL, ModelSettings(price=_find_price(provider)), environ)
@@ -56,7 +56,7 @@ def _set_up_model(model: str, known: ModelSettings, environ: Mapping[str, str]) 
         say(f"# written to {show_user_file(environ)}:", style="green")
     else:
         say(f"# into {show_user_file(environ)}, which is yours and is not changed:")
-    say(text.rstrip())
+    say(text.rstrip(), exact=True)
 
 
 def _write_new(path: Path, text: str) -> bool:

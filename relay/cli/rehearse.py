@@ -33,7 +33,7 @@ def announce(script: Path, rehearsal: "Rehearsal", served: "list[Rehearsal]") ->
     """Print how to reach the server."""
     served.append(rehearsal)
     complain(f"rehearsal: {script} plays the model, nothing here is a model's judgement; Ctrl-C ends it")
-    say(f"export ANTHROPIC_BASE_URL={rehearsal.base_url}")
+    say(f"export ANTHROPIC_BASE_URL={rehearsal.base_url}", exact=True)
     say_now("export ANTHROPIC_API_KEY=rehearsal")
 
 

@@ -43,9 +43,17 @@ def _open_null(mode: Literal["r", "w"] = "w") -> TextIO:
     return Path(os.devnull).open(mode, encoding="utf-8")
 
 
-def say(text: str = "", *, style: str = "") -> None:
-    """Print lines to standard output, made safe, in a style where the terminal has any."""
+def say(text: str = "", *, style: str = "", exact: bool = False) -> None:
+    """Print lines to standard output, made safe, in a style where the terminal has any.
+
+    Args:
+        text: The lines; on a terminal, what is too long for it is broken between words.
+        style: Of all of them.
+        exact: They are to be copied as they are: none is broken.
+    """
     safe = clean(text)
+    if not exact and (width := find_width()):
+        safe = "\n".join(_break(line, width) for line in safe.split("\n"))
     if style and safe and has_style(sys.stdout, os.environ):
         codes = ";".join(_STYLES[word] for word in style.split())
         safe = f"\x1b[{codes}m{safe}\x1b[0m"
@@ -65,13 +73,6 @@ def find_width() -> int | None:
     import shutil
 
     return max(20, shutil.get_terminal_size().columns)
-
-
-def say_fitting(text: str = "", *, style: str = "") -> None:
-    """Print lines as `say` does; on a terminal, what is too long for it is broken between words."""
-    if width := find_width():
-        text = "\n".join(_break(line, width) for line in clean(text).split("\n"))
-    say(text, style=style)
 
 
 def _break(line: str, width: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.screen import find_width, say, say_fitting, say_json
+from relay.cli.screen import find_width, say, say_json
 from relay.git.holder import is_locked
 from relay.hints import RUN, Caller
 from relay.plan.model import Item, Phase
@@ -83,12 +83,12 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         from relay.cli.views.claim_lines import tell_claims
 
         for line in tell_claims(place.repo, claims):
-            say_fitting(line)
+            say(line)
     if jobs:
         from relay.cli.views.job_lines import tell_jobs
 
         for line in tell_jobs(place.root, jobs):
-            say_fitting(line)
+            say(line)
 
 
 def _find_jobs(repo: "Repo", standing: Standing) -> "tuple[JobStanding, ...]":
@@ -137,27 +137,27 @@ def show_standing(standing: Standing, caller: Caller, near: Near, *, why: bool) 
     """Print where the plan stands."""
     where = f"{standing.plan_name} on {standing.branch}" if standing.branch else f"{standing.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(standing)]
-    say_fitting(f"{where}: {count_plan(states)}", style="bold")
-    say_fitting()
+    say(f"{where}: {count_plan(states)}", style="bold")
+    say()
     _show_phases(standing)
-    say_fitting()
-    say_fitting(f"spent  {render_spent(standing.spent)}")
+    say()
+    say(f"spent  {render_spent(standing.spent)}")
     _show_limit(standing)
     if standing.rewound != Spent():
-        say_fitting(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
+        say(f"       {_render_usd(standing.rewound)} of it on work that was rewound")
     for words in standing.orphans:
-        say_fitting(f"stray  {words}", style="yellow")
+        say(f"stray  {words}", style="yellow")
     if near.last is not None:
         _show_last(near.last, why=why)
     if any(job.at_work or job.waits for job in near.jobs):
         at_work = sum(job.at_work for job in near.jobs)
         who = count(at_work, "phase") if at_work else "a run is"
-        say_fitting(f"now    {who} at work; relay watch shows it live", style="bold")
+        say(f"now    {who} at work; relay watch shows it live", style="bold")
     elif near.work is not None:
         _show_work(near.work)
     elif near.claims and not (standing.obstacle or standing.situation.running):
         words = "relay work goes on, as its workers do; what they do now, relay fleet status --why asks"
-        say_fitting(f"next   {words}", style="bold")
+        say(f"next   {words}", style="bold")
     else:
         said = find_other_way(standing, caller, near.last)
         _show_next(standing, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
@@ -175,39 +175,39 @@ def find_other_way(standing: Standing, caller: Caller, last: "LastRun | None") -
 def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
     if left and standing.situation.point is not None:
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
-        say_fitting(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
+        say(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
         return
     if standing.obstacle:
-        say_fitting(f"now    {caller.write(standing.obstacle)}", style="bold")
-        say_fitting(f"next   {caller.write(RUN)}, after that", style="bold")
+        say(f"now    {caller.write(standing.obstacle)}", style="bold")
+        say(f"next   {caller.write(RUN)}, after that", style="bold")
         return
     if standing.situation.running or standing.situation.point is None:
-        say_fitting(f"now    {standing.situation.running}", style="bold")
+        say(f"now    {standing.situation.running}", style="bold")
         return
     if why:
-        say_fitting(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
+        say(f"found  {standing.situation.point.case}: {standing.situation.point.why}")
     nothing_left = standing.plan.done and standing.situation.point.case is ResumeCase.NOTHING_OPEN
     then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {standing.situation.point.then}"
-    say_fitting(f"next   {said or then}", style="bold")
+    say(f"next   {said or then}", style="bold")
     if said:
-        say_fitting(f"       without it {then}", style="dim")
+        say(f"       without it {then}", style="dim")
 
 
 def _show_work(work: "AtWork") -> None:
     from relay.cli.views.at_work import tell_work
 
     first, *rest = tell_work(work, now=time.time())
-    say_fitting(f"now    {first}", style="bold")
+    say(f"now    {first}", style="bold")
     for line in rest:
-        say_fitting(f"       {line}")
-    say_fitting("next   relay watch shows it live", style="bold")
+        say(f"       {line}")
+    say("next   relay watch shows it live", style="bold")
 
 
 def _show_last(last: "LastRun", *, why: bool) -> None:
     from relay.cli.views.last_run import find_style, tell_last_run
 
     for line in tell_last_run(last, now=time.time(), why=why):
-        say_fitting(line.text, style=find_style(line))
+        say(line.text, style=find_style(line))
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:
@@ -225,7 +225,7 @@ def _show_limit(standing: Standing) -> None:
     if found := _find_limit(standing, now):
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
-        say_fitting(f"limit  {words}", style="yellow")
+        say(f"limit  {words}", style="yellow")
 
 
 def _render_limit(standing: Standing) -> dict[str, object] | None:
@@ -266,9 +266,9 @@ def _show_phases(standing: Standing) -> None:
         style = "bold" if is_next else "dim" if state == "done" else ""
         say(f"{'▸' if is_next else ' '} {BOXES[state]} {title:<{room}}  {told}", style=style)
         for words in known.doubts:
-            say_fitting(f"        doubtful: {words}", style="yellow")
+            say(f"        doubtful: {words}", style="yellow")
         for item, box in zip(phase.items, states, strict=True) if is_next else ():
-            say_fitting(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
+            say(f"        {BOXES[box]} {name_item(item.id, item.text)}", style="dim" if box == "done" else "")
 
 
 def _list_facts(phase: Phase, known: PhaseStanding) -> list[str]:

@@ -89,6 +89,12 @@ def test_endless_escapes_are_cleaned_in_linear_time(part):
     assert clean(f"\x1b[{'0' * 300_000}").isprintable()
 
 
+def show(stage, columns, *args):
+    """Run a command on a terminal of so many columns; return what it shows and the exit code."""
+    environ = {"TERM": "dumb", "COLUMNS": str(columns)}
+    return answer_at_terminal([*stage.find_program(), *args], [], cwd=stage.root, environ=environ, prompt="?")
+
+
 @pytest.mark.parametrize("columns", [40, 80])
 def test_status_has_no_line_that_a_terminal_has_no_room_for(stage, columns):
     title = "part of the long migration of the billing engine, with everything that hangs on it"
@@ -98,13 +104,19 @@ def test_status_has_no_line_that_a_terminal_has_no_room_for(stage, columns):
     stage.write("PLAN.md", "# A long one\n\n" + "\n".join(phases))
     stage.commit()
 
-    argv = [*stage.find_program(), "status", "--why"]
-    shown, code = answer_at_terminal(
-        argv, [], cwd=stage.root, environ={"TERM": "dumb", "COLUMNS": str(columns)}, prompt="?"
-    )
+    shown, code = show(stage, columns, "status", "--why")
 
     lines = shown.splitlines()
     assert code == 0
     assert max(map(len, lines)) <= columns
     assert len({line.index("A") for line in lines if "] " in line and " A " in line}) == 1
     assert sum(line.endswith("0/1") for line in lines) == 12
+
+
+def test_a_long_line_breaks_between_words_and_one_that_is_to_be_copied_does_not(stage):
+    shown, code = show(stage, 30, "gc", "--dry-run")
+    assert (code, max(map(len, shown.splitlines())) <= 30) == (0, True)
+    assert stage.relay("gc", "--dry-run").stdout.split() == shown.split()
+    assert (
+        show(stage, 30, "completion", "bash")[0].splitlines() == stage.relay("completion", "bash").stdout.splitlines()
+    )

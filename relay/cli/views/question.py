@@ -8,7 +8,7 @@ import termios
 from collections.abc import Callable
 from functools import partial
 
-from relay.cli.screen import say, say_fitting
+from relay.cli.screen import say
 from relay.cli.text import clean_line
 from relay.cli.views.base import SharedView
 from relay.interrupts import Interrupted, Interrupts, Urgency
@@ -47,9 +47,9 @@ def _ask(
         with contextlib.suppress(termios.error):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before there was a question answers none
         say()
-        say_fitting(f"question: {clean_line(question.question)}")
+        say(f"question: {clean_line(question.question)}")
         for number, option in enumerate(question.options, 1):
-            say_fitting(f"  {number}. {clean_line(option)}{' (default)' if option == question.assumed else ''}")
+            say(f"  {number}. {clean_line(option)}{' (default)' if option == question.assumed else ''}")
         more = f", {left} more to come" if left else ""
         say(f"A number, your own words, or Enter for the default{more}.", style="dim")
         with interrupts.interruptible(Urgency.FINISH_TURN):
