@@ -48,7 +48,7 @@ def count_lines(repo: Repo, commit: str) -> tuple[ChangedFile, ...]:
     Empty where git cannot say: a commit that has been made is made, whatever an old object of it lacks.
     """
     result = repo.git.probe(
-        "diff-tree", "--root", "--no-commit-id", "-r", "-m", "--first-parent", "-z", "--numstat", "--no-renames",
+        "diff-tree", "--root", "--no-commit-id", "-r", "--diff-merges=first-parent", "-z", "--numstat", "--no-renames",
         "--no-ext-diff", "--no-textconv", commit, "--",
     )  # fmt: skip
     parts = b"" if result.code else result.out

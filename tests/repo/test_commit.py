@@ -523,6 +523,18 @@ def test_a_commit_is_made_whatever_git_can_count_of_it(box):
     assert count_lines(box.open(), "0" * 40) == ()
 
 
+def test_what_a_merge_brought_to_its_branch_is_counted_and_not_what_was_there(box):
+    """A phase that landed behind another one has not touched that one's files."""
+    box.git("switch", "-qc", "job")
+    for branch, name in (("job", "own.txt"), ("-", "others.txt")):
+        box.git("switch", "-q", branch) if branch == "-" else None
+        box.write(name, "1\n")
+        box.git("add", name)
+        box.git("commit", "-qm", name)
+    box.git("merge", "-q", "--no-edit", "job")
+    assert [file["path"] for file in count_lines(box.open(), "HEAD")] == ["own.txt"]
+
+
 def test_a_filter_that_cannot_be_started_is_named():
     """Git's own last line says only that somebody hung up."""
     err = b"git-lfs filter-process: 1: git-lfs: not found\nfatal: the remote end hung up unexpectedly\n"
