@@ -171,7 +171,11 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
 
     A directory counts when there are files in it and git ignores all of them.
     """
-    there = [path for path in paths if os.path.lexists(repo.root / path)]
+    there = [path for path in paths if os.path.lexists(f"{repo.root}/{path}")]
+    whole = read_index_file(repo) if there else None
+    tracked = whole.entries if whole else {}
+    # Where git has a file and a directory stands now, what is in that may be ignored.
+    there = [path for path in there if path not in tracked or os.path.isdir(f"{repo.root}/{path}")]  # noqa: PTH112
     if not there:
         return ()
     git = guard(repo).git

@@ -188,6 +188,21 @@ def test_a_too_old_git_is_refused(box, tmp_path):
         open_repo(box.root, {**box.environ, "PATH": str(fake.parent)})
 
 
+def test_the_first_question_tells_the_version(box, tmp_path):
+    """One that says so to nobody is asked."""
+    fake = tmp_path / "bin/git"
+    fake.parent.mkdir()
+    real = shutil.which("git")
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {real} "$@"\n')
+    fake.chmod(0o755)
+    environ = {**box.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    told = open_repo(box.root, environ).git_version
+    assert ".".join(map(str, told)) in box.text("version")
+    assert len((tmp_path / "asked").read_text().splitlines()) == 1
+    fake.write_text(f'#!/bin/sh\nunset GIT_TRACE2_EVENT\nexec {real} "$@"\n')
+    assert open_repo(box.root, environ).git_version == told
+
+
 def test_another_users_repository_is_git_s_decision(box):
     if os.getuid() != 0 or not shutil.which("git"):
         pytest.skip("only root can give a directory away")
