@@ -67,6 +67,14 @@ def sync_fd(fd: int) -> None:
             raise
 
 
+def list_names(folder: Path) -> list[str]:
+    """Return what is in a directory; nothing where there is none, or it cannot be read."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208  # names are wanted
+    except OSError:
+        return []
+
+
 def enter(here: int, name: str, *, create: bool = False, permissions: int = 0o777) -> int:
     """Open one directory of another, made (and synced) where it is missing and that is asked. The caller closes it.
 

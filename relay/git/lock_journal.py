@@ -17,18 +17,20 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from relay.files.replacement import is_temporary
 from relay.files.tree import remove_file
+from relay.files.walk import list_names
 from relay.git.holder import is_locked
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 
 _INTENT = "intent"
+_UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard")
 _SCRATCH = ("status-", "blobs-")
 """How the names of directories begin that last as long as one question to git; the second of an older relay."""
 WINDOW_S = 60.0
@@ -67,8 +69,13 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
     Returns:
         Words for each lock file that is in the way and not relay's to remove; empty when nothing is.
     """
+    clear_temporaries(repo, map(os.fsdecode, repo.git.run(*_UNTRACKED).split(b"\0")))
+    return clear_git_directory(repo)
+
+
+def clear_git_directory(repo: Repo) -> tuple[str, ...]:
+    """Do the same, but for the half-written files in the work tree."""
     _clear_own(repo)
-    _clear_temporaries(repo)
     declared = _read_declared(repo)
     for lock in declared:
         if _is_stale(lock, declared[lock]) and not _is_git_at_work(repo, lock):
@@ -125,9 +132,10 @@ def _clear_own(repo: Repo) -> None:
     branch = render_ref_part(repo.branch or "")
     refs = repo.common_dir / "refs/relay"
     counted = ("wip", "rejected", "rewound", "spent")
-    places = [refs / "leg", refs / "plan", *(refs / kind / branch for kind in counted)]
-    found = [place.glob(f"{_escape(branch)}.lock") for place in places[:2]] + [p.glob("*.lock") for p in places[2:]]
-    for lock in (*(file for files in found for file in files), *repo.make_relay_dir().glob("*.lock")):
+    places = (*(refs / kind / branch for kind in counted), repo.make_relay_dir())
+    locks = [place / name for place in places for name in list_names(place) if name.endswith(".lock")]
+    locks += [lock for kind in ("leg", "plan") if os.path.lexists(lock := refs / kind / f"{branch}.lock")]
+    for lock in locks:
         if _is_in_place(lock) and not lock.is_dir():
             lock.unlink(missing_ok=True)
     for file in repo.relay_dir.iterdir():
@@ -137,16 +145,16 @@ def _clear_own(repo: Repo) -> None:
             file.unlink(missing_ok=True)
 
 
-def _clear_temporaries(repo: Repo) -> None:
-    """Remove what stood there for a moment: git has what was being written, and a proof of the sandbox is empty."""
-    untracked = repo.git.run("ls-files", "-z", "--others", "--exclude-standard").split(b"\0")
-    for path in map(os.fsdecode, untracked):
+def clear_temporaries(repo: Repo, untracked: Iterable[str]) -> None:
+    """Remove what stood there for a moment: git has what was being written, and a proof of the sandbox is empty.
+
+    Args:
+        repo: In whose work tree a killed relay may have left it; the caller holds its lock.
+        untracked: What git does not know of it.
+    """
+    for path in untracked:
         if is_temporary(path.rpartition("/")[2]):
             remove_file(repo.root, path)
-
-
-def _escape(name: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
 
 
 def _read_declared(repo: Repo) -> dict[Path, float]:

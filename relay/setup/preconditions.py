@@ -16,7 +16,7 @@ from relay.git.names import list_paths
 from relay.git.operations import check_state
 from relay.git.repository import Repo
 from relay.git.signing import check_signing
-from relay.git.status import find_ignored, read_status
+from relay.git.status import Status, find_ignored, read_status
 from relay.hints import Hint, TypedPath
 from relay.meters.prices import Price
 from relay.meters.spend import Meter
@@ -165,20 +165,25 @@ def check_signature(repo: Repo) -> Finding:
     return find_out(get, name="signing")
 
 
-def check_clean(repo: Repo, plan_path: str) -> Finding:
+def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Finding:
     """Look for uncommitted changes of the user's to tracked files.
 
     An open leg's own changes are no obstacle: they are what the run goes on with.
+
+    Args:
+        repo: Where.
+        plan_path: What differs there is looked at elsewhere.
+        status: How the work tree differs; None: git is asked.
     """
 
     def get() -> str:
         if read_leg(repo) is not None:
             return "a phase is open"
         own = {plan_path, find_ledger_path(plan_path)}
-        status = read_status(repo)
-        dirty = [path for path in status.changed if path not in own]
+        found = read_status(repo) if status is None else status
+        dirty = [path for path in found.changed if path not in own]
         if dirty:
-            named = [f"{path} (which git status was told to hide)" if path in status.hidden else path for path in dirty]
+            named = [f"{path} (which git status was told to hide)" if path in found.hidden else path for path in dirty]
             raise RepoError(
                 f"tracked files have uncommitted changes: {list_paths(named)}",
                 hint="commit them, or use --allow-dirty: relay then keeps these files out of every commit",

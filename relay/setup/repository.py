@@ -1,13 +1,14 @@
 """A repository taken for a run: fit to be worked in, locked, and with what an earlier commit lacks made good."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from relay.errors import RepoError
 from relay.git.collection import hold_collections
-from relay.git.lock_journal import clear_stale_locks
+from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries
 from relay.git.repository import Repo
+from relay.git.status import read_status
 from relay.sandbox.private import find_folder, remove_left_overs
 from relay.setup import preconditions
 from relay.setup.context import RunRequest
@@ -28,10 +29,16 @@ def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
     Raises:
         RepoError: Somebody is at work there, or left a lock, or a process of an earlier run does not end.
     """
+    with _hold(repo, clear_stale_locks) as left:
+        yield left
+
+
+@contextmanager
+def _hold(repo: Repo, clear: Callable[[Repo], tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     with lock_worktree(repo):
         # Before anything is looked at: what a killed relay had started may still write.
         remove_left_overs(find_folder(), now=time.time())
-        if locks := clear_stale_locks(repo):
+        if locks := clear(repo):
             raise RepoError("; ".join(locks))
         yield (*repair_refs(repo), *finish_pending(repo))
 
@@ -50,11 +57,15 @@ def take_repository(request: RunRequest) -> Iterator[tuple[str, ...]]:
     require(preconditions.check_git(repo))
     require(preconditions.check_repository(repo))
     require(preconditions.check_plan_file(repo, path))
-    with hold_worktree(repo) as left, hold_collections(repo):
+    looks = request.command == "run" and not request.allow_dirty
+    # What git is asked for anyway then has the files that stood there for a moment, too.
+    with _hold(repo, clear_git_directory if looks else clear_stale_locks) as left, hold_collections(repo):
         require(preconditions.check_identity(repo))
         require(preconditions.check_signature(repo))
-        if request.command == "run" and not request.allow_dirty:
-            require(preconditions.check_clean(repo, path))
+        if looks:
+            status = read_status(repo)
+            clear_temporaries(repo, status.untracked)
+            require(preconditions.check_clean(repo, path, status))
         begin_watch(repo)
         try:
             yield left

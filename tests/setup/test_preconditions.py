@@ -6,6 +6,7 @@ import pytest
 
 from relay.config import Settings
 from relay.errors import PlanError, RelayError, RepoError, RunnerError
+from relay.files.replacement import make_temporary_name
 from relay.git.repository import open_repo
 from relay.prompts.shipped import get_shipped
 from relay.runners.registry import RUNNERS
@@ -64,6 +65,14 @@ def test_uncommitted_changes_are_missing_until_a_phase_is_open(stage):
     stage.write("AGENTS.md", "changed\n")
     with pytest.raises(RepoError, match=r"uncommitted changes: AGENTS\.md"):
         require(check_clean(repo, "PLAN.md"))
+
+
+@pytest.mark.parametrize("dirty", [False, True])
+def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage, dirty):
+    """Found by what git is asked whether all is clean, or by a question of its own."""
+    stage.write(f"deep/{make_temporary_name()}", "half")
+    with stage.enter("run", runner=ScriptedRunner([]), flags={"sandbox": "off"}, dirty=dirty):
+        assert not (stage.root / "deep").exists()
 
 
 @pytest.mark.parametrize(
