@@ -65,11 +65,22 @@ def replace_with_file(
         check()
 
     _replace(parent_fd, name, make, parent_fd if scratch_fd is None else scratch_fd)
+    sync_fd(parent_fd)
+
+
+def replace_unsynced(parent_fd: int, name: str, data: bytes, *, scratch_fd: int | None = None) -> None:
+    """Put a regular file at `name` in the same way, but for a power cut: that may leave it empty, or undo it."""
+
+    def make(folder_fd: int, temporary: str) -> None:
+        _write_new(folder_fd, temporary, data, _Traits.find(parent_fd, name, executable=None), synced=False)
+
+    _replace(parent_fd, name, make, parent_fd if scratch_fd is None else scratch_fd)
 
 
 def replace_with_link(parent_fd: int, name: str, target: bytes) -> None:
     """Put a symlink at `name`, as `replace_with_file` does a file."""
     _replace(parent_fd, name, lambda fd, temporary: os.symlink(target, temporary, dir_fd=fd), parent_fd)
+    sync_fd(parent_fd)
 
 
 def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], folder_fd: int) -> None:
@@ -81,7 +92,6 @@ def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], folder
         with suppress(OSError):  # the disk may be full or broken; the next run removes it
             os.unlink(temporary, dir_fd=folder_fd)
         raise
-    sync_fd(parent_fd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +120,7 @@ class _Traits:
         return cls(permissions=bits, user=old.st_uid, group=old.st_gid)
 
 
-def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits) -> None:
+def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits, *, synced: bool = True) -> None:
     # Closed to others until its owner and mode are right: what was private is never readable, not for an instant.
     fd = os.open(name, _CREATE, 0o666 if traits.permissions is None else 0o600, dir_fd=folder_fd)
     with os.fdopen(fd, "wb") as stream:
@@ -122,4 +132,5 @@ def _write_new(folder_fd: int, name: str, data: bytes, traits: _Traits) -> None:
         if traits.permissions is not None:
             os.fchmod(fd, traits.permissions)
         # Before the rename: after a power cut the name could be there and the bytes not.
-        sync_fd(fd)
+        if synced:
+            sync_fd(fd)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.files.replacement import replace_with_file
+from relay.files.replacement import replace_unsynced
 from relay.files.tree import read_start
 from relay.files.walk import open_folder
 from relay.git.repository import Repo
@@ -50,8 +50,9 @@ def claim_collections(repo: Repo) -> bool:
         if found != own and _is_held(file, found):
             return False
         repo.make_relay_dir()
+        # No process outlives a power cut, and git takes an empty file for none.
         with open_folder(repo.git_dir, (repo.relay_dir.name,)) as scratch, open_folder(repo.common_dir, ()) as here:
-            replace_with_file(here, file.name, own, scratch_fd=scratch)
+            replace_unsynced(here, file.name, own, scratch_fd=scratch)
         return True
     return False
 

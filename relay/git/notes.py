@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 
 from relay.errors import RepoError
-from relay.files.replacement import replace_with_file
+from relay.files.replacement import replace_unsynced, replace_with_file
 from relay.files.walk import MISSING, NotAFileError, open_folder, open_regular
 from relay.git.repository import Repo
 
@@ -36,11 +36,17 @@ def read_note(repo: Repo, name: str) -> str:
     return data.decode("utf-8", "replace") if len(data) <= MAX_BYTES else ""
 
 
-def write_note(repo: Repo, name: str, text: str, *, executable: bool = False) -> None:
-    """Write a note so that it is on the disk, whole, when this returns; a link in its place is not followed."""
+def write_note(repo: Repo, name: str, text: str, *, executable: bool = False, synced: bool = True) -> None:
+    """Write a note so that it is on the disk, whole, when this returns; a link in its place is not followed.
+
+    Where it is not `synced` a power cut may leave it empty, or undo it.
+    """
     repo.make_relay_dir()
     with _refusing_folders(repo, name), open_folder(repo.git_dir, (repo.relay_dir.name,)) as here:
-        replace_with_file(here, name, text.encode(), executable=executable or None)
+        if synced:
+            replace_with_file(here, name, text.encode(), executable=executable or None)
+        else:
+            replace_unsynced(here, name, text.encode())
 
 
 def drop_note(repo: Repo, name: str) -> None:

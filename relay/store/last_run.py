@@ -79,7 +79,7 @@ def _save(repo: Repo, name: str, body: Mapping[str, Any], secret_values: tuple[s
 
     text = redact(json.dumps(body, default=list), environ_values=secret_values)
     with contextlib.suppress(OSError, RepoError):
-        write_note(repo, name, text)
+        write_note(repo, name, text, synced=False)
 
 
 def read_last_run(repo: Repo) -> LastRun | None:
