@@ -120,7 +120,7 @@ class Unconfined(Mountless):
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Return the launch; commands have the user's own home."""
-        home = Path(self.policy.env.get("HOME", self.private.home))
+        home = Path(self.policy.env["HOME"]) if "HOME" in self.policy.env else self.private.make_home()
         env = build_env(self.policy, home=home, tmp=self.tmp, stores=list_usable(home, self.policy.env))
         return supervise(command, cwd=cwd, env={**env, **extra_env})
 

@@ -57,7 +57,7 @@ class Landlock(Mountless):
         """Grant what exists now and return the launch."""
         policy = self.policy
         stores = list_usable(find_home(policy.env), policy.env, writable=())
-        env = build_env(policy, home=self.private.home, tmp=self.tmp, stores=stores)
+        env = build_env(policy, home=self.private.make_home(), tmp=self.tmp, stores=stores)
         env = {**find_toolchain_env(find_home(policy.env)), **env, **extra_env}
         inside = [f"r {place}" for place in _grant_around(policy.root, self.closed)]
         rules = b"".join(os.fsencode(rule) + b"\0" for rule in (*self.granted, *inside))
@@ -115,7 +115,7 @@ def _grant(policy: Policy, home: Path | None, private: PrivateDir, closed: froze
     ]
     return (
         *(f"r {place}" for place in (*readable, inside.__file__)),
-        *(f"w {place}" for place in (private.tmp, private.home)),
+        *(f"w {place}" for place in (private.tmp, private.make_home())),
         *(f"d /dev/{name}" for name in DEVICE_NAMES),
         *(["n /"] if policy.network else []),
     )

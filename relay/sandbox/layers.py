@@ -97,10 +97,10 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path
         trial: Where it is kept that layers can be made here; None tries each time.
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
-    place.mkdir(mode=0o700, exist_ok=True)
     layers = Layers(caches=fitting, place=place, used=fitting)
     if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, trial):
         return Layers(caches=(), place=place, used=())
+    place.mkdir(mode=0o700, exist_ok=True)
     layers.write_table()
     return layers
 

@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from relay.files.walk import list_names
 from relay.sandbox.survivors import end_survivors
 
-_GITCONFIG = """\
+_GITCONFIG = b"""\
 # Written by relay for commands in its sandbox.
 [safe]
 \tdirectory = *
@@ -45,22 +46,20 @@ def find_folder() -> Path:
 
 
 class PrivateDir:
-    """Holds `tmp/` and `home/` (writable for commands) and files that only relay writes; removed by `close`.
+    """Holds `tmp/` (writable for commands, and `home/` where one is made) and files that only relay writes.
 
-    Removal also happens when the object is collected or Python exits.
+    `close` removes it; so does the object's collection, and Python's exit.
     """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=find_folder())).resolve()
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=find_folder())))
         new = self.path / f"{_LOCK}.new"
         lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         new.rename(self.path / _LOCK)  # under this name it is never free while its relay lives
         self._finalizer = weakref.finalize(self, _remove, self.path, lock)
         self.tmp.mkdir(mode=0o700)
-        self.home.mkdir(mode=0o700)
-        self.gitconfig.write_text(_GITCONFIG)
-        (self.home / ".gitconfig").write_text(_GITCONFIG)
+        self.gitconfig.write_bytes(_GITCONFIG)
 
     @property
     def tmp(self) -> Path:
@@ -68,14 +67,17 @@ class PrivateDir:
         return self.path / "tmp"
 
     @property
-    def home(self) -> Path:
-        """Home directory for mechanisms that cannot mount one."""
-        return self.path / "home"
-
-    @property
     def gitconfig(self) -> Path:
         """Settings of git in the sandbox, out of reach for commands."""
         return self.path / "gitconfig"
+
+    def make_home(self) -> Path:
+        """Return the home directory for mechanisms that cannot mount one, made if it was missing."""
+        home = self.path / "home"
+        with contextlib.suppress(FileExistsError):
+            home.mkdir(mode=0o700)
+            (home / ".gitconfig").write_bytes(_GITCONFIG)
+        return home
 
     def close(self) -> None:
         """Remove the directory; harmless when repeated."""
@@ -97,7 +99,7 @@ def remove_left_overs(folder: Path, *, now: float) -> None:
     Raises:
         SandboxError: A process does not end.
     """
-    for path in folder.glob(f"{_PREFIX}*"):
+    for path in (folder / name for name in list_names(folder) if name.startswith(_PREFIX)):
         try:
             seen = path.lstat()
             if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():

@@ -83,7 +83,7 @@ class Seatbelt(Mountless):
         require_git_link(self.policy.root)
         profile = render_profile(self.policy, self.level, self.private.path, self.found)
         stores = list_usable(find_home(self.policy.env), self.policy.env, writable=())
-        env = build_env(self.policy, home=self.private.home, tmp=self.tmp, stores=stores)
+        env = build_env(self.policy, home=self.private.make_home(), tmp=self.tmp, stores=stores)
         env = {**find_toolchain_env(find_home(self.policy.env)), **env, **extra_env}
         return supervise((str(SANDBOX_EXEC), "-p", profile, *command), cwd=cwd, env=env)
 
