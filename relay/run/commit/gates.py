@@ -1,7 +1,7 @@
 """What runs in the sandbox on relay's own behalf: a phase's gate and the user's commit hooks."""
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
@@ -224,19 +224,25 @@ class Moved:
     """Not of the commit, but the gate may have seen it."""
 
 
-def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Iterable[PathChange]) -> Moved:
-    """Say what of the changes during a gate speaks against its verdict.
+def find_moved(ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Sequence[PathChange]) -> Moved:
+    """Say what changed during a gate that it may have seen: the commit's own files, and others.
 
-    What is not the commit's is hidden in the next run, where it can be, and what was hidden in this one cannot
-    have mattered. A file that was new in a run which hides such files already is the gate's own.
+    Others count under bwrap alone, which can hide them from the next run. There, what was hidden from this run already
+    does not count, nor does a file that is new after a run which hides: the gate made it.
     """
-    kept, others = {*owned, ctx.plan_path, ctx.ledger_path}, []
-    unseen = frozenset(run.surplus.paths) if run.is_hidden else frozenset[str]()
-    if ctx.workspace.sandbox.mechanism is Mechanism.BWRAP:
-        seen = [change.path for change in changes if not (run.is_hidden and change.kind is ChangeKind.ADDED)]
-        others = [path for path in seen if unseen.isdisjoint(with_parents((path,)))]
     mine = tuple(change.path for change in changes if change.path in owned)
-    return Moved(owned=mine, others=tuple(path for path in others if path not in kept))
+    if ctx.workspace.sandbox.mechanism is not Mechanism.BWRAP:
+        return Moved(owned=mine)
+    kept = {*owned, ctx.plan_path, ctx.ledger_path}
+    hidden = frozenset(run.surplus.paths) if run.is_hidden else frozenset[str]()
+    others = tuple(
+        change.path
+        for change in changes
+        if change.path not in kept
+        and not (run.is_hidden and change.kind is ChangeKind.ADDED)
+        and hidden.isdisjoint(with_parents((change.path,)))
+    )
+    return Moved(owned=mine, others=others)
 
 
 def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:

@@ -32,8 +32,8 @@ def is_untouched(leg: OpenLeg) -> bool:
 def find_note(repo: Repo, leg: OpenLeg) -> str:
     """Return what each session of a landing leg has to know of the merge; empty for a leg that does work.
 
-    It came with the leg's snapshots before its first session, what the gate said in the last of them; what a session
-    wrote down, or left when it was killed, took its place since.
+    The leg's first snapshots, from before any session, have it as their body, and the last of these what the gate said
+    besides. A later snapshot has a session's baton there instead, so the history is asked for the first ones.
     """
     if not leg.merges or leg.last_wip is None:
         return ""

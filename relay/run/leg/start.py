@@ -96,8 +96,9 @@ class Handover:
 def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
     """Open a leg on a phase that has none; None when a stop was asked for during the baseline.
 
-    The gate runs first, so that what it leaves behind is not the leg's. It is not the user's either: a session may
-    change such a file and have it committed. What had changes of the user's before stays the user's, and is kept.
+    The gate runs before the leg begins. So the files that it makes are neither the leg's work nor the user's: a session
+    may change one and have it committed. A file that the user had changed stays the user's; where the gate writes over
+    it, it is kept as it was.
 
     Raises:
         PlanError: The gate can never be green, or no commit could hold what the phase is to change.
