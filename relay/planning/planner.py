@@ -99,7 +99,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     if task.converge and ended.end is SessionEnd.FINISHED and not submissions.tries:
         _keep_cost(ctx, begun, before.text if before else "")
         words = f"converged: nothing that {ctx.plan_path} asks for is missing"
-        return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=ctx.meter.total)
+        return ctx.end(ExitCode.DONE, words)
     if submissions.accepted is None:
         code = ExitCode.USER if ended.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
@@ -265,12 +265,7 @@ def _reject(ctx: RunContext, refused: _Refused, reason: str, code: ExitCode = Ex
     _keep_cost(ctx, refused.begun, "")
     if refused.last:
         ctx.observe(Noticed(text=f"the last plan is kept: git show {where}:{ctx.plan_path}", warning=True))
-    return RunEnd(
-        exit_code=code,
-        reason=reason,
-        next_command=make_command(refused.task),
-        spent=ctx.meter.total,
-    )
+    return ctx.end(code, reason, make_command(refused.task))
 
 
 def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
@@ -299,9 +294,5 @@ def _finish(ctx: RunContext, plan: Plan) -> RunEnd:
         ctx.observe(Noticed(text=f"{ctx.plan_path}:{violation.line}: {violation.message}", warning=True))
     items = sum(len(phase.items) for phase in plan.phases)
     made = f"{count(len(plan.phases), 'phase')}, {count(items, 'item')}"
-    return RunEnd(
-        exit_code=ExitCode.DONE,
-        reason=f"{ctx.plan_path} is written, {made}; read it, change what you like",
-        next_command=RUN,
-        spent=ctx.meter.total,
-    )
+    words = f"{ctx.plan_path} is written, {made}; read it, change what you like"
+    return ctx.end(ExitCode.DONE, words, RUN)

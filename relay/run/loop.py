@@ -86,7 +86,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Sit
     if made is not None and made.for_review:
         return None  # the leg has moved on: its next session is told
     if made is not None and not made.for_model:  # nothing that a session could repair
-        return _stop(ctx, ExitCode.STOPPED, _add_ways(f"phase {phase.id}: {made.for_user}", made.ways), RUN)
+        return ctx.end(ExitCode.STOPPED, _add_ways(f"phase {phase.id}: {made.for_user}", made.ways), RUN)
     with within(ctx.plan_path):
         require_gates(plan, ctx.settings, (phase,), unchecked=selection.unchecked)
         ctx.sessions.find_runner(phase.runner)  # an edit may have named another
@@ -108,10 +108,10 @@ def _wait_for_reset(ctx: RunContext, leg: OpenLeg | None) -> RunEnd | None:
     words = f"the usage limit that the last session met resets at {render_moment(until, now=now)}"
     if until - now > most_s:
         words = f"{words}, in {render_span(until - now)}; relay waits {render_span(most_s)} at most (max_wait_s)"
-        return _stop(ctx, ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", RUN)
+        return ctx.end(ExitCode.STOPPED, f"{words}. RELAY_MAX_WAIT_S=0 asks at once", RUN)
     ctx.observe(RetryScheduled(attempt=0, wait_s=until - now, reason=words))
     if ctx.interrupts.wait(until - now):
-        return _stop(ctx, ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", RUN)
+        return ctx.end(ExitCode.INTERRUPTED, "interrupted while waiting; everything is kept", RUN)
     return None
 
 
@@ -134,7 +134,7 @@ def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | No
         return None
     if plan := find_done_plan(ctx.files):
         return end_done(plan, ctx.meter.total)
-    return _stop(ctx, ExitCode.DONE, words, RUN)
+    return ctx.end(ExitCode.DONE, words, RUN)
 
 
 def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: Handover) -> RunEnd | None:
@@ -147,7 +147,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
         case LegKind.REVIEW:
             return None
         case LegKind.INTERRUPTED:
-            return _stop(ctx, ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
+            return ctx.end(ExitCode.INTERRUPTED, f"{result.detail}; everything is kept", again)
         case LegKind.HANDOFF | LegKind.FAILED if stuck := _check_stuck(ctx, handover):
             return stuck
         case LegKind.HANDOFF:
@@ -157,7 +157,7 @@ def _decide(ctx: RunContext, selection: Selection, result: LegResult, handover: 
         case _:
             code = ExitCode.USER if result.end is SessionEnd.DENIED else ExitCode.STOPPED
             then = _raise_cap(ctx, again) if result.end is SessionEnd.BUDGET else _go_on(result, again)
-            return _stop(ctx, code, _add_ways(f"phase {handover.phase_id}: {result.detail}", result.ways), then)
+            return ctx.end(code, _add_ways(f"phase {handover.phase_id}: {result.detail}", result.ways), then)
 
 
 def _go_on(result: LegResult, again: Command) -> Command:
@@ -182,7 +182,7 @@ def _check_stuck(ctx: RunContext, handover: Handover) -> RunEnd | None:
     if times < MAX_SAME_ERRORS:
         return None
     words = f"phase {handover.phase_id} is stuck: {times} sessions in a row ended with the same error at {error}"
-    return _stop(ctx, ExitCode.STOPPED, words, REVISE)
+    return ctx.end(ExitCode.STOPPED, words, REVISE)
 
 
 def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEnd | None:
@@ -191,10 +191,10 @@ def _check_size(ctx: RunContext, result: LegResult, handover: Handover) -> RunEn
     split = Command(words=("plan", "--split", handover.phase_id))
     if no_progress >= MAX_LEGS_WITHOUT_PROGRESS:
         words = f"{no_progress} sessions in a row handed over without ticking anything"
-        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
+        return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     if handover.number >= ctx.settings.max_legs:
         words = f"{count(handover.number, 'session')} and still not done (max_legs)"
-        return _stop(ctx, ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
+        return ctx.end(ExitCode.STOPPED, f"phase {handover.phase_id} is too big: {words}", split)
     return None
 
 
@@ -202,12 +202,8 @@ def _end_interrupted(ctx: RunContext) -> RunEnd:
     """Stop between two legs; the last one may have finished the plan before the stop came about."""
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(plan, ctx.meter.total)
-    return _stop(ctx, ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
+    return ctx.end(ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
 
 
 def _add_ways(words: str, ways: Hint) -> Hint:
     return (words, "; ", ways) if ways else words
-
-
-def _stop(ctx: RunContext, code: ExitCode, reason: Hint, then: Command | None) -> RunEnd:
-    return RunEnd(exit_code=code, reason=reason, next_command=then, spent=ctx.meter.total)

@@ -96,7 +96,7 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
     patch = read_patch(ctx.repo, chosen.base, chosen.tip, most_bytes=MAX_PATCH_BYTES)
     changed = frozenset(change.path for change in diff_trees(ctx.repo, chosen.base, chosen.tip))
     if not changed:
-        return _end(ctx, ExitCode.DONE, f"{chosen.name} changes nothing"), ()
+        return ctx.end(ExitCode.DONE, f"{chosen.name} changes nothing"), ()
     ctx = _without_changed_rules(ctx, changed)
     briefing = ReviewBriefing(task=chosen.task, patch=redact(patch, environ_values=ctx.secret_values), gate="")
     with ExitStack() as kept:
@@ -112,7 +112,7 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
     if isinstance(found, Incomplete):
         code = ExitCode.USER if found.end is SessionEnd.DENIED else ExitCode.STOPPED
         code = ExitCode.INTERRUPTED if ctx.interrupts.finish_turn else code
-        return _end(ctx, code, found.detail), None
+        return ctx.end(code, found.detail), None
     confirmed = len(list_confirmed(found))
     ctx.observe(
         ReviewFinished(
@@ -123,7 +123,7 @@ def review_range(ctx: RunContext, chosen: Range) -> tuple[RunEnd, tuple[ReviewFi
         )
     )
     code = ExitCode.STOPPED if confirmed else ExitCode.DONE
-    return _end(ctx, code, f"{chosen.name}: {count(len(found), 'finding')}, {confirmed} confirmed"), found
+    return ctx.end(code, f"{chosen.name}: {count(len(found), 'finding')}, {confirmed} confirmed"), found
 
 
 def _without_changed_rules(ctx: RunContext, changed: frozenset[str]) -> RunContext:
@@ -135,7 +135,3 @@ def _without_changed_rules(ctx: RunContext, changed: frozenset[str]) -> RunConte
         ctx.observe(Noticed(text=words))
         return replace(ctx, rules=Rules())
     return ctx
-
-
-def _end(ctx: RunContext, code: ExitCode, reason: str) -> RunEnd:
-    return RunEnd(exit_code=code, reason=reason, next_command=None, spent=ctx.meter.total)

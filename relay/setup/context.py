@@ -68,6 +68,19 @@ Ask = Callable[[QuestionAsked, int], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a run or a planning ends, for the command that asked for it to tell."""
+
+    exit_code: ExitCode
+    reason: Hint
+    """One line: what was done, or why it stopped and what the user can do about it."""
+    next_command: Command | None
+    """What to type next; None when nothing is left."""
+    spent: Spent
+    """On the plan, this run included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """Everything that planning and running share."""
 
@@ -111,15 +124,6 @@ class RunContext:
         """Of the ledger, in the same way."""
         return self.files.ledger_path
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnd:
-    """How a run or a planning ends, for the command that asked for it to tell."""
-
-    exit_code: ExitCode
-    reason: Hint
-    """One line: what was done, or why it stopped and what the user can do about it."""
-    next_command: Command | None
-    """What to type next; None when nothing is left."""
-    spent: Spent
-    """On the plan, this run included."""
+    def end(self, code: ExitCode, reason: Hint, then: Command | None = None) -> RunEnd:
+        """Return that the run ends now; see `RunEnd`."""
+        return RunEnd(exit_code=code, reason=reason, next_command=then, spent=self.meter.total)
