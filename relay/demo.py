@@ -22,7 +22,7 @@ from relay.git.message import read_texts
 from relay.git.repository import Repo, open_repo
 from relay.hints import AT_ROOT
 from relay.plan.parse import parse_plan
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 from relay.rehearsal.faults import FaultName
 from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Rehearsal, serve

@@ -17,9 +17,7 @@ MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
 MAX_LOOSE_FILES = 7
 
-NO_NOUNS = {
-    "relay/prompts/shipped.py", "relay/sandbox/confined.py", "relay/sandbox/private.py", "relay/setup/open.py",
-}  # fmt: skip
+NO_NOUNS = {"relay/setup/open.py"}
 
 
 def name_of(path: Path) -> str:

@@ -107,7 +107,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     """
     from relay.gate.lint import check_gates
     from relay.plan.check import check_plan
-    from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
+    from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 
     try:
         plan = load_plan(place)

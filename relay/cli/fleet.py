@@ -174,7 +174,7 @@ def get_data(name: str = _DATABASE_PLACE) -> Path:
 @click.argument("kind", type=click.Choice(list(_TEMPLATES)))
 def template(kind: str) -> None:
     """Print a job file for GitHub Actions, Slurm, Kubernetes or Nomad: each runs relay work, and is yours to change."""
-    from relay.prompts.shipped import get_shipped
+    from relay.prompts.package_data import get_shipped
 
     click.echo((get_shipped("templates") / "fleet" / _TEMPLATES[kind]).read_text(encoding="utf-8"), nl=False)
 

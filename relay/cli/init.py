@@ -138,7 +138,7 @@ def write_template(root: Path, name: str, source: str = "") -> bool:
         RelayError: The directory cannot be written.
     """
     from relay.files.walk import open_folder
-    from relay.prompts.shipped import get_shipped
+    from relay.prompts.package_data import get_shipped
 
     content = (get_shipped("templates") / (source or name)).read_bytes()
     *folders, last = name.split("/")

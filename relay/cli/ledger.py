@@ -107,7 +107,7 @@ def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
 @_options
 def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
     """Show why a claim holds or not: what it rests on, what replaced it, who said it, and what its sources say now."""
-    from relay.ledger.why import render_why
+    from relay.ledger.explanation import render_why
 
     found = _open(plan)
     found.require(claim_id)
@@ -170,7 +170,7 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
 @_options
 def draw_ledger(plan: str | None, *, as_json: bool) -> None:
     """Write what rests on what, what replaces what and what contradicts as a Mermaid flowchart."""
-    from relay.ledger.why import render_graph
+    from relay.ledger.explanation import render_graph
 
     found = _open(plan)
     text = render_graph(found.ledger, found.judgement)

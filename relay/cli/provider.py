@@ -11,7 +11,7 @@ from relay.config import ModelSettings, find_user_dir
 from relay.config.model_table import render_model_table, show_user_file
 from relay.errors import RelayError
 from relay.meters.prices import parse_price
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 
 _MODEL = "NAME-OF-THE-MODEL"
 

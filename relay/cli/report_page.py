@@ -100,7 +100,7 @@ def read_ledger(repo: "Repo", figures: "Figures") -> "tuple[Ledger, Judgement] |
 def render_ledger(ledger: "Ledger", judgement: "Judgement", figures: "Figures") -> dict[str, Any]:
     """Return what a ledger comes to, for machines: decisions and their cost, half-life, uses, contradictions."""
     from relay.ledger import Kind
-    from relay.ledger.lives import find_half_life, find_lives, find_uses
+    from relay.ledger.lifetimes import find_half_life, find_lives, find_uses
 
     costs = {leg.session_id: leg.totals.usd_per_decision for leg in figures.legs}
     uses = find_uses(ledger)

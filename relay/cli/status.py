@@ -33,7 +33,7 @@ from relay.words import (
 )
 
 if TYPE_CHECKING:
-    from relay.cli.views.at_work import AtWork
+    from relay.cli.views.current_work import AtWork
     from relay.cli.views.job_lines import JobStanding
     from relay.fleet.claim import PhaseClaim
     from relay.git.repository import Repo
@@ -68,7 +68,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     jobs, is_busy = _find_jobs(place.repo, standing), is_locked(place.repo)
     last, work = find_last_run(place.repo, standing), None
     if is_busy and not any(job.at_work or job.waits for job in jobs):  # else the last line of any log is one of theirs
-        from relay.cli.views.at_work import find_work
+        from relay.cli.views.current_work import find_work
 
         work = find_work(place.root)
         running = standing.situation.running or "a relay is at work here"
@@ -194,7 +194,7 @@ def _show_next(standing: Standing, caller: Caller, *, why: bool, left: Sequence[
 
 
 def _show_work(work: "AtWork") -> None:
-    from relay.cli.views.at_work import tell_work
+    from relay.cli.views.current_work import tell_work
 
     first, *rest = tell_work(work, now=time.time())
     say(f"now    {first}", style="bold")
@@ -299,7 +299,7 @@ def render_json(standing: Standing, caller: Caller, near: Near | None = None, ro
     """Write where the plan stands as one JSON document; `root` is where the jobs' logs are."""
     import json
 
-    from relay.cli.views.at_work import render_work
+    from relay.cli.views.current_work import render_work
     from relay.cli.views.last_run import render_last_run
 
     near = near or Near()

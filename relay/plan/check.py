@@ -7,7 +7,7 @@ there. What loses work or stops a run is an error; what weakens it is a warning.
 import re
 from collections.abc import Iterator, Sequence
 
-from relay.plan.errands import asks_for_outside
+from relay.plan.impossible_items import asks_for_outside
 from relay.plan.lines import Lines
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.near_boxes import find_near_boxes

@@ -21,7 +21,7 @@ from relay.plan.parse import parse_plan
 from relay.planning.questions import Interview
 from relay.planning.sizes import measure_phases
 from relay.planning.submission import Judge, Rejected, Submissions, judge_appended, judge_plan, judge_split
-from relay.prompts.shipped import is_example
+from relay.prompts.package_data import is_example
 from relay.prompts.texts import (
     render_converge_message,
     render_feature_message,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from string import Template
 
-from relay.plan.errands import has_errands
+from relay.plan.impossible_items import has_impossible_items
 from relay.plan.model import Item, Phase, Plan
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 from relay.session.shapes import SizedPart
 from relay.session.tokens import estimate_tokens
 from relay.session.values import Baton, ToolSpec
@@ -186,7 +186,7 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("plan", "Your phase", plan.text[phase.start : phase.end].strip()),
         ("rules", "Rules of its folders", briefing.rules),
         ("plan", "Item ids", "\n".join(_render_item_ids(phase, briefing.claimed))),
-        ("plan", "Not yours to do", _load("errands").strip() if has_errands(phase) else ""),
+        ("plan", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
         ("environment", "Red before this phase", briefing.baseline),
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
         ("ledger", "What is known (ledger)", briefing.ledger),

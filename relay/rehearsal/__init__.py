@@ -20,7 +20,7 @@ display name ends in "(rehearsed)". Nothing above it is faked: SDK, sockets, git
     answer.py       a turn as a message with usage
     sse.py          a message as a stream of events
     delivery.py     bytes on the connection, and the faults that happen there
-    tongues.py      the same as Chat Completions and Gemini have it
+    other_apis.py   the same as Chat Completions and Gemini have it
     responses.py    and as the Responses API does
     routes.py       which of them a request is for
     state.py        what it knows between requests

@@ -1,12 +1,10 @@
-"""The Responses API, as `relay.rehearsal.tongues` has the others."""
+"""The Responses API, as `relay.rehearsal.other_apis` has the others."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relay.rehearsal.answer import AnswerBlock, PlayedAnswer
-from relay.rehearsal.prompt import list_blocks
-from relay.rehearsal.sse import cut_text
-from relay.rehearsal.tongues import (
+from relay.rehearsal.other_apis import (
     Body,
     Rendered,
     Tongue,
@@ -18,6 +16,8 @@ from relay.rehearsal.tongues import (
     read_content,
     render_openai_error,
 )
+from relay.rehearsal.prompt import list_blocks
+from relay.rehearsal.sse import cut_text
 
 _OUTPUT, _JOINT = "_output", "__"
 _REASONS = {"max_tokens": "max_output_tokens", "model_context_window_exceeded": "max_output_tokens",

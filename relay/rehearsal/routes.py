@@ -6,8 +6,8 @@ from urllib.parse import unquote
 
 from relay.regexes import regex
 from relay.rehearsal.cache import CacheUse
+from relay.rehearsal.other_apis import CHAT, GEMINI, Tongue
 from relay.rehearsal.responses import RESPONSES
-from relay.rehearsal.tongues import CHAT, GEMINI, Tongue
 from relay.rehearsal.wire import ApiError
 from relay.values import dataclass
 

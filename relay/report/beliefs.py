@@ -5,7 +5,7 @@ from datetime import datetime
 
 from relay.figures.values import Figures, LegFigures
 from relay.ledger import Belief, Claim, ClaimStatus, Judgement, Kind, Ledger, Nogood
-from relay.ledger.lives import find_half_life, find_lives, find_uses
+from relay.ledger.lifetimes import find_half_life, find_lives, find_uses
 from relay.report import blocks
 from relay.report.blocks import Chapter, make_table
 from relay.report.wording import NOTHING, cut_id, render_per_decision

@@ -19,7 +19,7 @@ from relay.sandbox.links import render_links
 from relay.sandbox.openings.inside import LEAST_ABI, find_abi
 from relay.sandbox.places import find_real
 from relay.sandbox.policy import Door, Lent, Level, Mechanism, Policy, StandIn
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.start import Launch

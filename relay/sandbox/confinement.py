@@ -10,7 +10,7 @@ from relay.sandbox import launcher
 from relay.sandbox.environment import build_env
 from relay.sandbox.openings import inside
 from relay.sandbox.policy import Lent, Level, Mechanism, Policy, StandIn
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.start import Launch
 from relay.sandbox.toolchains import list_usable
 from relay.values import dataclass

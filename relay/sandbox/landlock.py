@@ -16,7 +16,7 @@ from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.openings import inside
 from relay.sandbox.places import find_hidden, find_home, find_real, find_secrets, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
-from relay.sandbox.private import DEVICE_NAMES, PrivateDir
+from relay.sandbox.private_folder import DEVICE_NAMES, PrivateDir
 from relay.sandbox.scan import scan_repository
 from relay.sandbox.seccomp import Filter, assemble
 from relay.sandbox.start import Launch

@@ -17,11 +17,11 @@ from typing import Any
 from relay.errors import SandboxError
 from relay.files.replacement import make_temporary_name
 from relay.sandbox.bwrap import open_bwrap
-from relay.sandbox.confined import run_confined
+from relay.sandbox.confined_run import run_confined
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.landlock import open_landlock
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.seatbelt import open_seatbelt
 from relay.values import dataclass
 

@@ -17,7 +17,7 @@ from relay.sandbox.confinement import Confinement
 from relay.sandbox.openings import inside
 from relay.sandbox.places import is_socket
 from relay.sandbox.policy import Policy
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 
 _NAMESPACES = ("user", "mnt", "pid", "net")
 """A container has the boot id of its host, and other rights."""

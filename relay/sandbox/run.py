@@ -9,12 +9,12 @@ from typing import Self
 
 from relay.errors import SandboxError
 from relay.sandbox.bwrap import find_bwrap
-from relay.sandbox.confined import NO_ENV, never, run_confined
+from relay.sandbox.confined_run import NO_ENV, never, run_confined
 from relay.sandbox.confinement import Confinement, open_unconfined
 from relay.sandbox.install import find_way
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.sandbox.policy import Lent, Level, Limits, Mechanism, Policy, StandIn
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
 from relay.sandbox.proofs import find_proof, has_proof, save_proof

@@ -14,7 +14,7 @@ from relay.sandbox.confinement import Mountless, describe_closed, supervise
 from relay.sandbox.environment import build_env, find_toolchain_env
 from relay.sandbox.places import HOME_SECRETS, find_home, find_real, find_toolchains, is_below
 from relay.sandbox.policy import Level, Mechanism, Policy
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.scan import Found, scan_repository
 from relay.sandbox.start import Launch
 from relay.sandbox.toolchains import list_usable

@@ -32,7 +32,7 @@ from relay.sandbox.places import (
     is_there,
 )
 from relay.sandbox.policy import Lent, Level, Policy, StandIn
-from relay.sandbox.private import PrivateDir, ensure_device_nodes
+from relay.sandbox.private_folder import PrivateDir, ensure_device_nodes
 from relay.sandbox.proofs import find_trial
 from relay.sandbox.scan import Found
 from relay.sandbox.toolchains import find_stores, list_usable

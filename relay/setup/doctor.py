@@ -16,7 +16,7 @@ from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
 from relay.hints import Caller
 from relay.interrupts import Interrupts
 from relay.plan.files import find_protected
-from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
+from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_advice, find_bwrap

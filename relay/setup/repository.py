@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from relay.errors import RepoError
-from relay.git.collection import hold_collections
+from relay.git.gc_hold import hold_collections
 from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries
 from relay.git.repository import Repo
 from relay.git.status import read_status
-from relay.sandbox.private import find_folder, remove_left_overs
+from relay.sandbox.private_folder import find_folder, remove_left_overs
 from relay.setup import preconditions
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import require

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from relay.config import Settings
 from relay.files.secrecy import Hidden, is_covered
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.values import dataclass
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from relay.hints import Command, Hint
 from relay.plan.model import Plan
-from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
+from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.session.usage import Spent
 from relay.state.plan_edit import describe_refusal
 from relay.state.situation import PlanSource, Situation, ask

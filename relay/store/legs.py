@@ -20,8 +20,8 @@ from dataclasses import field, replace
 from relay.errors import RepoError
 from relay.files.boot import find_boot_id
 from relay.git import objects, refs
-from relay.git.collection import claim_collections
 from relay.git.command import GitError
+from relay.git.gc_hold import claim_collections
 from relay.git.message import CommitText, Message, make_line, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.views.at_work import find_work, tell_work
 from relay.cli.views.base import make_view
+from relay.cli.views.current_work import find_work, tell_work
 from relay.cli.views.narrate import LOST
 from relay.cli.watch import follow, is_at_work
 from relay.errors import ExitCode

@@ -16,7 +16,7 @@ import pytest
 from relay.demo import run_demo
 from relay.errors import RelayError
 from relay.plan.parse import parse_plan
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 from relay.session.events import (
     Committed,
     Event,

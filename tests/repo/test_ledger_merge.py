@@ -7,7 +7,7 @@ import pytest
 
 from relay.errors import LedgerError
 from relay.ledger import Claim, Ledger, Retraction, Stamp, append_entry, parse_ledger
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 
 PATH = "PLAN.ledger.yaml"
 OLD = '- event: "claim"\n  id: "c1"\n  claim: "as an older relay wrote it"\n  because: "so"\n'

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.probe import OPENERS, holds, prove
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox, open_sandbox

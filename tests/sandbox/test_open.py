@@ -16,7 +16,7 @@ from relay.errors import SandboxError
 from relay.files.replacement import is_temporary
 from relay.sandbox.bwrap import find_advice, find_bwrap
 from relay.sandbox.child import start_child
-from relay.sandbox.confined import run_confined
+from relay.sandbox.confined_run import run_confined
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Level, Limits, Mechanism
 from relay.sandbox.probe import holds, probe, prove

@@ -20,7 +20,7 @@ from relay.sandbox.links import Links, find_caches, find_links, render_links, re
 from relay.sandbox.output import Capture
 from relay.sandbox.places import find_hidden, find_home, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Level, Policy
-from relay.sandbox.private import PrivateDir, remove_left_overs, remove_tree
+from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
 from relay.sandbox.scan import Found
 from relay.sandbox.seatbelt import render_profile
 from relay.sandbox.seccomp import Filter, assemble

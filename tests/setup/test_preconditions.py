@@ -8,7 +8,7 @@ from relay.config import Settings
 from relay.errors import PlanError, RelayError, RepoError, RunnerError
 from relay.files.replacement import make_temporary_name
 from relay.git.repository import open_repo
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 from relay.runners.registry import RUNNERS
 from relay.setup.preconditions import (
     State,

@@ -269,5 +269,5 @@ def is_no_noun(stem: str) -> bool:
     nouns = {"feed", "seed", "speed", "bed", "embed"}
     return (last.endswith("ed") and last not in nouns) or last in {
         "shown", "kept", "earlier", "hidden", "out", "stuck", "private", "safe", "temporary", "new", "old", "common",
-        "misc", "other", "done", "open", "given", "taken", "elsewhere", "follow", "harden",
+        "misc", "other", "done", "open", "given", "taken", "elsewhere", "follow", "harden", "why",
     }  # fmt: skip

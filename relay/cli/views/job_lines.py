@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from relay.cli.views.at_work import find_job_works, render_work, tell_work
+from relay.cli.views.current_work import find_job_works, render_work, tell_work
 from relay.errors import ExitCode
 from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.worktrees import find_jobs

@@ -13,7 +13,7 @@ from relay.git.names import list_paths, render_path, with_parents
 from relay.hints import Command, Hint, TypedPath
 from relay.plan.check import find_obscurity
 from relay.plan.model import Phase, Plan
-from relay.prompts.shipped import EXAMPLE, INSTEAD, is_example
+from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.regexes import regex
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, render_left_out

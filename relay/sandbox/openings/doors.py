@@ -9,7 +9,7 @@ from relay.config.network import EVERY
 from relay.sandbox.openings.inquiries import NETWORK, Inquiries
 from relay.sandbox.openings.sockets import dial_loopback, listen
 from relay.sandbox.policy import Door
-from relay.sandbox.private import PrivateDir
+from relay.sandbox.private_folder import PrivateDir
 from relay.values import dataclass
 
 PROXY_PORT = 30128

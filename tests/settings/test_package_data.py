@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import RelayError
-from relay.prompts.shipped import get_shipped
+from relay.prompts.package_data import get_shipped
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.errands import asks_for_commit, asks_for_outside, has_errands
+from relay.plan.impossible_items import asks_for_commit, asks_for_outside, has_impossible_items
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, render_phase_message
 
@@ -50,5 +50,5 @@ def test_the_session_is_told_whose_it_is_where_an_open_item_asks(box, told):
         baseline="",
         ledger="",
     )
-    assert has_errands(phase) is told
+    assert has_impossible_items(phase) is told
     assert ("left to the user" in render_phase_message(briefing)) is told

@@ -28,6 +28,6 @@ def asks_for_outside(text: str) -> bool:
     return _OUTSIDE.search(text[:_READ_CHARS]) is not None
 
 
-def has_errands(phase: Phase) -> bool:
+def has_impossible_items(phase: Phase) -> bool:
     """Whether an open item of a phase asks for what no session can do."""
     return any(asks_for_commit(item.text) or asks_for_outside(item.text) for item in phase.open_items)

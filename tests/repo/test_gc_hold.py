@@ -5,7 +5,7 @@ import os
 import pytest
 
 from relay.errors import RepoError
-from relay.git.collection import claim_collections, hold_collections
+from relay.git.gc_hold import claim_collections, hold_collections
 from relay.session.usage import Spent, Usage
 from relay.store.legs import LegStart, WipRecord, open_leg, read_leg, save_wip
 from relay.store.repair import repair_refs
