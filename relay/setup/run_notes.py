@@ -1,7 +1,6 @@
 """Keeps how a run ended where the next look finds it, while the run happens."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from relay.errors import ErrorKind, ExitCode, RelayError
@@ -18,13 +17,11 @@ class RunNotes:
     Args:
         repo: Where the notes are.
         secret_values: Never written.
-        clock: Seconds since the epoch.
     """
 
-    def __init__(self, repo: Repo, secret_values: tuple[str, ...], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, repo: Repo, secret_values: tuple[str, ...]) -> None:
         self._repo = repo
         self._secret_values = secret_values
-        self._clock = clock
         self._run: LastRun | None = None
 
     def observe(self, event: Event) -> None:
@@ -32,7 +29,7 @@ class RunNotes:
         match event:
             case RunStarted():
                 self._run = LastRun(
-                    began=self._clock(), command=event.command, plan_path=event.plan_path, branch=event.branch
+                    began=time.time(), command=event.command, plan_path=event.plan_path, branch=event.branch
                 )
                 self._save()
             case GateFinished():
@@ -40,7 +37,7 @@ class RunNotes:
             case RunEnded() if self._run is not None:
                 self._run = replace(
                     self._run,
-                    ended=self._clock(),
+                    ended=time.time(),
                     exit_code=event.exit_code,
                     reason=event.reason,
                     next_command=event.next_command,
@@ -50,7 +47,7 @@ class RunNotes:
                 pass
 
     def _take_gate(self, event: GateFinished) -> None:
-        gate = make_last_gate(event, at=self._clock())
+        gate = make_last_gate(event, at=time.time())
         save_last_gate(self._repo, gate, self._secret_values)
         if self._run is not None:
             is_failure = not event.passed and not event.expected

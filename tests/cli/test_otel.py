@@ -372,13 +372,9 @@ def test_metrics_have_a_bound_and_no_number_below_zero():
 def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     """Also a session that was cut off by the next; what is unknown is left out and never 0."""
     scope = Scope(run_id="r", session_id="s", phase_id="1", turn=1)
-    run = RunStarted(
-        run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=None,
-        rehearsed=False,
-    )  # fmt: skip
     legs = [LegStarted(session_id=name, phase_id="1", title="t", leg=1, reason="") for name in ("s", "t")]
     spans = Spans()
-    happened: list[Event] = [run, *legs, RequestStarted(turn=1)]
+    happened: list[Event] = [RUN, *legs, RequestStarted(turn=1)]
     found = [
         span
         for at, event in enumerate(happened)

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from relay.figures.fold import fold_records
 from relay.figures.values import Figures
 from relay.session.events import Event
-from relay.values import dataclass
 from tests.figures.streams import log
 
 
@@ -41,14 +40,6 @@ class Reader(HTMLParser):
     def tags(self) -> list[str]:
         """The elements in order."""
         return [tag for tag, _ in self.elements]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
-    """A table as it is shown."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def fold(events: Iterable[Event]) -> Figures:

@@ -49,9 +49,6 @@ class Answered:
 class Gone:
     """The other side says nothing more."""
 
-    passed_over: int
-    """Lines that were no messages."""
-
 
 Incoming = Notification | Question | Answered
 
@@ -99,15 +96,11 @@ class Wire:
         self._peer.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")  # who is gone is told by `Gone`
 
     def _read(self) -> None:
-        passed_over = 0
         with self._peer.output as output:
             for line in split_lines(output):
-                found = parse_line(line)
-                if found is None:
-                    passed_over += bool(line.strip())
-                else:
+                if found := parse_line(line):
                     self._put(found)
-        self._put(Gone(passed_over=passed_over))
+        self._put(Gone())
 
 
 def render_answer(asked: Question, result: dict[str, Any] | None) -> dict[str, Any]:
