@@ -8,9 +8,9 @@ import threading
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from tests.loop.test_questions import WHERE, ask
-from tests.loop.test_review import FINDING, REPAIR, WORK, judge, report
+from tests.commit.test_review import FINDING, REPAIR, WORK, judge, report
 from tests.news.listener import listen
+from tests.planning.test_questions import WHERE, ask
 from tests.waiting import wait_until
 
 PLAN = """\

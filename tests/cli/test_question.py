@@ -5,7 +5,7 @@ import pytest
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from tests.loop.test_questions import WHERE, ask, plan_by
+from tests.planning.test_questions import WHERE, ask, plan_by
 from tests.terminal import answer_at_terminal
 
 HOSTILE = {

@@ -13,7 +13,7 @@ from relay.planning.questions import MAX_ROUNDS, Interview
 from relay.planning.submission import Accepted, Rejected, judge_plan
 from relay.session.events import Event, Noticed, QuestionAsked, WordsHeard
 from relay.tools.workspace import RefusedError
-from tests.loop.test_planner import read_results
+from tests.planning.test_planner import read_results
 
 PLAN = "# Keys\n\nGoal.\n\n## Phase 1 — One\nVerify: `test -f one.txt`\n- [ ] Say one — one.txt\n"
 WHERE = {"question": "Where are keys kept?", "options": ["in a file", "in the database"], "default": "in a file"}

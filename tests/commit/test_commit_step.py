@@ -8,7 +8,7 @@ from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
-from tests.loop.candidate import commit_claims
+from tests.commit.candidate import commit_claims
 
 WHOLE = """
 sessions:

@@ -7,7 +7,7 @@ import pytest
 from relay.gate.stage import MAX_COPIED_FILES
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished, Noticed
-from tests.loop.candidate import commit_claims
+from tests.commit.candidate import commit_claims
 from tests.scripted import ScriptedRunner
 
 
