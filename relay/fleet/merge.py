@@ -86,7 +86,7 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
         if leg.last_wip is None:
             _save(repo, leg, landing, merged)
         left = move_branch(
-            repo, branch, landing.own, landing.tip, reason=f"relay: phase {merged.phase.id} is put on others"
+            repo, branch, landing.own, landing.tip, reason=f"relay run: phase {merged.phase.id} is put on others"
         )
     if left is None:
         raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")

@@ -191,7 +191,7 @@ class _Worker:
             words = f"{self._remote.name} is ahead, and these files were changed here: {', '.join(found[:5])}"
             raise RepoError(words, hint="commit them or put them away")
         for words in (
-            branch_move.move_branch(self._main, self._branch, own, tip, reason="relay: as the remote is") or ()
+            branch_move.move_branch(self._main, self._branch, own, tip, reason="relay work: as the remote is") or ()
         ):
             self._observe(Noticed(text=words, warning=True))
 

@@ -139,7 +139,7 @@ def _bring_up(main: Repo, job: Job, start: str) -> None:
     own = get_tip(job.repo)
     if own == start or read_leg(job.repo) is not None or not is_ancestor(main, own, get_tip(main)):
         return
-    move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay: phase {job.phase_id} begins")
+    move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay run: phase {job.phase_id} begins")
 
 
 def copy_ignored(main: Repo, job: Repo, path: str) -> None:

@@ -92,14 +92,17 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
     unlanded = read_unlanded_commits(repo, source.plan_name, commits) if kept.has_refs else ()
     counted = (*commits, *rewound, *unlanded)
-    spends = (*map(_count_commit, counted), *(_count_rest(source, repo, leg, counted) if kept.has_refs else ()))
+    spends = (
+        *(commit.spent for commit in counted),
+        *(_count_rest(source, repo, leg, counted) if kept.has_refs else ()),
+    )
     return Standing(
         plan_name=source.plan_name,
         branch=branch,
         situation=situation,
         phases=tuple(_stand_phases(source, repo, situation, commits, leg)),
         spent=sum(spends, start=Spent()),
-        rewound=sum(map(_count_commit, rewound), start=Spent()),
+        rewound=sum((commit.spent for commit in rewound), start=Spent()),
         orphans=describe_orphans(repo, branch),
     )
 
@@ -118,7 +121,7 @@ def _stand_phases(
     open_id = find_leg_phase(repo, leg, plan) if leg else ""
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
-        spends = [_count_commit(commit) for commit in own]
+        spends = [commit.spent for commit in own]
         is_open = phase.id == open_id
         if leg is not None and is_open:
             spends.append(leg.spend)
@@ -148,13 +151,3 @@ def _count_rest(
     recorded = {commit.session for commit in counted}  # a run that was killed right behind the plan's commit has both
     if planning is not None and planning.plan_path == source.plan_name and planning.session_id not in recorded:
         yield planning.spend
-
-
-def _count_commit(commit: "RelayCommit") -> Spent:
-    """Take a commit's trailers; one that names no cost at all was made without a session."""
-    from relay.store.trailers import COST, USAGE
-
-    keys = {key for key, _ in commit.found}
-    if not keys & {COST, USAGE}:
-        return Spent()
-    return commit.spent

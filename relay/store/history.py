@@ -50,7 +50,12 @@ class RelayCommit:
 
     @property
     def spent(self) -> Spent:
-        """What the sessions behind it used and cost; the cost is unknown where the trailers do not say it."""
+        """What the sessions behind it used and cost, unknown where that cannot be read.
+
+        One whose trailers name neither was made without a session, or by somebody else.
+        """
+        if {key for key, _ in self.found}.isdisjoint({trailers.COST, trailers.USAGE}):
+            return Spent()
         return Spent(usage=self.usage or Usage(), cost_usd=self.cost_usd, estimated=self.estimated)
 
 
@@ -139,6 +144,15 @@ def read_undone(repo: Repo, commits: Sequence[RelayCommit]) -> frozenset[str]:
         if commit.status == trailers.REWOUND and commit.parents and target and repo.find_commit(target) == target:
             undone.update(repo.git.run("rev-list", f"{target}..{commit.parents[0]}", "--").decode().split())
     return frozenset(undone)
+
+
+def was_made_here(repo: Repo, commit: RelayCommit) -> bool:
+    """Return whether relay itself put a commit on HEAD's branch in this repository: no clone and no fetch brings that.
+
+    The reflog says so, by the reason that `relay.store.commit` gives it; one that was brought has another one.
+    """
+    listed = repo.git.probe("log", "-g", "--format=%H %gs", f"refs/heads/{repo.branch}", "--").out
+    return f"{commit.commit} relay: {commit.subject}" in listed.decode(errors="replace").splitlines()
 
 
 def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:

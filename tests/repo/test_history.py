@@ -26,7 +26,7 @@ def test_commits_of_the_plan_come_newest_first(box):
     found = read_relay_commits(box.open(), "PLAN.md")
     assert [(c.commit, c.phase, c.status) for c in found] == [(two, "2", "done"), (one, "1", "handoff")]
     assert (found[0].items, found[0].gate, found[0].body) == (("1.1", "1.2"), "pass abc", "text")
-    assert (found[0].usage, found[0].cost_usd, found[0].spent) == (None, None, Spent(cost_usd=None))
+    assert (found[0].usage, found[0].cost_usd, found[0].spent) == (None, None, Spent())
     assert (found[1].usage, found[1].cost_usd) == (Usage(input_tokens=5, output_tokens=7), 0.5)
     assert [c.commit for c in read_relay_commits(box.open(), "PLAN.md", newer_than=one)] == [two]
 

@@ -33,7 +33,7 @@ from relay.state.lineage import find_phases
 from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale, find_stale_claims
 from relay.store.environment import read_environment, save_environment
-from relay.store.history import find_beginning, read_plan_commits
+from relay.store.history import find_beginning, read_plan_commits, was_made_here
 from relay.store.legs import (
     LegStart,
     OpenLeg,
@@ -53,6 +53,7 @@ from relay.store.trailers import (
     LEFTOVER,
     LEG,
     NO_PROGRESS,
+    SAID,
     TRIAL,
     parse_count,
     parse_said,
@@ -322,7 +323,13 @@ def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple
         return 1, "", ()
     number = parse_count(dict(last.found).get(LEG, ""), 1)
     _, _, baton = last.body.partition(f"{BATON_TITLE}\n")
-    return number + 1, baton, last.found
+    said = parse_said(last.found)
+    if not said or was_made_here(files.repo, last):
+        return number + 1, baton, last.found
+    # Whoever made the commit elsewhere may not be this user: his words are the session's, and no order.
+    quoted = "\n".join(f"- {' '.join(text.split())}" for text in said)
+    told = f"{baton}\n\nIts commit came from elsewhere, and says that somebody told it:\n{quoted}"
+    return number + 1, told, tuple(pair for pair in last.found if pair[0] != SAID)
 
 
 def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
