@@ -44,16 +44,14 @@ def read_config(repo: Repo) -> tuple[Setting, ...]:
     """Return the configuration as it stands now, without relay's own overrides."""
     parts = read_listing(repo).split(b"\0")
     entries = [entry for entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False) if entry[0] != b"command"]
-    outside = {origin: _is_outside_file(repo.root, origin) for origin in dict.fromkeys(entry[1] for entry in entries)}
-    return tuple(
-        _parse_setting(repo.root, entry, trusted=scope in {b"system", b"global"} and outside[origin])
-        for scope, origin, entry in entries
-    )
+    of_user = {entry[:2] for entry in entries if entry[0] in {b"system", b"global"}}
+    trusted = {source for source in of_user if _is_outside_file(repo.root, source[1])}
+    return tuple(_parse_setting(repo.root, entry[2], trusted=entry[:2] in trusted) for entry in entries)
 
 
 def _is_outside_file(root: Path, origin: bytes) -> bool:
-    file = os.path.realpath(root / os.fsdecode(origin).removeprefix("file:"))
-    return not Path(file).is_relative_to(root)
+    file = os.path.realpath(os.path.join(root, os.fsdecode(origin).removeprefix("file:")))  # noqa: PTH118  # for speed
+    return not f"{file}/".startswith(os.path.join(root, ""))  # noqa: PTH118  # the root may be "/"
 
 
 def _parse_setting(root: Path, entry: bytes, *, trusted: bool) -> Setting:

@@ -278,12 +278,12 @@ def render_view(
         (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
     )
     guarded = [place for place in guarded if not is_below(place, [other for other in guarded if other != place])]
-    closed = (*found.secrets, *found.sockets, *view.around.secrets, *_list_sockets(policy))
-    masked = _real(tuple(place for place in closed if place not in policy.sockets))
-    # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
-    guarded, masked = (_leave_out_staged(places, root, shown) for places in (guarded, masked))
     covers = _list_covers(mounts)
-    visible = [place for place in masked if _is_shown(place, covers)]
+    closed = [place for place in (*found.secrets, *found.sockets, *view.around.secrets) if _is_shown(place, covers)]
+    closed += _list_sockets(policy, covers)
+    visible = _real(tuple(place for place in closed if place not in policy.sockets))
+    # A stage is made without secrets, and what is written there goes with it: only what it shows needs protection.
+    guarded, visible = (_leave_out_staged(places, root, shown) for places in (guarded, visible))
     caches = _leave_out_staged(
         _real(tuple(place for tree in found.links.trees for place in find_caches(tree))), root, shown
     )
@@ -308,10 +308,11 @@ def _guard(view: MountView, found: Found, places: list[Path]) -> list[Mount]:
     return [*(Mount(op=Op.READ, source=place, dest=place) for place in places), *layers]
 
 
-def _list_sockets(policy: Policy) -> Iterator[Path]:
+def _list_sockets(policy: Policy, covers: list[tuple[str, bool]]) -> Iterator[Path]:
     for place in map(find_real, find_unix_sockets()):
         # With the host's network the list holds what sessions bound themselves.
-        if not (policy.network and place.is_relative_to(policy.root)) and is_searchable(place):
+        own = policy.network and place.is_relative_to(policy.root)
+        if not own and _is_shown(place, covers) and is_searchable(place):
             yield place
 
 
@@ -327,7 +328,7 @@ def lay_over(mounts: tuple[Mount, ...], lent: Lent) -> tuple[Mount, ...]:
     if not any(mount.dest == lent.dest for mount in mounts):
         return mounts
     shown = [lent.dest / name for name in lent.shown]
-    kept = [m for m in mounts if m.dest == lent.dest or not m.dest.is_relative_to(lent.dest) or is_below(m.dest, shown)]
+    kept = [m for m in mounts if m.dest == lent.dest or not is_below(m.dest, [lent.dest]) or is_below(m.dest, shown)]
     at = max(number for number, mount in enumerate(kept) if mount.dest == lent.dest) + 1
     copy = Mount(op=Op.WRITE, source=lent.place, dest=lent.dest)
     return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
