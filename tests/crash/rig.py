@@ -89,8 +89,7 @@ class Rig:
     def __post_init__(self) -> None:
         make_repository(self.place / "origin", self.environ)
         self.kept = read_kept(self.place / "origin", self.environ)
-        for _ in range(2):  # the first imports what the second has then
-            self.reference = self._read_reference()
+        self.reference = self._read_reference()
 
     @property
     def environ(self) -> dict[str, str]:

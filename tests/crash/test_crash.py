@@ -107,6 +107,6 @@ def test_in_the_sandbox():
     """The tracer follows into the namespaces; nothing there outlives the run, and the proof of it leaves no file."""
     with open_rig(sandbox="auto") as confined:
         proof = next(at for at, call in enumerate(confined.reference.calls, 1) if is_temporary(Path(call).name))
-        for at in (proof, place(confined, 60)):
-            trial = confined.try_faults([Fault(at=at, mode="a")])
-            assert not trial.wrong, trial
+        trial = confined.try_faults(Fault(at=at, mode="a") for at in (proof, place(confined, 60)))
+        assert not trial.wrong, trial
+        assert len(trial.hits) == 2
