@@ -1,6 +1,7 @@
 """A real repository, a real sandbox, real tools."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -81,7 +82,9 @@ class Bench:
 
     def call(self, name: str, **given: Any) -> ToolResult:
         self.calls += 1
-        return self.tools.run(ToolCall(id=f"call_{self.calls}", name=name, input=given))
+        result = self.tools.run(ToolCall(id=f"call_{self.calls}", name=name, input=given))
+        # Whole seconds are told from one on, which a busy machine takes for an echo.
+        return replace(result, text=re.sub(r"\A(exit \d+), \d+ s", r"\1", result.text))
 
     def ok(self, name: str, **given: Any) -> str:
         result = self.call(name, **given)
