@@ -20,6 +20,7 @@ def call(path, args):
         "args": args,
         "cwd": os.getcwd(),  # noqa: PTH109
         "environ": dict(os.environ),
+        "parent": os.getppid(),
         "errors": sys.stdout.errors,
         "umask": os.umask(0),
         "ignored": [number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN],
@@ -51,4 +52,5 @@ def read_number(connection):
     return int(line)
 
 
-call(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    call(sys.argv[1], sys.argv[2:])

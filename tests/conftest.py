@@ -98,8 +98,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what needs a rig or an SDK: a worker gets neighbours, so one opens it and not all of them."""
-    items.sort(key=lambda item: ("rig" not in getattr(item, "fixturenames", ()), not needs_sdk(item)))
+    """Begin with what needs a rig, an SDK or all sources: a worker gets neighbours, so one opens it and not all."""
+    items.sort(
+        key=lambda i: ("rig" not in getattr(i, "fixturenames", ()), not needs_sdk(i), "test_shape" not in i.path.name)
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -125,6 +127,13 @@ def start_warm() -> Iterator[Callable[..., tuple[str, ...]]]:
         def start(interpreter: Sequence[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-start-"))
             Path(folder).chmod(0o777)
+            job = Path(folder, "relay")  # what `python -m relay` is there, for the jobs of a warm relay
+            job.mkdir()
+            (job / "__init__.py").touch()
+            (job / "__main__.py").write_text(
+                f"import sys\nsys.path.insert(0, {str(here)!r})\n"
+                f"from caller import call\ncall({folder + '/socket'!r}, sys.argv[1:])\n"
+            )
             server = stack.enter_context(
                 subprocess.Popen(
                     [*interpreter, str(here / "starter.py"), f"{folder}/socket"],

@@ -6,6 +6,10 @@ Only Python's start and the imports are saved. What looks at the start itself, a
 the kernel shows of a process, starts `python -m relay`.
 
     python starter.py SOCKET    imports, then forks a relay for every `caller.py` that connects
+
+Where a warm relay has jobs, the ``python -m relay`` that it starts for each finds a package of that name beside the
+socket first, which is `caller.py`. The relay of a job is told the process that forked it for its parent, and is sent
+what the kernel sends when a parent dies once its caller's dies.
 """
 
 import array
@@ -62,6 +66,7 @@ def import_all():
 def attend(connection):
     """Fork the relay, and tell who asked for it which process it is and how it ended."""
     request, streams = receive(connection)
+    parents = adopt(request)
     ended, living = os.pipe()  # a relay has the other end until it ends
     child = os.fork()
     if child == 0:
@@ -71,12 +76,29 @@ def attend(connection):
         os.close(fd)
     with contextlib.suppress(BrokenPipeError):
         connection.sendall(b"%d\n" % child)
-        readable, _, _ = select.select([ended, connection.fileno()], [], [])
+        readable, _, _ = select.select([ended, connection.fileno(), *parents], [], [])
+        if parents and parents[0] in readable and ended not in readable:
+            os.kill(child, signal.SIGINT)
+            readable, _, _ = select.select([ended, connection.fileno()], [], [])
         if ended not in readable:  # who asked for it was killed
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
     return 0
+
+
+def adopt(request):
+    """Be the parent of a job in place of its caller's parent, whose descriptor is returned; none for other commands."""
+    args = request["args"]
+    at = args.index("--job-of") + 1 if "--job-of" in args else 0
+    if not at or args[at] != str(request["parent"]):
+        return []
+    try:
+        parent = os.pidfd_open(request["parent"])
+    except ProcessLookupError:
+        return []
+    args[at] = str(os.getpid())
+    return [parent]
 
 
 def receive(connection):
@@ -102,6 +124,8 @@ def become_relay(request, streams, living):
         os.umask(request["umask"])
         os.environ.clear()
         os.environ.update(request["environ"])
+        if "--jobs" in request["args"] or "work" in request["args"]:
+            os.environ["PYTHONPATH"] = sys.argv[1].rpartition("/")[0]
         for number in FORWARDED:
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else signal.SIG_DFL)
         if signal.SIGINT not in request["ignored"]:
