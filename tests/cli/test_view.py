@@ -269,6 +269,15 @@ def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height)
         assert any("above" in line for line in frame)
 
 
+def test_a_finished_plan_that_is_too_long_for_the_screen_says_how_much_is_not_shown(recorded):
+    board = make_board(recorded, 1)
+    board.apply(big_plan(current=41), 0)
+    frame = [line.plain for line in draw(board, now=65, width=80, height=21)]
+    shown = [line for line in frame if line.startswith("  [x] ")]
+    assert f"  … {40 - len(shown)} phases below" in frame
+    assert {line.index("Phase title") for line in shown} == {len("  [x] 20  ")}
+
+
 def test_a_tiny_screen_has_what_goes_on_and_how_full_the_context_is(recorded):
     """Below the head's own height too; that it is asked to stop is said on any."""
     board = make_board(recorded, 32)

@@ -148,19 +148,18 @@ def _draw_stop(board: Board) -> list[Text]:
 def _draw_phases(board: Board, width: int, room: int) -> list[Text]:
     phases = board.phases
     current = _find_current(board)
-    if current is None:
-        return [draw_phase(phase, width, current=False) for phase in phases[:room]]
-    if room < _ROOM_FOR_OTHERS:
+    if current is not None and room < _ROOM_FOR_OTHERS:
         return [draw_phase(phases[current], width, current=True)]
-    items = phases[current]["items"]
+    items = () if current is None else phases[current]["items"]
+    digits = _count_digits(phases)
     neighbours = min(len(phases) - 1, max(2, room - 1 - len(items)))
     item_lines = _draw_items(items, width, max(0, room - 1 - neighbours))
     lines: list[Text] = []
-    start, stop = _window(len(phases), current, max(1, room - len(item_lines)))
+    start, stop = _window(len(phases), current or 0, max(1, room - len(item_lines)))
     if start:
         lines.append(_more(start, "phase", "above", 0))
     for index in range(start, stop):
-        lines.append(draw_phase(phases[index], width, current=index == current))
+        lines.append(draw_phase(phases[index], width, current=index == current, digits=digits))
         if index == current:
             lines.extend(item_lines)
     if stop < len(phases):
@@ -180,13 +179,17 @@ def _phase_state(phase: ShownPhase) -> str:
     return sum_up([item["state"] for item in phase["items"]])
 
 
-def draw_phase(phase: ShownPhase, width: int, *, current: bool) -> Text:
-    """Draw a phase's box, title and count."""
+def _count_digits(phases: Sequence[ShownPhase]) -> int:
+    return max((len(_safe(phase["id"])) for phase in phases), default=0)
+
+
+def draw_phase(phase: ShownPhase, width: int, *, current: bool, digits: int = 0) -> Text:
+    """Draw a phase's box, title and count; its number in a column of so many characters."""
     state = _phase_state(phase)
     line = Text("▸ " if current else "  ", "bold")
     line.append(f"{BOXES[state]} ", _BOX_STYLES[state] or "not bold")
     style = "bold" if current else "dim not bold" if state == "done" else "not bold"
-    line.append(f"{_safe(phase['id'])}  {_safe(phase['title'])}", style)
+    line.append(f"{_safe(phase['id']):<{digits}}  {_safe(phase['title'])}", style)
     states = [item["state"] for item in phase["items"] if item["state"] != "optional"]
     return _spread(line, f"{sum(one != 'open' for one in states)}/{len(states)}", width)
 
