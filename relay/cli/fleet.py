@@ -124,6 +124,8 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
     except RelayError as error:
         complain(f"{error}: what is queued is not known ({error.hint})")
         placed = None
+    if why and not url:
+        complain("no database is named, and none is up here: what is queued is not known")
     for line in describe_fleet(there, plan_path, placed, why=why):
         say(line)
 
@@ -132,10 +134,16 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
 @_DATABASE
 @click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
 def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
-    """Take phases back by the number that relay fleet status shows; one that is worked on hands over."""
-    gone = open_engine(database).cancel(numbers)
+    """Take phases back by the number that relay fleet status shows; one that is worked on hands over.
+
+    Workers queue none of them again; relay fleet submit does.
+    """
+    engine = open_engine(database)
+    busy = {one.number for one in engine.list_placed() if one.status == "doing"}
+    gone = engine.cancel(numbers)
     for number in numbers:
-        say(f"{number}  {'taken back' if number in gone else 'is not queued'}")
+        end = "the worker that has it hands over" if number in busy else "taken back"
+        say(f"{number}  {end if number in gone else 'is not queued'}")
 
 
 @command.command("reap", short_help="Hand on what dead workers had.")

@@ -128,8 +128,12 @@ class Engine:
 
         return asyncio.run(ask())
 
-    def submit(self, tickets: Sequence[Ticket]) -> tuple[Ticket, ...]:
+    def submit(self, tickets: Sequence[Ticket], *, follows: bool = False) -> tuple[Ticket, ...]:
         """Queue tickets; return those that were neither waiting nor in hand already.
+
+        Args:
+            tickets: What to queue.
+            follows: A worker does so, which is done with another: what a person has taken back stays so.
 
         Raises:
             RelayError: The database does not answer, or a ticket must not be queued.
@@ -139,7 +143,8 @@ class Engine:
                 raise RelayError(words)
 
         async def submit(app: "App") -> tuple[Ticket, ...]:
-            return tuple([ticket for ticket in tickets if await _defer(app, ticket)])
+            kept = await _find_taken_back(app) if follows else frozenset()
+            return tuple([ticket for ticket in tickets if ticket not in kept and await _defer(app, ticket)])
 
         return self._ask(submit)
 
@@ -149,11 +154,7 @@ class Engine:
         Raises:
             RelayError: The database does not answer.
         """
-
-        async def list_placed(app: "App") -> tuple[Placed, ...]:
-            return tuple(found for job in await app.job_manager.list_jobs_async(task=_TASK) if (found := _parse(job)))
-
-        return self._ask(list_placed)
+        return self._ask(_list_placed)
 
     def cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Take tickets back; those that are worked on hand over. Return those that there were.
@@ -231,6 +232,16 @@ def _stop(stopping: asyncio.Event, serving: "asyncio.Task[None]") -> None:
     if not stopping.is_set():
         stopping.set()
         serving.cancel()
+
+
+async def _list_placed(app: "App") -> tuple[Placed, ...]:
+    return tuple(found for job in await app.job_manager.list_jobs_async(task=_TASK) if (found := _parse(job)))
+
+
+async def _find_taken_back(app: "App") -> frozenset[Ticket]:
+    """Return the tickets that a person took back, and that nobody has queued since."""
+    last = {one.ticket: one.status for one in sorted(await _list_placed(app), key=lambda one: one.number)}
+    return frozenset(ticket for ticket, status in last.items() if status in {"cancelled", "aborted"})
 
 
 async def _defer(app: "App", ticket: Ticket) -> bool:

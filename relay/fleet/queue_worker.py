@@ -42,17 +42,24 @@ class QueueWorker:
             BusyError: Somebody else has its phase, or it was interrupted.
             EndedError: It stopped; its claim says why.
             UnfitError: This machine can work on none.
+            asyncio.CancelledError: A person took it back; it is handed over by then.
         """
-        interrupts = Interrupts()
+        interrupts, taken_back = Interrupts(), None
         try:
             working = asyncio.create_task(asyncio.to_thread(self._work, ticket, interrupts))
             while not working.done():
-                await asyncio.wait({working}, timeout=_LOOK_S)
-                if should_stop():
+                try:
+                    await asyncio.wait({working}, timeout=_LOOK_S)
+                except asyncio.CancelledError as error:  # the thread goes on: no other ticket beside it
+                    taken_back = error
+                if taken_back or should_stop():
                     interrupts.request(Urgency.FINISH_TURN)
             end = working.result()
         finally:
             interrupts.close()
+        if taken_back:
+            self.tell(f"phase {ticket.phase_id} was taken back from the queue: {end.reason}")
+            raise taken_back
         is_busy = end.exit_code == ExitCode.INTERRUPTED or (not end.phase_id and not end.is_over)
         whose = "" if end.reason.startswith(f"phase {ticket.phase_id}") else f"phase {ticket.phase_id}: "
         self.tell(f"{whose}{end.reason}{'; it is tried again later' if is_busy else ''}")
@@ -72,7 +79,7 @@ class QueueWorker:
             end = work(task, self.observe, interrupts)
             # A phase that stopped no longer keeps those back that name the same paths.
             if end.exit_code == ExitCode.DONE or (end.phase_id and end.exit_code != ExitCode.INTERRUPTED):
-                self.engine.submit(find_tickets(remote, ticket.plan_path))
+                self.engine.submit(find_tickets(remote, ticket.plan_path), follows=True)
         except UnfitError:
             raise
         except RelayError as error:

@@ -115,7 +115,7 @@ def try_database(rig: StepRig, top: Path, step: str) -> list[str]:
         said += _finish(rig, top, worker, url)
         up.kill()
         up.wait()
-    wrong += rig.check(top, {}, since=since, clone=find_clone(top))
+    wrong += rig.check(top, {}, since=since, clone=clone if (clone := find_clone(top)).is_dir() else None)
     answers = sum(bool(one.usage) for one in rig.server.requests[since:])
     wrong += [f"{answers} answers"] if answers != 6 else []  # three of each phase
     return [*wrong, said] if wrong else []

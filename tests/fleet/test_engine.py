@@ -77,6 +77,10 @@ def test_a_phase_that_stopped_is_not_repeated_and_one_that_is_taken_waits(engine
     assert (find(engine, other).status, find(engine, other).attempts) == ("todo", 1)
     assert serve_once(engine, None) == []  # not yet
     assert engine.cancel([find(engine, other).number, 10**9]) == (find(engine, other).number,)
+    assert engine.submit([other], follows=True) == ()  # a person took it back
+    assert engine.submit([other]) == (other,)
+    assert engine.submit([other], follows=True) == ()
+    assert serve_once(engine, None) == [other]
 
 
 def test_a_worker_that_can_do_nothing_ends_and_its_ticket_waits_for_another(engine, ticket):

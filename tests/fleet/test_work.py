@@ -18,7 +18,7 @@ from relay.errors import ExitCode, RepoError
 from relay.fleet.claim import ClaimState
 from relay.fleet.claims import Bid, name_plan
 from relay.fleet.clones import ensure_clone, ensure_worker
-from relay.fleet.engine import Placed, Ticket
+from relay.fleet.engine import Engine, Placed, Ticket
 from relay.fleet.exchange import read_here
 from relay.fleet.holding import Holding, LostError, UnfitError
 from relay.fleet.landing import Job
@@ -471,6 +471,34 @@ def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
         worker = replace(worker, make_task=lambda _remote, _ticket: task)
         with pytest.raises(UnfitError):
             worker._work(field.ticket("2"), Interrupts())
+
+
+def test_a_ticket_that_is_taken_back_is_handed_over_before_its_worker_takes_another(field, database):
+    """Its session is ended behind what it is at, its work is pushed, and the phase is free; nobody queues it again."""
+    engine, said = Engine(database, stalled_s=20.0), list[str]()
+    with serve(parse_script(HANGS.replace("sleep 60", "sleep 3"))) as server:
+        task = field.task(field.clone("ann"), server, phase_id="1")
+
+        def cancel():
+            wait_for(lambda: field.desk(task).read().held)
+            engine.cancel([one.number for one in engine.list_placed() if one.status == "doing"])
+
+        worker = QueueWorker(
+            engine=engine,
+            place=field.top / "clones",
+            environ=field.environ(server),
+            make_task=lambda remote, ticket: replace(task, main=remote.repo, remote=remote, phase_id=ticket.phase_id),
+            tell=said.append,
+            observe=lambda _event: None,
+        )
+        engine.submit([field.ticket("1")])
+        with ThreadPoolExecutor() as pool:
+            pool.submit(cancel)
+            engine.serve(worker.do, name="ann", wait=False)
+        assert field.desk(task).read().held == ()
+        assert "refs/heads/relay-jobs/main/1" in field.refs()
+    assert [words.partition(":")[0] for words in said] == ["phase 1 was taken back from the queue"]
+    assert engine.submit([field.ticket("1")], follows=True) == ()
 
 
 def test_a_clone_that_is_ahead_is_told_to_push(field):
