@@ -1,4 +1,4 @@
-"""A worker of many that ends at a step that has a name; all of them: ``python -m tests.crash.fleet --rows steps``."""
+"""A worker of many that ends at a step that has a name; all of them: ``python -m tests.crash.fleet steps``."""
 
 from collections.abc import Iterator
 
