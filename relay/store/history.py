@@ -195,6 +195,8 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
     # A phase that is being landed is in its leg's history, and on no branch.
     tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(legs))
     tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{parse_ref_part(place)}")]))
+    if tips <= {head}:
+        return ()
     origin = find_origin(repo, plan_path, own)
     below = (f"^{head}", *((f"^{origin}",) if origin else ()))
     args = ("--basic-regexp", f"--grep=^{trailers.PLAN}: ", "--end-of-options", *sorted(tips), *below, "--")

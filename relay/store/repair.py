@@ -16,6 +16,9 @@ from relay.store.trailers import WIP
 
 _ROOT, _SNAPSHOTS, _LEGS = "refs/relay/", "refs/relay/wip/", "refs/relay/leg/"
 
+_MOST_READ = 50
+"""Objects whose files are read: for more, starting git takes less time."""
+
 _Commits = Mapping[str, CommitText]
 """Every commit of relay's own that git still has, by its id; no ref need hold it."""
 
@@ -41,8 +44,10 @@ def repair_refs(repo: Repo) -> tuple[str, ...]:
 
 
 def _find_gone(repo: Repo, objects: Iterable[str]) -> frozenset[str]:
-    """Return those of the objects that git does not have; it says so of each by name."""
-    stdin = "".join(f"{name}\n" for name in objects).encode()
+    """Return those of the objects that git does not have; of many, and of packed ones, it says so by name."""
+    names = frozenset(objects)
+    asked = names if len(names) > _MOST_READ else [name for name in names if repo.read_object(name) is None]
+    stdin = "".join(f"{name}\n" for name in asked).encode()
     lines = repo.git.run("cat-file", "--batch-check", stdin=stdin).decode().splitlines() if stdin else []
     return frozenset(line.removesuffix(" missing") for line in lines if line.endswith(" missing"))
 
