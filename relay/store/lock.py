@@ -42,9 +42,11 @@ def lock_worktree(repo: Repo, name: str = "lock") -> Iterator[None]:
         except BlockingIOError:
             holder = _read_holder(fd) or "another process"
             raise LockedError(f"another relay is at work here: {holder}", hint="wait for it, or stop it") from None
-        # Emptied only once the lock is held: until then the file names its holder.
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        # Only once the lock is held: until then the file names its holder. Cut behind what is written and not before:
+        # what was emptied first ext4 puts on the disk at the end.
+        own = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+        os.pwrite(fd, own, 0)
+        os.ftruncate(fd, len(own))
         yield
     finally:
         os.close(fd)
