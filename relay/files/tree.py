@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from relay.errors import RepoError
 from relay.files.replacement import replace_with_file, replace_with_link
-from relay.files.walk import DIRECTORY, MISSING, NotAFileError, open_parent, open_regular, sync_fd
+from relay.files.walk import DIRECTORY, MISSING, NotAFileError, open_parent, open_regular, read_bytes, sync_fd
 
 Look = tuple[int, ...]
 """What tells a file from any other that may come to stand in its place; empty for none."""
@@ -89,8 +89,7 @@ def read_start(path: Path, most_bytes: int) -> bytes | None:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read(most_bytes + 1)
+        return read_bytes(fd, most_bytes + 1)
     finally:
         os.close(fd)
 

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 
+from relay.files.walk import read_bytes
 from relay.git.repository import Repo
 
 _LARGEST_BYTES = 1_000_000
@@ -56,11 +57,13 @@ def _read(path: str) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with os.fdopen(fd, "rb") as file:
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_BYTES:
             raise ValueError(path)
-        return file.read()
+        return read_bytes(fd, _LARGEST_BYTES + 1)
+    finally:
+        os.close(fd)
 
 
 def _find_standard_files(repo: Repo) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ import contextlib
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from relay.files.walk import sync_fd
+from relay.files.walk import read_bytes, sync_fd
 from relay.regexes import regex
 
 _ID = regex(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
@@ -211,7 +212,6 @@ def _read(file: Path) -> bytes | None:
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):
             return None
-        with os.fdopen(os.dup(fd), "rb") as stream:
-            return stream.read() if stat.S_ISREG(mode) else b""
+        return read_bytes(fd, sys.maxsize) if stat.S_ISREG(mode) else b""
     finally:
         os.close(fd)
