@@ -183,6 +183,7 @@ def open_client(
         RunnerError: No key, or one that cannot be one; no certificates.
         httpx2.InvalidURL: The base URL is none.
     """
+    import ssl
     from urllib.request import getproxies
 
     import httpx2
@@ -192,14 +193,18 @@ def open_client(
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
+    address = environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address
     with _explaining_certificates(), _explaining_socks():
+        # Reading all certificates takes 20 ms. Without TLS nobody shows one; if one did, none would be believed.
+        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
         return httpx2.Client(
-            base_url=environ.get(family.base, "").rstrip("/").removesuffix(family.dropped) or family.address,
+            base_url=address,
             headers=_build_headers(environ, environ[key_name], family),
             timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             # A client that is given a transport does not look for proxies.
-            transport=transport or (None if proxied else httpx2.HTTPTransport(socket_options=_keep_alive())),
+            transport=transport
+            or (None if proxied else httpx2.HTTPTransport(verify=verify, socket_options=_keep_alive())),
         )
 
 
