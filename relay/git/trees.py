@@ -6,7 +6,6 @@ What an index file and ``git write-tree`` make of the same paths, without readin
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.git.command import GitError
@@ -15,6 +14,7 @@ from relay.git.modes import ABSENT, SYMLINK, TREE, parse_tree_mode
 from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
 from relay.regexes import regex
+from relay.values import dataclass
 
 MAX_DEPTH = 100
 """Components of a path; git has no limit, Python's stack has."""

@@ -1,8 +1,7 @@
 """How slow the answers and the pauses of a run are, from its events. Pure."""
 
-from dataclasses import dataclass
-
 from relay.session.events import Event, GateFinished, ResponseReceived, ToolFinished
+from relay.values import dataclass
 
 USUAL_ANSWER_S = 60.0
 """How long an answer is taken to need while none of this run's was slower; long edits and thinking take about that."""

@@ -13,10 +13,10 @@ pi refreshes by the same comparison, once, at 90 % of the lifetime and from $0.0
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from relay.meters.prices import Rates
 from relay.session.events import Event, GateFinished, GateStarted, RunPaused, RunResumed, ToolFinished, ToolStarted
+from relay.values import dataclass
 
 DUE_SHARE = 0.9
 """Of an entry's lifetime, after which it is refreshed."""

@@ -8,12 +8,12 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.rehearsal.faults import FaultName, FaultSpec
 from relay.rehearsal.sse import PING, render_event
 from relay.rehearsal.wire import find_error_type
+from relay.values import dataclass
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

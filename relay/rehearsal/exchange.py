@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.rehearsal.answer import Performance, PlayedAnswer, build_answer
@@ -16,6 +16,7 @@ from relay.rehearsal.sse import render_events
 from relay.rehearsal.stage import Cue, Miss
 from relay.rehearsal.state import Prompt, Recorded, ServerState
 from relay.rehearsal.wire import ApiError, dump, find_error_type, refuse, render_error
+from relay.values import dataclass
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Source: platform.claude.com api/errors, request size limits, 2026-08-21."""

@@ -8,7 +8,6 @@ next to the script.
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import yaml
 
 from relay.errors import ConfigError
 from relay.files.yaml_events import YamlFault, YamlLimits, YamlTextError, compose, get_line
+from relay.values import dataclass
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60

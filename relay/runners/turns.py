@@ -8,11 +8,12 @@ three times, where OpenCode, Cline and OpenHands warn: twice happens in honest w
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from relay.meters.gauge import Gauge, Zone
 from relay.session.events import GaugeCrossed, Observe, ToolFinished, ToolStarted
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
+from relay.values import dataclass
 
 MAX_PERIOD = 4
 REPEATS = 3

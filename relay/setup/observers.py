@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from relay.errors import ExitCode, RelayError
@@ -24,6 +24,7 @@ from relay.setup.context import RunRequest
 from relay.setup.run_notes import RunNotes
 from relay.store.home import find_home
 from relay.telemetry.log import EventLog, open_log
+from relay.values import dataclass
 
 if TYPE_CHECKING:
     from relay.news.courier import Newsroom

@@ -6,7 +6,7 @@ Of the GenAI conventions: ``gen_ai.client.token.usage``, ``gen_ai.client.operati
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.session import events
@@ -23,6 +23,7 @@ from relay.telemetry.otel import (
     render_attributes,
     render_nano,
 )
+from relay.values import dataclass
 
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # no password
 TOKEN_BOUNDS = tuple(float(4**n) for n in range(14))

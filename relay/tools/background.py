@@ -9,15 +9,19 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.errors import SandboxError
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
+from relay.values import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 MOST = 4
 """Commands in the background at once."""
@@ -35,7 +39,7 @@ class _Job:
     command: str
     output: Path
     stop: threading.Event = field(default_factory=threading.Event)
-    ended: "Future[CommandResult]" = field(default_factory=Future)
+    ended: "Future[CommandResult]"
 
     def run(self, workspace: Workspace) -> None:
         try:
@@ -92,7 +96,9 @@ class Background:
             raise RefusedError(f"{MOST} commands are running already; nothing was started. They are:\n{running}")
         self._end(same)
         self._running = [pair for pair in self._running if pair not in same]  # no news: it was asked for
-        job = _Job(command=command, output=output)
+        from concurrent.futures import Future
+
+        job = _Job(command=command, output=output, ended=Future())
         thread = threading.Thread(target=job.run, args=(self._workspace,), name="background", daemon=True)
         thread.start()
         thread.join(FIRST_LOOK_S)

@@ -94,7 +94,7 @@ def _find_loose_values(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[int, str]]:
 
 def find_slow_values(source: str) -> Found:
     """Find imports of the library's own ``dataclass`` where values are made."""
-    if "@dataclass(frozen=True" not in source or "dataclasses" not in source:
+    if "@dataclass" not in source or "dataclasses" not in source:
         return ()
     names = [node for node in _walk(source) if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"]
     return _note((node.lineno, "dataclass") for node in names if "dataclass" in {a.name for a in node.names})

@@ -7,11 +7,12 @@ too.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from relay.session.events import CacheBroken
 from relay.session.usage import Usage
+from relay.values import dataclass
 
 MIN_DROP_TOKENS = 2_000
 KEPT_SHARE = 0.95

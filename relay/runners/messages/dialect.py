@@ -1,13 +1,13 @@
 """What one endpoint takes of a request: as set, else learnt from its refusals. Gateways know the API of some day."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from relay.config.model import AS_KNOWN, Compat
 from relay.meters.prices import find_limits
 from relay.runners.messages.faults import Fault, FaultKind
+from relay.values import dataclass
 
 LEAST_BUDGET_TOKENS = 1_024
 """Of thinking, where it has a budget."""

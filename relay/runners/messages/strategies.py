@@ -20,7 +20,7 @@ rewrite costs the cached prefix once. Constants are named where they stand.
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay.config import ModelSettings
 from relay.meters.gauge import Zone, parse_reset_at
@@ -32,6 +32,7 @@ from relay.runners.messages.conversation import ApiRunner, Conversation, Shorten
 from relay.runners.messages.history import History, Message, estimate_block
 from relay.session.tokens import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome
+from relay.values import dataclass
 
 KEPT_TURNS_SHARE = 0.2
 """Of the reset line, for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""
