@@ -36,10 +36,14 @@ exit {code}
 @pytest.fixture
 def done(stage):
     """A repository whose first phase is committed, on a branch of its own."""
-    stage.write("PLAN.md", PLAN)
-    stage.commit()
-    stage.git("switch", "-q", "-c", "relay/greetings")
-    assert stage.run(WORK, all_=False).exit_code == ExitCode.DONE
+
+    def build():
+        stage.write("PLAN.md", PLAN)
+        stage.commit()
+        stage.git("switch", "-q", "-c", "relay/greetings")
+        assert stage.run(WORK, all_=False).exit_code == ExitCode.DONE
+
+    stage.arrange("a phase on a branch of its own", build)
     return stage
 
 

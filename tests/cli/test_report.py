@@ -9,7 +9,7 @@ from relay.errors import ExitCode
 from relay.session.usage import Usage
 from relay.telemetry.logs import HEAD_BYTES, find_logs, list_logs
 
-PHASES = 10
+PHASES = 4
 
 
 def call(name, **given):
@@ -34,12 +34,12 @@ def make_plan():
         f"## Phase {n} — Part {n}\n\n- [ ] Write part {n} — part{n}.txt\n\nVerify: `test -s part{n}.txt`\n"
         for n in range(1, PHASES + 1)
     )
-    return "# Ten parts\n\n" + "\n".join(phases)
+    return "# Parts\n\n" + "\n".join(phases)
 
 
 @pytest.fixture
-def ten(stage):
-    """Return a stage on which ten phases were built."""
+def built(stage):
+    """Return a stage on which all phases were built."""
     stage.write("PLAN.md", make_plan())
     stage.write("AGENTS.md", "Write short files.\n" * 30)
     stage.commit()
@@ -66,19 +66,19 @@ def count(requests):
     return total
 
 
-def test_a_report_of_ten_phases_is_the_server_s_own_log_to_the_token(ten):
+def test_a_report_is_the_server_s_own_log_to_the_token(built):
     """Totals, sources and what proves each tick; a run adds up from its phases and its sessions."""
-    done = ten.relay("report", "--json")
+    done = built.relay("report", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    truth, totals = count(ten.server.requests), found["totals"]
+    truth, totals = count(built.server.requests), found["totals"]
     said = totals["spent"]["usage"]
     assert {name: said[name] for name in said if name != "thinking_tokens"} == {
         name: getattr(truth, name) for name in said if name != "thinking_tokens"
     }
-    assert truth.prompt_tokens > 50_000
+    assert truth.prompt_tokens > 5_000 * PHASES
     assert sum(totals["sources"].values()) == truth.prompt_tokens
-    assert totals["turns"] == len([r for r in ten.server.requests if r.usage is not None]) == 7 * PHASES
+    assert totals["turns"] == len([r for r in built.server.requests if r.usage is not None]) == 7 * PHASES
     for parts in (found["phases"], found["runs"][0]["legs"]):
         assert len(parts) == PHASES
         assert sum(part["totals"]["prompt_tokens"] for part in parts) == truth.prompt_tokens
@@ -100,27 +100,27 @@ def test_a_report_of_ten_phases_is_the_server_s_own_log_to_the_token(ten):
         assert changed[f"stray{n}.txt"] == (1, 0)
 
 
-def test_a_person_reads_it_in_the_terminal(ten):
+def test_a_person_reads_it_in_the_terminal(built):
     """The first lines say what was done, what it cost; the tables have every phase, session and tool."""
-    text = ten.relay("report", "--text").stdout
-    truth = count(ten.server.requests)
+    text = built.relay("report", "--text").stdout
+    truth = count(built.server.requests)
     assert text.startswith("relay: PLAN.md\n  Plan ")
     assert all(words in text for words in (
         f"\nWhat was done: {PHASES} phases done, none to go\n",
         f"\n  {PHASES} boxes ticked in {PHASES} commits, {PHASES} sessions, {7 * PHASES} turns\n",
         "\nWhy it stopped: ", "\nWhat it cost: $", "\nWhat needs you: ",
         f"\n  {truth.prompt_tokens:,} tokens in, ", f" of them from the cache, {truth.output_tokens:,} out\n",
-        "\nTokens by source\n", "\n    tool read ", "10 times the same part of an unchanged file", "50% !",
-        " test -s part3.txt   passed      0 ", "none of it is ever in a prompt", "1 (", "stray4.txt",
+        "\nTokens by source\n", "\n    tool read ", f"{PHASES} times the same part of an unchanged file", "50% !",
+        " test -s part3.txt  passed      0 ", "none of it is ever in a prompt", "1 (", "stray4.txt",
     ))  # fmt: skip
     assert "svg" not in text
-    listed = ten.relay("report", "--list").stdout.splitlines()
+    listed = built.relay("report", "--list").stdout.splitlines()
     assert len(listed) == 1
     assert "run PLAN.md" in listed[0]
     run_id = listed[0].split()[0]
     for wanted in ("PLAN.md", "./PLAN.md", run_id, run_id[:-2], f".relay/sessions/{run_id}.jsonl"):
-        assert ten.relay("report", "--text", wanted).stdout == text
-    missing = ten.relay("report", "NOTES.md")
+        assert built.relay("report", "--text", wanted).stdout == text
+    missing = built.relay("report", "NOTES.md")
     assert (missing.returncode, "no run, and no plan with runs, is called 'NOTES.md'" in missing.stderr) == (1, True)
 
 

@@ -30,7 +30,7 @@ def act(name, field, given, **expect):
 @pytest.fixture
 def review(stage, monkeypatch):
     """Run the command against a script, in a repository whose first phase is done."""
-    stage.run(WORK, all_=False)
+    stage.arrange("a phase to review", lambda: stage.run(WORK, all_=False))
 
     def run(script, *args):
         with serve(parse_script(f"sessions:\n{script}")) as server:
