@@ -6,12 +6,15 @@ import os
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.scripted import ScriptedRunner
 
 PLAN = """\
 ---
@@ -211,16 +214,15 @@ def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(plan, t
 
 
 def done_beside(stage, *phases):
-    """Have phases done in work trees of their own, and not landed."""
+    """Have phases done in work trees of their own, and not landed; by a runner without an endpoint, in this process."""
     for phase in phases:
         place = stage.root.with_name(f"{stage.root.name}.relay") / phase
         stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase}", str(place))
         (place / "node_modules").mkdir()
-        with serve(parse_script(json.dumps({"sessions": [write_phase(int(phase))]}))) as server:
-            environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-            argv = [*stage.find_program(), "run", "--phase", phase]
-            done = subprocess.run(argv, cwd=place, env=environ, capture_output=True, text=True, check=False)
-        assert (done.returncode, server.errors) == (0, []), done.stdout
+        calls = [turn["tools"][0] for turn in write_phase(int(phase))["turns"] if "tools" in turn]
+        runner = ScriptedRunner([[[(call["name"], call["input"]) for call in calls]]])
+        ended = replace(stage, root=place, events=[]).play(runner, phase=phase)
+        assert ended.exit_code == ExitCode.DONE, ended
 
 
 def find_child(stage, phase):

@@ -58,7 +58,7 @@ class Field:
         return self.top / name
 
     def read_status(self, root):
-        argv = [sys.executable, "-P", "-m", "relay", "status", "--why"]
+        argv = [*self.stage.find_program(), "status", "--why"]
         return subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True).stdout
 
     def task(self, root, server, *, lease_s=300, phase_id=""):
