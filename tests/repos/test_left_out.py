@@ -93,31 +93,32 @@ def test_a_dirty_file_of_the_users_that_satisfies_the_phase_already(stage):
     assert "hello.txt" not in words
 
 
-@pytest.mark.parametrize(
-    ("item", "user"),
-    [
-        ("Do what `notes.md` says — app.py", {"notes.md": "mine\n"}),
-        ("Write `app.py` as `notes.md` says", {"notes.md": "mine\n"}),
-        ("Write `app.py` as `docs/` says", {"docs/notes.md": "mine\n"}),
-        ("Write app.py as in `AGENTS.md` — app.py", {}),
-        ("Keep `AGENTS.md` as it is", {}),
-        ("Read `.env` — app.py", {".env": "KEY=1\n"}),
-        ("Tidy up — src/", {"src/__pycache__/a.pyc": "x"}),
-        ("Write `app.py` with `sub/inner.txt`", {}),
-        ("Fill the folder — src/, app.py", {"src/mine.txt": "mine\n"}),
-    ],
-)
-def test_what_an_item_only_reads_may_be_the_users(stage, make_repo, item, user):
-    """Honest phases are not refused."""
+ONLY_READ = {
+    "Do what `notes.md` says — app.py": "notes.md",
+    "Write `app.py` as `notes.md` says": "notes.md",
+    "Write `app.py` as `docs/` says": "docs/notes.md",
+    "Write app.py as in `AGENTS.md` — app.py": "",
+    "Keep `AGENTS.md` as it is": "",
+    "Read `.env` — app.py": ".env",
+    "Tidy up — src/": "src/__pycache__/a.pyc",
+    "Write `app.py` with `sub/inner.txt`": "",
+    "Fill the folder — src/, app.py": "src/mine.txt",
+}
+"""Items, and the file of the user's that each names."""
+
+
+def test_what_an_item_only_reads_may_be_the_users(stage, make_repo):
+    """Honest phases are not refused; one with all of the items, since a refusal of any would name its file."""
     inner = make_repo("inner")
     stage.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
     stage.write(".gitignore", ".env\n__pycache__/\n")
     stage.write("src/a.py", "1\n")
-    plan(stage, "test -s app.py", item)
-    for path, text in user.items():
-        stage.write(path, text)
+    plan(stage, "test -s app.py", *ONLY_READ)
+    for path in filter(None, ONLY_READ.values()):
+        stage.write(path, "mine\n")
+    ticks = [("tick", {"item": f"1.{number}", "evidence": "seen"}) for number in range(1, len(ONLY_READ) + 1)]
 
-    ended = stage.run(script(write("app.py", "print()\n"), write("src/a.py", "2\n"), TICK))
+    ended = stage.run(script(write("app.py", "print()\n"), write("src/a.py", "2\n"), *ticks))
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert committed(stage) == ["PLAN.md", "app.py", "src/a.py"]
