@@ -95,6 +95,13 @@ def test_a_check_that_no_commit_has_costs_nothing(stage):
     assert "its gate can never be green, because `sh ./check.sh` needs check.sh, which is yours" in words
 
 
+@pytest.mark.parametrize("gate", ["test ! -e notes.txt && false", "cp hello.txt notes.txt"])
+def test_a_check_that_only_names_such_a_file_is_no_reason_to_refuse(stage, gate):
+    stage.write("notes.txt", "mine\n")
+    plan(stage, gate)
+    assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
+
+
 def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
     stage.write("world.txt", "a draft\n")
     assert stage.play(block()).reason == "phase 1: blocked: seen"

@@ -1,5 +1,6 @@
 """Whether phases that are to be run can be committed, and their gates show anything: asked before a session is paid."""
 
+import re
 from collections.abc import Sequence
 
 from relay.config import Settings
@@ -27,6 +28,8 @@ from relay.words import list_some, shorten
 
 _SHOWN_CHARS = 120
 _WORD = regex(r"[^\s;&|<>()'\"`=:]+")
+_MISSES = regex(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
+"""As shells, interpreters and common tools say it; another locale is not understood, and nothing is refused then."""
 CHECK = Command(words=("check",))
 
 
@@ -149,12 +152,13 @@ def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
 
 
 def _require_shown(ctx: RunContext, phase: Phase, run: GateRun) -> None:
-    """Refuse a gate that names a file of the user's which no commit has, and is red without it."""
+    """Refuse a gate that names a file of the user's which no commit has, and says that it is missing."""
     unseen = frozenset(run.surplus.extra) if run.is_hidden else frozenset[str]()
     for check in run.result.commands:
         if not unseen or check.status is Outcome.PASSED:
             continue
-        for path in sorted(clean_paths(_WORD.findall(check.command))):
+        missed = " ".join(line for line in check.output_tail.splitlines() if _MISSES.search(line))
+        for path in sorted(clean_paths(_WORD.findall(check.command)) & clean_paths(_WORD.findall(missed))):
             if not with_parents([path]).isdisjoint(unseen) and (ctx.repo.root / path).is_file():
                 raise PlanError(
                     f"phase {phase.id} was not begun: its gate can never be green, because `{_show(check.command)}` "
