@@ -156,7 +156,7 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
         RepoError: A file cannot be read.
     """
     found: dict[str, str] = {}
-    is_plain = guard(repo).is_plain
+    is_plain = bool(paths) and guard(repo).is_plain
     for start in range(0, len(paths), _MOST_OPEN):
         with contextlib.ExitStack() as stack:
             large: dict[str, int] = {}
@@ -205,6 +205,8 @@ def find_blob_id(repo: Repo, data: bytes) -> str:
 
 def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
     """Store blobs as they are and return their ids in order."""
+    if not contents:
+        return ()
     if guard(repo).is_plain:
         return tuple(write_loose(repo.objects_dir, repo.object_format, "blob", data) for data in contents)
     return tuple(hash_bytes(repo.git, data) for data in contents)
