@@ -325,11 +325,12 @@ def _find_opened(view: MountView, policy: Policy) -> list[Mount]:
 
 def lay_over(mounts: tuple[Mount, ...], lent: Lent) -> tuple[Mount, ...]:
     """Put a copy over what it stands for, where that is shown; what is masked inside of a directory is in no copy."""
-    if not any(mount.dest == lent.dest for mount in mounts):
+    inside, shown = f"{lent.dest}/", [lent.dest / name for name in lent.shown]
+    # Compared as text: this runs for every copy before every command.
+    kept = [m for m in mounts if not str(m.dest).startswith(inside) or is_below(m.dest, shown)]
+    at = max((number for number, mount in enumerate(kept, 1) if f"{mount.dest}/" == inside), default=0)
+    if not at:
         return mounts
-    shown = [lent.dest / name for name in lent.shown]
-    kept = [m for m in mounts if m.dest == lent.dest or not is_below(m.dest, [lent.dest]) or is_below(m.dest, shown)]
-    at = max(number for number, mount in enumerate(kept) if mount.dest == lent.dest) + 1
     copy = Mount(op=Op.WRITE, source=lent.place, dest=lent.dest)
     return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
 
