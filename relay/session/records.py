@@ -94,7 +94,8 @@ def leave_scope(record: LoggedEvent) -> Scope:
 def render_record(record: LoggedEvent) -> str:
     """Write a record as one JSON line without its newline."""
     head = {"v": SCHEMA_VERSION, "at": round(record.at, 3), "event": type(record.event).__name__}
-    body = {**head, **asdict(record.scope), **asdict(record.event)}
+    scope = {name: getattr(record.scope, name) for name in _SCOPE}
+    body = {**head, **scope, **asdict(record.event)}
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
