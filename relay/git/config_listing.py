@@ -30,7 +30,7 @@ def read_listing(repo: Repo) -> bytes:
     """Return scope, origin and setting of each entry, NUL behind each, as the configuration stands now."""
     env = repo.git.env
     key = (str(repo.root), str(repo.git_dir), *(f"{name}={env[name]}" for name in sorted(env)))
-    contents, out = _known.pop(key, (dict.fromkeys(_find_standard_files(repo)), None))
+    contents, out = _known.pop(key, None) or (dict.fromkeys(_find_standard_files(repo)), None)
     now = _read_all(contents)
     if out is None or now != contents:
         asked = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin")

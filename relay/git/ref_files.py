@@ -177,7 +177,7 @@ def _is_free(common_dir: Path, ref: str) -> bool:
 
 def has_replacements(common_dir: Path) -> bool:
     """Return whether git may show another object than the one that an id names: git-replace(1), and grafts."""
-    if any(os.path.lexists(common_dir / name) for name in ("refs/replace", "info/grafts", "reftable")):
+    if any(os.path.lexists(f"{common_dir}/{name}") for name in ("refs/replace", "info/grafts", "reftable")):
         return True
     packed = common_dir / "packed-refs"
     try:

@@ -73,9 +73,9 @@ def _list_files(top: Path, root: str) -> Iterator[tuple[str, str]]:
     while pending:
         path = pending.pop()
         try:
-            found = os.lstat(top / path)
+            found = os.lstat(place := f"{top}/{path}")
             if stat.S_ISDIR(found.st_mode):
-                pending += [f"{path}/{name}" for name in os.listdir(top / path)]  # noqa: PTH208  # names are wanted
+                pending += [f"{path}/{name}" for name in os.listdir(place)]  # noqa: PTH208  # names are wanted
                 continue
             yield path, _mark(found)
             left -= 1
