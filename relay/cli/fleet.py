@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _TEMPLATES = {"actions": "actions.yml", "slurm": "slurm.sh", "k8s": "k8s.yaml", "nomad": "nomad.hcl"}
 _URL = "RELAY_FLEET_URL"
 _DATABASE_PLACE = "database"
+_LOOK_S = 2.0
 _DATABASE = click.option(
     "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; {_URL}, or that of relay fleet up."
 )
@@ -44,16 +45,17 @@ def up(data: Path | None) -> None:
 
     Its files stay. Only you can reach it: by a socket in its directory.
     """
-    from relay.fleet.database import run_database
+    from relay.fleet.database import is_up, run_database
     from relay.interrupts import Interrupts
 
-    interrupts = Interrupts()
+    interrupts, place = Interrupts(), data or get_data()
     try:
-        with interrupts.installed(lambda _: None), run_database(data or get_data()) as url:
+        with interrupts.installed(lambda _: None), run_database(place) as url:
             say(url, exact=True)
             say("the database is up; Ctrl-C stops it")
-            while not interrupts.wait(3_600):
-                pass
+            while not interrupts.wait(_LOOK_S):
+                if not is_up(place):
+                    raise RelayError("the database has ended", hint=f"relay fleet up; its log is {place / 'log'}")
     finally:
         interrupts.close()
 

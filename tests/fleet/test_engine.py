@@ -188,3 +188,21 @@ def test_two_loops_do_not_meet(engine):
         return await asyncio.to_thread(engine.list_placed)
 
     assert isinstance(asyncio.run(outer()), tuple)
+
+
+def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once():
+    with tempfile.TemporaryDirectory(prefix="relay-fleet-") as folder:
+        Path(folder).chmod(0o755)  # as root the database is another user's
+        place, said = Path(folder, "database"), []
+        argv = [sys.executable, "-P", "-m", "relay", "fleet", "up", "--data", str(place)]
+        for end in (signal.SIGKILL, signal.SIGINT):
+            with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+                assert up.stdout
+                assert up.stderr
+                url = up.stdout.readline().strip()
+                assert up.stdout.readline().startswith("the database is up")
+                psycopg.connect(url).close()
+                postmaster = int((place / "postmaster.pid").read_text().split()[0])
+                os.kill(postmaster if end is signal.SIGKILL else up.pid, end)
+                said.append((up.wait(), up.stderr.read().partition("\n")[0]))
+        assert said == [(1, "Error: the database has ended"), (0, "")]
