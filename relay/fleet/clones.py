@@ -8,7 +8,9 @@ from pathlib import Path
 
 from relay.errors import RepoError
 from relay.fleet.engine import Ticket
+from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import read_note, write_note
+from relay.git.refs import move_ref
 from relay.git.remote import Remote, make_store
 from relay.git.repository import Repo, open_repo
 from relay.git.worktrees import add_worktree
@@ -37,10 +39,14 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     if not (place / _STORE / ".git" / "HEAD").exists():
         make_store(place, _STORE, environ)
     store = open_repo(place / _STORE, environ)
-    ref = f"refs/heads/{ticket.branch}"
-    Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{ref}")
-    if store.find_commit(ref) is None:
+    # Not to the branch itself: what a fetch that was killed leaves there, nobody may clear.
+    ref, seen = f"refs/heads/{ticket.branch}", f"refs/remotes/origin/{ticket.branch}"
+    Remote(repo=store, name=ticket.remote, environ=environ, tell=tell).fetch(f"+{ref}:{seen}")
+    if (tip := store.find_commit(seen)) is None:
         raise RepoError(f"{ticket.remote} has no branch {ticket.branch}")
+    clear_stale_locks(store)
+    if store.find_commit(ref) is None:
+        move_ref(store, ref, tip, None)
     add_worktree(store, place / _WORK, ticket.branch)
     return open_repo(place / _WORK, environ)
 
