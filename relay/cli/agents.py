@@ -41,7 +41,7 @@ def command(*, tried: str | None, as_json: bool) -> int:
     from relay.setup.place import find_settings, get_place
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
-    settings = find_settings({}, os.environ, place.root, plan_settings={})
+    settings = find_settings({}, os.environ, place.root, plan=None)
     found = examine_agents(settings, os.environ)
     if tried is not None:
         return _try(found, tried, settings, as_json=as_json)

@@ -124,9 +124,9 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
     remarks = tuple(_from_violation(violation, place.plan_name) for violation in violations)
     try:
-        settings = find_settings({}, environ, place.root, plan_settings=plan.settings)
+        settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
     except ConfigError as error:
-        remarks = (*remarks, _from_error(error, place))
+        remarks = (_from_error(error, place), *remarks)
         return Checked(place=place, plan=plan, remarks=remarks)
     unknown = (_from_violation(one, place.plan_name) for one in _check_servers(plan, settings))
     remarks = tuple(sorted((*remarks, *unknown), key=attrgetter("line")))

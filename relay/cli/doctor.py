@@ -53,7 +53,7 @@ def _try_model(model: str, *, as_json: bool) -> int:
     from relay.setup.place import find_settings, get_place
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
-    settings = find_settings({"model": model}, os.environ, place.root, plan_settings={})
+    settings = find_settings({"model": model}, os.environ, place.root, plan=None)
     kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=list_runners(settings))
     kind.get_key(os.environ)
     complain(estimate_trial(settings))

@@ -228,7 +228,7 @@ def make_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
     from relay.fleet.work import WorkTask
 
     plan = fetch_plan(remote, ticket.branch, ticket.plan_path)[1]
-    settings = find_settings({}, os.environ, remote.repo.root, plan_settings=plan.settings)
+    settings = find_settings({}, os.environ, remote.repo.root, plan=plan, plan_name=ticket.plan_path)
     return WorkTask(
         main=remote.repo,
         remote=remote,

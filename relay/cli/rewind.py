@@ -71,7 +71,7 @@ def _rewind(repo: "Repo", rewind: "Rewind", run: str, *, revert: bool) -> None:
         request = RunRequest(
             command="rewind",
             repo=repo,
-            settings=find_settings({}, os.environ, repo.root, plan_settings={}),
+            settings=find_settings({}, os.environ, repo.root, plan=None),
             plan_path=rewind.plan_path,
             allow_dirty=True,
             environ=os.environ,

@@ -21,6 +21,7 @@ from relay.setup.place import Place, find_settings, load_plan
 
 if TYPE_CHECKING:
     from relay.cli.views.base import SharedView
+    from relay.plan.model import Plan
     from relay.setup.context import RunContext, RunEnd, RunRequest
 
 
@@ -38,7 +39,11 @@ def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool =
         raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     try:
         settings = find_settings(
-            find_flags(options), os.environ, place.root, plan_settings=_read_plan_settings(place, needs_plan=needs_plan)
+            find_flags(options),
+            os.environ,
+            place.root,
+            plan=_find_plan(place, needs_plan=needs_plan),
+            plan_name=place.plan_name,
         )
     except FlagError as error:
         raise click.UsageError(str(error)) from error
@@ -53,14 +58,13 @@ def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool =
     return request, place
 
 
-def _read_plan_settings(place: Place, *, needs_plan: bool) -> Mapping[str, Any]:
-    """Return the front matter."""
+def _find_plan(place: Place, *, needs_plan: bool) -> "Plan | None":
     try:
-        return load_plan(place).settings
+        return load_plan(place)
     except PlanError:
         if needs_plan:
             raise
-        return {}
+        return None
 
 
 def render_end(end: "RunEnd", caller: Caller) -> RunEnded:

@@ -1,6 +1,6 @@
 """Which source wins, and what none of them may say."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,11 @@ from relay.config.sources import (
 )
 from relay.errors import ConfigError
 
-_IN_PLAN = Origin(name="plan front matter")
 _ELSEWHERE = {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
+
+
+def _find_in_plan(_key: str) -> Origin:
+    return Origin(name="plan front matter")
 
 
 def load_settings(
@@ -30,6 +33,7 @@ def load_settings(
     flags: Mapping[str, Any],
     environ: Mapping[str, str],
     plan_settings: Mapping[str, Any],
+    find_in_plan: Callable[[str], Origin] = _find_in_plan,
     repo_root: Path | None,
     user_dir: Path | None,
 ) -> Settings:
@@ -41,6 +45,7 @@ def load_settings(
         flags: Settings typed on the command line by key; None and empty tuples were not typed.
         environ: The environment; only ``RELAY_*`` is looked at.
         plan_settings: The plan's front matter ``relay`` mapping, unchecked.
+        find_in_plan: The origin of a key of it.
         repo_root: Where ``relay.toml`` and ``pyproject.toml`` are; None outside a repository.
         user_dir: Where the user's ``config.toml`` is; None: none.
 
@@ -48,13 +53,8 @@ def load_settings(
         ConfigError: A setting is unknown, has a value that is not allowed, or came from a file that must not
             say it.
     """
-    sources = (
-        read_flags(flags),
-        read_environ(environ),
-        SettingsSource(values=plan_settings, find=lambda _: _IN_PLAN, repository=True),
-        read_repository(repo_root),
-        read_user(user_dir),
-    )
+    in_plan = SettingsSource(values=plan_settings, find=find_in_plan, repository=True, is_plan=True)
+    sources = (read_flags(flags), read_environ(environ), in_plan, read_repository(repo_root), read_user(user_dir))
     chosen: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
     found: dict[str, Origin] = {}
@@ -81,7 +81,7 @@ def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:
     """Read every value of a source, refusing what it must not say."""
     for name, raw in source.values.items():
         key = KEYS.get(name)
-        if key is None or (name == "plan" and source.find(name) is _IN_PLAN):
+        if key is None or (name == "plan" and source.is_plan):
             raise _refuse_unknown(name, source)
         try:
             value = key.read(raw)
@@ -126,6 +126,8 @@ def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
         return origin.refuse(f"{name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
     if name == "plan":
         return origin.refuse("plan: a plan cannot name the plan to use")
+    if name == "relay":
+        return origin.refuse("relay is no setting; the file holds settings only", hint="leave [relay] out")
     close = find_close(str(name))
     if close:
         return origin.refuse(f"unknown setting {show_value(name)}; did you mean {close}?")

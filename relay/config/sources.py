@@ -52,6 +52,8 @@ class SettingsSource:
     """The origin of a key."""
     repository: bool = False
     """Whether it is a file of the repository, which anyone may have written."""
+    is_plan: bool = False
+    """Whether it is the plan's front matter."""
 
 
 def find_user_dir(environ: Mapping[str, str]) -> Path | None:

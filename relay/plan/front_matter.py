@@ -66,6 +66,11 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
     return FrontMatter(settings=settings, verify=_read_verify(settings.get("verify"), line), body=close + 1)
 
 
+def find_setting_line(front: FrontMatter, lines: Lines, key: str) -> int:
+    """Return the 1-based line of a key of the front matter; where a plain search does not find it, its first line."""
+    return _find_line(lines, front.body - 1, key)
+
+
 def _read_close(lines: Lines) -> int | None:
     limit = lines.starts[0] + MAX_CHARS
     for index in range(1, lines.count):
@@ -139,7 +144,7 @@ def _read_verify(value: Any, line: int) -> tuple[str, ...]:
 
 
 def _find_line(lines: Lines, close: int, key: str) -> int:
-    pattern = re.compile(rf"(?:.*[\s{{,])?[\"']?{key}[\"']?[ \t]*:")
+    pattern = re.compile(rf"(?:.*[\s{{,])?[\"']?{re.escape(key)}[\"']?[ \t]*:")
     return next((index + 1 for index in range(1, close) if pattern.match(lines.at(index))), 1)
 
 

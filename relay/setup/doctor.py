@@ -110,12 +110,12 @@ def _examine_settings(root: Path, environ: Mapping[str, str]) -> tuple[Settings 
     """Gather the settings with those of the plan, which is looked at on the way."""
     try:
         place = get_place(plan=None, environ=environ, needs_repo=False)
-        settings = find_settings({}, environ, root, plan_settings={})
+        settings = find_settings({}, environ, root, plan=None)
     except ConfigError as error:
         return None, make_missing("settings", error)
     try:
         plan = load_plan(place)
-        settings = find_settings({}, environ, root, plan_settings=plan.settings)
+        settings = find_settings({}, environ, root, plan=plan, plan_name=place.plan_name)
     except PlanError as error:
         return settings, Finding(name="plan", state=State.WARNING, words=str(error), hint=error.hint)
     except ConfigError as error:

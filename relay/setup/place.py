@@ -103,7 +103,7 @@ def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
     Loading all settings costs a fifth of the time that `relay status` has.
     """
     if "RELAY_PLAN" in environ or any(_may_name(file, _PLAN_KEY) for file in _list_settings_files(environ, root)):
-        return find_settings({}, environ, root, plan_settings={}).plan
+        return find_settings({}, environ, root, plan=None).plan
     return DEFAULT_PLAN
 
 
@@ -116,10 +116,10 @@ def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
     from relay.setup.policy import get_hidden
 
     try:
-        named = parse_plan((read_start(plan_file, MAX_PLAN_BYTES) or b"").decode("utf-8", "replace")).settings
+        plan = parse_plan((read_start(plan_file, MAX_PLAN_BYTES) or b"").decode("utf-8", "replace"))
     except (PlanError, OSError):
-        named = {}
-    settings = find_settings({}, environ, repo.root, plan_settings=named)
+        plan = None
+    settings = find_settings({}, environ, repo.root, plan=plan, plan_name=plan_file.name)
     return replace(repo, hidden=get_hidden(repo.root, settings, environ))
 
 
@@ -139,19 +139,33 @@ def _may_name(file: Path, key: re.Pattern[bytes]) -> bool:
 
 
 def find_settings(
-    flags: Mapping[str, Any], environ: Mapping[str, str], root: Path, *, plan_settings: Mapping[str, Any]
+    flags: Mapping[str, Any], environ: Mapping[str, str], root: Path, *, plan: "Plan | None", plan_name: str = ""
 ) -> "Settings":
     """Gather the settings of a command from every source.
+
+    Args:
+        flags: Those that were typed.
+        environ: The environment.
+        root: The repository's.
+        plan: Its front matter says some; None: they are left out.
+        plan_name: What the plan's file is called in messages.
 
     Raises:
         ConfigError: A setting is not allowed; the message says where it came from.
     """
     from relay.config import find_user_dir, load_settings
+    from relay.config.sources import Origin
+    from relay.plan.front_matter import find_setting_line
+
+    def find_in_plan(key: str) -> Origin:
+        line = find_setting_line(plan.outline.front, plan.outline.lines, key) if plan else 0
+        return Origin(name=plan_name, is_file=True, line=line)
 
     settings = load_settings(
         flags=flags,
         environ=environ,
-        plan_settings=plan_settings,
+        plan_settings=plan.settings if plan else {},
+        find_in_plan=find_in_plan,
         repo_root=root,
         user_dir=find_user_dir(environ),
     )
