@@ -1,7 +1,7 @@
 """Regular expressions that are compiled when they are first used.
 
-A relay that starts has two hundred of them and uses few: to compile all was a fifth of the time of `relay status`
-(`benchmarks/startup.py`). `re.compile` stays for those that a function makes.
+A run that starts has two hundred of them and needs few at once: to compile all was a sixth of the time of its imports.
+`re.compile` stays for those that a function makes.
 """
 
 import re
