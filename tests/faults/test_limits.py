@@ -248,6 +248,7 @@ def test_the_same_error_is_counted_over_runs(stage):
 def test_sessions_that_get_further_are_not_stuck(stage, second):
     """One that ends otherwise in between starts the count afresh."""
     stage.write("log.txt", "once\n")
+    stage.commit("log")
     first = [tick("1.2"), STUCK, hand_off()]
     stage.run(script(first, second, [tick("1.3"), STUCK, {"text": "Enough."}, {"text": "Enough."}]), max_legs=3)
 

@@ -256,7 +256,7 @@ def test_a_remote_that_does_not_answer_ends_a_run_with_its_claim(field):
 
 
 def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
-    with serve(parse_script(HANGS)) as server:
+    with serve(parse_script(HANGS.replace("sleep 60", "sleep 20"))) as server:
         root = field.clone("ann")
         task = field.task(root, server, phase_id="1")
         first = subprocess.Popen(

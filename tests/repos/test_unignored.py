@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from relay.errors import ExitCode
+from relay.errors import PlanError
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
 from relay.store.environment import load_environment
@@ -55,9 +55,9 @@ def test_a_phase_that_needs_it_is_refused(diary):
     diary.write("PLAN.md", "## Phase 1 — Notes\nVerify: `test -d .`\n- [ ] Commit the notes — local/diary.txt\n")
     diary.git("commit", "-qam", "plan")
 
-    ended = diary.run(script(OPEN_UP))
+    with pytest.raises(PlanError, match=r"no session was started for phase 1: .*: local/diary.txt \(ignored by git\)"):
+        diary.run(script(OPEN_UP))
 
-    assert (ended.exit_code, "local/diary.txt" in ended.reason) == (ExitCode.STOPPED, True)
     assert "- [ ]" in diary.git("show", "HEAD:PLAN.md")
 
 
