@@ -13,8 +13,9 @@ from relay.cli.sessions import run_sessions
 from relay.errors import RepoError
 from relay.git.names import render_path
 from relay.hints import RUN
+from relay.session.events import Noticed
 from relay.setup.place import Place
-from relay.store.presence import has_jobs
+from relay.store.presence import has_jobs, has_seen_claims
 from relay.words import shorten
 
 if TYPE_CHECKING:
@@ -76,6 +77,15 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
     return tuple(phase for phase in plan.phases if phase.id in waves[0][:jobs]) if waves else ()
 
 
+def warn_of_claims(ctx: "RunContext") -> None:
+    """Say which phases another machine was at work on when this clone last asked; a run asks nobody."""
+    if has_seen_claims(ctx.repo):
+        from relay.cli.views.claim_lines import list_claimed_elsewhere
+
+        for words in list_claimed_elsewhere(ctx.repo, ctx.plan_path):
+            ctx.observe(Noticed(text=words, warning=True))
+
+
 def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any], hours: "Hours") -> int:
     """Work through the plan with several phases at once."""
     from relay.cli.views.base import make_view
@@ -91,6 +101,7 @@ def run_with_jobs(request: "RunRequest", place: Place, options: Mapping[str, Any
     )
 
     def act(ctx: "RunContext") -> "RunEnd":
+        warn_of_claims(ctx)
         return work_within(ctx, hours, lambda: run_jobs(ctx, order, view.tell))
 
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)

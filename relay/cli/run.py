@@ -15,6 +15,7 @@ from relay.cli.jobs import (
     run_with_jobs,
     show_waves,
     tidy_jobs,
+    warn_of_claims,
 )
 from relay.cli.options import offer_phases, session_options
 from relay.cli.screen import say
@@ -108,6 +109,8 @@ def start(phase: str, options: Mapping[str, Any]) -> int:
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
+        if not options["job_of"]:
+            warn_of_claims(ctx)
         return work_within(ctx, hours, lambda: run(ctx, selection))
 
     return run_sessions(request, place.caller, act, as_json=as_json)

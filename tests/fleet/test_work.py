@@ -15,7 +15,7 @@ import pytest
 from relay.cli.work import work_on
 from relay.config import load_settings
 from relay.errors import ExitCode, RepoError
-from relay.fleet.claim import ClaimState
+from relay.fleet.claim import ClaimState, PhaseClaim
 from relay.fleet.claims import Bid, name_plan
 from relay.fleet.clones import ensure_clone, ensure_worker
 from relay.fleet.engine import Engine, Placed, Ticket
@@ -188,6 +188,22 @@ def test_another_worker_goes_on_where_a_killed_one_was(field):
     assert field.git("show", "main:one.txt") == "one"  # which only the first session wrote
     message = field.git("log", "-1", "--format=%B", "main")
     assert message.count("Relay-Session: ") == 1
+
+
+def test_a_run_says_what_other_machines_are_at(field):
+    bid = Bid(phase_id="2", reserve_usd=None, cap_usd=None, spent_usd=0.0, seen_usd=0.0)
+    for name, count in (("ann", 0), ("bob", 1)):
+        with serve(parse_script(SCRIPT)) as server:
+            task = field.task(field.clone(name), server)
+            if name == "ann":
+                assert isinstance(field.desk(task).take(bid), PhaseClaim)
+            field.desk(task).read()
+            argv = [*field.stage.find_program(), "run", "--phase", "1", "--json"]
+            ran = subprocess.run(
+                argv, cwd=task.main.root, env=task.environ, capture_output=True, text=True, check=False
+            )
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.count("as this clone last heard; a run may pay for it a second time") == count
 
 
 def test_a_worker_that_lost_its_claim_stops_and_pushes_nothing(field):

@@ -1,11 +1,11 @@
-"""Claims of many machines on a plan's phases, as a clone knows them, for `relay status`: the remote is not asked."""
+"""Claims of many machines on a plan's phases, as a clone knows them: no remote is asked."""
 
 import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from relay.fleet.claim import ClaimState, PhaseClaim, describe
+from relay.fleet.claim import ClaimState, PhaseClaim, describe, is_at_work
 from relay.fleet.clones import find_worker
 from relay.fleet.overview import open_desk
 from relay.git.remote import Remote
@@ -25,6 +25,15 @@ def tell_claims(repo: Repo, claims: tuple[PhaseClaim, ...]) -> Iterator[str]:
     for claim in claims:
         whose = ", which is this clone" if claim.worker == own and claim.state is ClaimState.HELD else ""
         yield f"claim  phase {claim.phase_id} is {describe(claim, now=time.time())}{whose}"
+
+
+def list_claimed_elsewhere(repo: Repo, plan_path: str) -> Iterator[str]:
+    """Yield a sentence for each phase that another machine is at work on, for a run, which knows of no claims."""
+    own, now = find_worker(repo), time.time()
+    for claim in find_seen_claims(repo, plan_path):
+        if claim.worker != own and is_at_work(claim, now=now):
+            words = f"phase {claim.phase_id} is {describe(claim, now=now)}, as this clone last heard"
+            yield f"{words}; a run may pay for it a second time: relay work goes on as the workers do"
 
 
 def render_claims(claims: tuple[PhaseClaim, ...]) -> list[dict[str, Any]]:
