@@ -3,6 +3,7 @@
 import pytest
 
 from relay.errors import PlanError
+from relay.plan.front_matter import find_setting_line
 from relay.plan.parse import parse_plan
 
 BODY = "# P\n- [ ] a\n"
@@ -14,6 +15,13 @@ def test_the_relay_mapping_is_kept_as_it_is():
     assert plan.phases[0].verify == ("pytest -q",)
     assert plan.phases[0].line == 4
     assert plan.preamble == ""
+
+
+@pytest.mark.parametrize(("key", "line"), [("model", 3), ("a.b", 5), ("reset_at", 6), ("elsewhere", 1), ("body", 1)])
+def test_a_setting_has_a_line(key, line):
+    front = "---\nrelay:\n  model: m\n  axb: 1\n  a.b: 2\n  x: {y: 1, 'reset_at': 45%}\n---\n"
+    outline = parse_plan(f"{front}# P\nbody: x\n- [ ] a\n").outline
+    assert find_setting_line(outline.front, outline.lines, key) == line
 
 
 @pytest.mark.parametrize(
