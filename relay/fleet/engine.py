@@ -220,9 +220,12 @@ class Engine:
         reaper = asyncio.create_task(_reap_for_ever(app, self._stalled_s))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, serving)
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
-        reaper.cancel()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+        finally:
+            reaper.cancel()
+            await asyncio.wait({reaper})
         if unfit:
             raise unfit[0]
 
@@ -272,9 +275,12 @@ async def _reap(app: "App", stalled_s: float) -> tuple[int, ...]:
 
 
 async def _reap_for_ever(app: "App", stalled_s: float) -> None:
+    from procrastinate.exceptions import ConnectorException
+
     while True:
         await asyncio.sleep(stalled_s / 3)
-        await _reap(app, stalled_s)
+        with contextlib.suppress(ConnectorException):  # a database that stays away ends the worker, which says so
+            await _reap(app, stalled_s)
 
 
 def _make_retry() -> Any:

@@ -87,7 +87,8 @@ def find_step(top: Path, name: str) -> tuple[str, int, str]:
     """Return a step of a worker, as it is met in the clone of one of the queue."""
     on, at, words = STEPS[name]
     there = str(find_clone(top).with_name("store"))[1:]
-    return on.replace("{top}/ann", there).format(top=str(top)[1:]), at, words
+    again = name == "the clone follows"  # it follows as it is made, too
+    return on.replace("{top}/ann", there).format(top=str(top)[1:]), at + again, words
 
 
 def try_database(rig: StepRig, top: Path, step: str) -> list[str]:
