@@ -8,6 +8,7 @@ import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.scripted import ScriptedRunner
+from tests.waiting import wait_until
 
 PLAN = """\
 ---
@@ -363,20 +365,29 @@ def test_one_cap_binds_all_of_them(plan):
 
 def test_a_phase_that_waits_for_money_has_not_stopped(plan):
     """The run that is at work goes on with it; without that run it has."""
-    other = write_phase(2)
-    other["turns"][2]["fault"] = {"kind": "stall"}
-    with serve(parse_script(json.dumps({"sessions": [write_phase(1), other]}))) as server:
+    words = "it has spent what was set aside for it; it goes on with what others leave"
+
+    def read():
+        shown, report = plan.relay("status").stdout, json.loads(plan.relay("status", "--json").stdout)
+        waits = sorted(str(job["waits"]) for job in report["jobs"])
+        found[:] = [shown, report]
+        return waits == ["None", "comes after 1, 2", words]
+
+    # Neither may send what its first request could cost: the second is kept from it by the gate before its session.
+    plan.write("PLAN.md", PLAN.format().replace("`test -s 2.txt`", "`sleep 100 && test -s 2.txt`"))
+    plan.commit("slow")
+    found: list[Any] = []
+    with serve(parse_script(json.dumps({"sessions": [write_phase(1), write_phase(2)]}))) as server:
         first = start(plan, server, "--json", "--max-cost", "0.18")
         assert first.stdout
-        assert any('"state":"waiting"' in line for line in first.stdout)
-        shown, report = plan.relay("status").stdout, json.loads(plan.relay("status", "--json").stdout)
+        assert any('"event":"GateStarted"' in line and "sleep 100" in line for line in first.stdout)
+        wait_until(read)
+        shown, report = found
         assert plan.relay("stop", "--now").returncode == 0
         rest = first.communicate()[0]
         assert first.returncode == 130, rest
-    words = "it has spent what was set aside for it; it goes on with what others leave"
     assert f": {words}" in shown
     assert "stopped: " not in shown
-    assert sorted(str(job["waits"]) for job in report["jobs"]) == ["None", "comes after 1, 2", words]
     assert {job["stopped"] for job in report["jobs"]} == {None}
     assert "stopped: " in plan.relay("status").stdout
 
