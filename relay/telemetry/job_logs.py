@@ -13,22 +13,28 @@ from relay.session.records import LoggedEvent
 from relay.telemetry.log_tail import LogTail, list_runs
 
 
-def find_start(root: Path, run_id: str) -> LoggedEvent | None:
-    """Return the first event of a log where it says what began; None where it does not yet, or cannot be read."""
+def list_own_logs(root: Path) -> Iterator[str]:
+    """Yield the runs that a person started, the one that was written to last first.
+
+    At the end come those whose logs say nothing yet: such a one may be of a phase's own run, in its first moment.
+    """
+    silent: list[str] = []
+    for run_id in reversed(list_runs(root)):
+        first = _read_first(root, run_id)
+        if first is None:
+            silent.append(run_id)
+        elif not (isinstance(first.event, RunStarted) and first.event.branch.startswith(JOB_BRANCHES)):
+            yield run_id
+    yield from silent
+
+
+def _read_first(root: Path, run_id: str) -> LoggedEvent | None:
+    """Return a log's first event; None where it has none yet, or cannot be read."""
     try:
         with LogTail(root, run_id) as log:
-            first = next(log.read(), None)
+            return next(log.read(), None)
     except OSError:
         return None
-    return first if first is not None and isinstance(first.event, RunStarted) else None
-
-
-def list_own_logs(root: Path) -> Iterator[str]:
-    """Yield the runs that a person started, the one that was written to last first."""
-    for run_id in reversed(list_runs(root)):
-        start = find_start(root, run_id)
-        if start is None or not (isinstance(start.event, RunStarted) and start.event.branch.startswith(JOB_BRANCHES)):
-            yield run_id
 
 
 class RunLogs:
@@ -64,7 +70,7 @@ class RunLogs:
 
     def _look_for_jobs(self) -> None:
         for run_id in list_runs(self._root):
-            start = None if run_id in self._passed else find_start(self._root, run_id)
+            start = None if run_id in self._passed else _read_first(self._root, run_id)
             if start is None or not isinstance(start.event, RunStarted):
                 continue
             self._passed.add(run_id)

@@ -22,7 +22,7 @@ from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
-from relay.telemetry.job_logs import RunLogs
+from relay.telemetry.job_logs import RunLogs, list_own_logs
 from relay.telemetry.log import open_log
 from relay.telemetry.log_tail import LogTail, list_runs
 
@@ -95,7 +95,7 @@ def test_a_run_that_was_killed_is_told_from_one_that_is_silent(project, environ)
     repo = open_repo(project, environ)
     with lock_worktree(repo):
         assert is_at_work(repo, "aaaa1111")
-        write_log(project, b"", run_id="bbbb2222")
+        write_log(project, OPEN, run_id="bbbb2222")
         assert not is_at_work(repo, "aaaa1111")
     assert not is_at_work(repo, "bbbb2222")
     with lock_worktree(repo):
@@ -103,6 +103,18 @@ def test_a_run_that_was_killed_is_told_from_one_that_is_silent(project, environ)
     alive = iter((True, True, False))
     code, lines = watch(project, alive=lambda: next(alive), pause=lambda _: None)
     assert (code, lines[-1]) == (ExitCode.STOPPED, LOST)
+
+
+def test_a_log_in_which_nothing_stands_yet_is_nobodys(project, environ):
+    """That of a phase's own run is there a moment before it says whose it is; the run that started it goes on."""
+    write_log(project, b"", run_id="cccc3333")
+    assert list(list_own_logs(project)) == ["cccc3333"]
+    write_log(project, OPEN)
+    write_log(project, b"", run_id="bbbb2222")
+    repo = open_repo(project, environ)
+    with lock_worktree(repo):
+        assert is_at_work(repo, "aaaa1111")
+    assert list(list_own_logs(project)) == ["aaaa1111", "bbbb2222", "cccc3333"]
 
 
 def test_what_was_written_between_two_looks_at_a_run_that_ends_is_not_missed(tmp_path):
