@@ -210,7 +210,7 @@ def _explain(here: Path, result: GitResult) -> RepoError:
         return RepoError(
             f"git does not trust this repository: {result.words}", hint="see git help config, safe.directory"
         )
-    if "not a git repository" in result.words:
+    if b"not a git repository" in result.err:  # not in its last line, where it stopped at a mount point
         return RepoError(f"{here} is not inside a git repository", hint="git init")
     return GitError(f"git rev-parse failed: {result.words}")
 

@@ -324,6 +324,13 @@ def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, environ, e
     assert ran.err.startswith("Error: tracked files have uncommitted changes: mine.txt\nHint: ")
 
 
+def test_below_a_mount_point_that_is_no_repository_it_is_said_the_same(program, environ, tmp_path):
+    """A volume of a container, for one: git's last line there speaks of file systems."""
+    mounted = ("bwrap", "--dev-bind", "/", "/", "--tmpfs", tmp_path, "--chdir", tmp_path)
+    ran = subprocess.run((*mounted, *program, "status"), env=environ, capture_output=True, text=True, check=False)
+    assert ran.stderr == f"Error: {tmp_path} is not inside a git repository\nHint: git init\n"
+
+
 def test_status_outside_a_repository_and_without_a_plan(relay, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
