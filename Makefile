@@ -21,7 +21,7 @@ demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a r
 	@$(BIN)/relay demo
 
 test: $(VENV)/.dev sandbox  ## run the tests
-	@$(BIN)/pytest
+	@.ci/in-memory $(BIN)/pytest
 
 test-thorough: $(VENV)/.dev sandbox  ## the tests with many more examples and kills
 	@HYPOTHESIS_PROFILE=thorough PYTEST_TIMEOUT=3600 $(BIN)/pytest
@@ -33,11 +33,11 @@ check: $(VENV)/.dev  ## formatter, linter, types, layers
 	$(BIN)/lint-imports
 
 pure: $(VENV)/.dev  ## the branches of the pure rooms that no test takes; none may be left
-	@HYPOTHESIS_PROFILE=few $(BIN)/pytest --cov --cov-report= -k "$(PURE_CASES)" $(PURE_TESTS)
+	@HYPOTHESIS_PROFILE=few .ci/in-memory $(BIN)/pytest --cov --cov-report= -k "$(PURE_CASES)" $(PURE_TESTS)
 	@$(BIN)/coverage report --include='$(PURE)' --show-missing --skip-covered --fail-under=100
 
 coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage of each room, in percent
-	@$(BIN)/pytest --cov --cov-report=
+	@.ci/in-memory $(BIN)/pytest --cov --cov-report=
 	@for room in relay/*/; do echo "$$room $$($(BIN)/coverage report --include="$$room*" --format=total)"; done
 
 agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal server; needs the package registry and a gigabyte
