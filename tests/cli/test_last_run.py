@@ -34,15 +34,25 @@ sessions:
 
 
 @pytest.fixture
-def stopped(relay, project, environ):
+def play(relay, project, environ):
+    """Run the committed plan on a script."""
+
+    def run(script, *words, **env):
+        (project / "PLAN.md").write_text(PLAN)
+        (project / "check.sh").write_text(CHECK)
+        git(project, environ, "add", "-A")
+        git(project, environ, "commit", "-q", "-m", "plan")
+        with serve(parse_script(script)) as server:
+            given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+            return relay("run", *words, env={**given, **env})
+
+    return run
+
+
+@pytest.fixture
+def stopped(play):
     """A run that ended with a red gate."""
-    (project / "PLAN.md").write_text(PLAN)
-    (project / "check.sh").write_text(CHECK)
-    git(project, environ, "add", "-A")
-    git(project, environ, "commit", "-q", "-m", "plan")
-    with serve(parse_script(SCRIPT)) as server:
-        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
-        yield relay("run", env={**given, "RELAY_MAX_REPAIRS": "1", "DATABASE_URL": "postgres://u:hunter2@h/d"})
+    return play(SCRIPT, RELAY_MAX_REPAIRS="1", DATABASE_URL="postgres://u:hunter2@h/d")
 
 
 def test_a_red_gate_shows_its_output_and_is_found_again(relay, project, stopped):
@@ -95,15 +105,9 @@ sessions:
 """
 
 
-def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, project, environ):
+def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, play, project, environ):
     """Another run would meet the same again; an edit of the plan is another beginning."""
-    (project / "PLAN.md").write_text(PLAN)
-    (project / "check.sh").write_text(CHECK)
-    git(project, environ, "add", "-A")
-    git(project, environ, "commit", "-q", "-m", "plan")
-    with serve(parse_script(HANDS_OVER)) as server:
-        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
-        ran = relay("run", "--max-legs", "1", env=given)
+    ran = play(HANDS_OVER, "--max-legs", "1")
     assert ran.out.splitlines()[-1] == "next: relay plan --split 1"
     told = relay("status").out
     assert "\nnext   relay plan --split 1\n       without it relay run goes on with phase 1: " in told

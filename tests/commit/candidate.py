@@ -11,6 +11,16 @@ from relay.run.commit.step import commit_phase
 from relay.run.leg.start import begin_phase
 from relay.setup.context import RunContext
 
+WHOLE = """
+sessions:
+  - name: whole
+    turns:
+      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
+      - {text: "Commit: Say hello", repeat: 5}
+"""
+"""The script of a phase that is done in its first session."""
+
 
 def commit_claims(
     stage, ctx: RunContext, claim: Callable[[Plan], Plan], do: Callable[[], object] = lambda: None

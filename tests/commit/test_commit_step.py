@@ -8,16 +8,7 @@ from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
-from tests.commit.candidate import commit_claims
-
-WHOLE = """
-sessions:
-  - name: whole
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
-      - {text: "Commit: Say hello", repeat: 5}
-"""
+from tests.commit.candidate import WHOLE, commit_claims
 
 
 def commit(stage, forge):

@@ -8,6 +8,7 @@ from relay.interrupts import Urgency
 from relay.planning.planner import PlanTask
 from relay.session.events import Committed, GateStarted, LegStarted, Noticed
 from relay.store.legs import read_leg
+from tests.commit.candidate import WHOLE
 
 BLOCKED = """
 sessions:
@@ -16,14 +17,6 @@ sessions:
       - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
       - tools: [{name: block, input: {reason: "lunch"}}]
-"""
-WHOLE = """
-sessions:
-  - name: whole
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
-      - {text: "Commit: Say hello", repeat: 5}
 """
 OTHER_ITEM = """
 sessions:
