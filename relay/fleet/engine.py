@@ -114,7 +114,11 @@ class Engine:
             await (await psycopg.AsyncConnection.connect(self._url, connect_timeout=_CONNECT_S)).close()
             async with app.open_async():
                 if not await app.check_connection_async():
-                    await app.schema_manager.apply_schema_async()
+                    async with await psycopg.AsyncConnection.connect(self._url) as turn:
+                        # Two that meet an empty database together would both make its tables.
+                        await turn.execute("select pg_advisory_xact_lock(hashtext('procrastinate'))")
+                        if not await app.check_connection_async():
+                            await app.schema_manager.apply_schema_async()
                 yield app
         except (ConnectorException, psycopg.Error) as error:
             raise RelayError(f"the database does not answer: {_explain(error)}", hint=_HINT) from None

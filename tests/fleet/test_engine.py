@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -160,6 +161,14 @@ def test_what_is_queued_is_small_and_no_secret(engine, remote, words):
 def test_a_database_that_is_not_there_is_said():
     with pytest.raises(RelayError, match="the database does not answer"):
         Engine("postgresql:///x?host=/nowhere").list_placed()
+
+
+def test_workers_that_meet_an_empty_database_together_all_begin(database):
+    with psycopg.connect(database, autocommit=True) as there:
+        there.execute("create database empty")
+    url = urlsplit(database)._replace(path="/empty").geturl()
+    with ThreadPoolExecutor(6) as workers:
+        assert list(workers.map(lambda _: Engine(url).list_placed(), range(6))) == [()] * 6
 
 
 def test_a_database_is_up_once_and_opens_nothing_to_others(database, tmp_path):
