@@ -64,7 +64,7 @@ def _suggest(place: Location) -> str:
 
 
 def require_writable(workspace: Workspace, path: str) -> None:
-    """Refuse what relay alone writes.
+    """Refuse what only relay, or only a person, writes.
 
     Raises:
         RefusedError: The path is protected.
@@ -73,8 +73,8 @@ def require_writable(workspace: Workspace, path: str) -> None:
         raise RefusedError(f"{path}: git's files are read-only here; relay makes the commits.")
     if is_covered(path, (*ALWAYS_PROTECTED, *workspace.protected)):
         raise RefusedError(
-            f"{path} is written by relay alone. Use tick for a finished item, amend for a change to an open phase, "
-            "record for a finding."
+            f"{path} is not a session's to write. Use tick for a finished item, amend for a change to an open phase, "
+            "record for a finding, such as what a person should write there."
         )
     _refuse_secret(workspace, path)
 

@@ -71,6 +71,8 @@ def start_with(stage, **files):
         ("Say hello — hello.txt", "*.txt\n", "ignored by git"),
         ("Build it — out/", "out/\n", "ignored by git"),
         ("Bind it — out/a.c", "out/\n", "ignored by git"),
+        ("Write the rules — lib/CLAUDE.md", "", "only a person writes it"),
+        ("Allow the network — relay.toml", "", "only a person writes it"),
     ],
 )
 def test_a_file_that_no_commit_could_hold_costs_nothing(stage, item, ignored, cause):
@@ -86,6 +88,18 @@ def test_a_phase_that_lets_the_file_into_git_may_begin(stage):
     stage.write(".gitignore", "out/\n")
     plan(stage, "test -f out/a.c", "Keep what is bound — .gitignore, out/a.c")
     assert stage.play(block()).reason == "phase 1: blocked: seen"
+
+
+def test_a_file_that_only_a_person_writes_may_be_read_and_is_named_as_the_run_begins(stage):
+    plan(stage, "grep -q hello hello.txt", "Say hello as AGENTS.md has it")
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", f"{text}\n## Phase 2 — Rules\nVerify: `test -f AGENTS.md`\n- [ ] Write them — AGENTS.md\n")
+    stage.commit("rules")
+    assert stage.play(block()).reason == "phase 1: blocked: seen"
+    words = (
+        "phase 2 is to write what only a person writes: AGENTS.md; write it and tick the box, or this run stops there"
+    )
+    assert words in [event.text for event in stage.seen(Noticed)]
 
 
 def test_a_check_that_no_commit_has_costs_nothing(stage):

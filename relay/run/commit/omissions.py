@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from relay.files.secrecy import is_covered
 from relay.git.modes import GITLINK
 from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
@@ -49,6 +50,7 @@ class Cause(StrEnum):
     IGNORED = "ignored by git"
     SUBMODULE = "in a submodule"
     UNHELD = "left out of commits"
+    KEPT = "only a person writes it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
 
 
 def find_hopeless(
-    repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot
+    repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot, kept: tuple[str, ...] = ()
 ) -> tuple[LeftOut, ...]:
     """Return what the open items of a phase need and its commit could not hold, whatever its sessions do.
 
@@ -92,6 +94,7 @@ def find_hopeless(
         head: What it is committed on; None on an unborn branch.
         user: What differed from HEAD when it began, or differs now where it has not.
         now: The work tree.
+        kept: Patterns of what no session writes. An item that mentions such a file may read it.
     """
     clean = {path: str(PurePosixPath(path)) for item in phase.open_items for path in item.paths}
     if not clean:
@@ -105,6 +108,7 @@ def find_hopeless(
         *(_explain_unheld(path, now.skipped) for path in unheld),
         *(LeftOut(path=clean[name], cause=Cause.IGNORED) for name in ignored),
         *(LeftOut(path=path, cause=Cause.USER) for path in users.intersection(clean.values())),
+        *(LeftOut(path=path, cause=Cause.KEPT) for path in find_kept(phase, kept)),
     )
     found = {entry.path: entry for entry in entries}
     hopeless = set[str]()
@@ -112,6 +116,12 @@ def find_hopeless(
         lost = {clean[path] for path in item.targets or item.paths} & found.keys()
         hopeless |= lost if item.targets or len(lost) == len(item.paths) else set()
     return tuple(found[path] for path in sorted(hopeless))
+
+
+def find_kept(phase: Phase, kept: tuple[str, ...]) -> list[str]:
+    """Return what open items of a phase name behind their dash, and no session writes."""
+    targets = clean_paths(path for item in phase.open_items for path in item.targets)
+    return sorted(path for path in targets if is_covered(path, kept))
 
 
 def find_ignored_files(repo: Repo, delivery: Delivery) -> frozenset[str]:
@@ -201,6 +211,8 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.IGNORED:
             return "let git have it (git check-ignore -v", typed, " names the rule), and run again"
+        case Cause.KEPT:
+            return "write it yourself, commit it and tick the box"
         case Cause.SUBMODULE:
             return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
 
