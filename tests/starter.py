@@ -47,7 +47,7 @@ def serve(path):
 
 
 def import_all():
-    """Import what a run imports."""
+    """Import what a run imports, and compile what is compiled when it is first used."""
     import gc
     import importlib
     import pkgutil
@@ -57,10 +57,27 @@ def import_all():
     for module in pkgutil.walk_packages(relay.__path__, "relay."):
         if not module.name.startswith(("relay.rehearsal", "relay.__main__", "relay.sandbox.launcher")):
             importlib.import_module(module.name)
-    for name in ("httpx2", "relay.rehearsal.server", "markdown_it", "yaml"):
+    for name in ("httpx2", "httpcore2", "truststore", "_strptime", "relay.rehearsal.server", "markdown_it", "yaml"):
         importlib.import_module(name)
+    "".encode("idna")
+    compile_all()
     gc.collect()
     gc.freeze()
+
+
+def compile_all():
+    """Compile the regular expressions and constructors of relay's modules."""
+    from relay.gate.checker_output import ran_no_tests
+    from relay.regexes import _Regex
+    from relay.run.commit.autorun import find_starter
+    from relay.secrets.patterns import redact
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("relay.")]:
+        for thing in list(vars(module).values()):
+            getattr(thing, "search" if isinstance(thing, _Regex) else "__init__", None)
+    ran_no_tests("ok")
+    find_starter("a")
+    redact("a")
 
 
 def attend(connection):
