@@ -411,7 +411,7 @@ ATTACKS = (
         stands_for="output flood",
         command="head -c 10G /dev/zero",
         levels=(RUN,),
-        timeout_s=3,
+        timeout_s=1,
     ),
     Attack(
         name="a file beyond the limit",

@@ -81,12 +81,12 @@ def test_an_output_without_unicode_gets_plainer_punctuation():
     assert raw.getvalue() == b'phase 1 - a -> b... "\\xe9"\\x80'
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize("part", ["\x1b]", "\x1b[0", "\x9d", "\x1b(", "x\u202e"])
 def test_endless_escapes_are_cleaned_in_linear_time(part):
     """Sequences that are never closed cost no more than their length."""
-    assert clean(part * 100_000).isprintable()
-    assert clean(f"\x1b[{'0' * 300_000}").isprintable()
+    assert clean(part * 30_000).isprintable()
+    assert clean(f"\x1b[{'0' * 90_000}").isprintable()
 
 
 def show(stage, columns, *args):

@@ -118,8 +118,8 @@ def test_front_matter_that_is_not_closed_is_refused():
         parse_plan(f"---\nrelay: {{model: m}}\n{BODY}")
 
 
-@pytest.mark.parametrize("text", ["a: [" + "x, " * 20_000 + "]", "a:\n" + "- b: [c]\n" * 6_000])
-@pytest.mark.timeout(120)
+@pytest.mark.parametrize("text", ["a: [" + "x, " * 6_000 + "]", "a:\n" + "- b: [c]\n" * 2_000])
+@pytest.mark.timeout(10)
 def test_long_front_matter_is_read_in_time(text):
     assert parse_plan(f"---\n{text}\n---\n{BODY}").settings == {}
 

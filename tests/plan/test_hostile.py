@@ -12,8 +12,8 @@ from relay.plan.parse import parse_plan
 
 PHASE = "# P\n- [ ] a\n\n"
 
-pytestmark = pytest.mark.timeout(120)
-"""Seconds; far above what is needed on a busy machine, far below what the quadratic ways take."""
+pytestmark = pytest.mark.timeout(10)
+"""Seconds; a hundred times what is needed, far below what the quadratic ways take."""
 
 
 def read(text: str) -> int:
@@ -44,35 +44,35 @@ def test_text_below_a_nest_that_is_too_deep_is_not_dropped_in_silence():
 
 def test_quotes_broken_up_line_by_line_are_refused_and_not_read_in_quadratic_time():
     with pytest.raises(PlanError, match="block quotes are broken up"):
-        parse_plan(PHASE + "> ```\nb\n" * 50_000)
+        parse_plan(PHASE + "> ```\nb\n" * 15_000)
 
 
 @pytest.mark.parametrize(
     ("text", "items"),
     [
-        pytest.param("- [ ] a `b/c.py` — d/e.py\n" * 10_000, 10_001, id="items"),
-        pytest.param("".join(f"## Phase {n}\n- [ ] a\n" for n in range(5000)), 5001, id="phases"),
-        pytest.param("- [ ] " + "a — b (c " * 100_000, 2, id="line of dashes"),
-        pytest.param("- [ ] " + "`a" * 200_000, 2, id="line of ticks"),
-        pytest.param("- [ ] " + "a" * 1_000_000 + "/b.py", 2, id="long word"),
-        pytest.param("- [ ] a" + " " * 1_000_000 + "b — c" + " " * 100_000 + "and d", 2, id="blanks"),
-        pytest.param("- [ ] `" + "./" * 300_000 + "a.py`", 2, id="here"),
-        pytest.param("- [ ] a" + " /b.c" * 100_000, 2, id="absolute"),
-        pytest.param("- [ ] — " + "\\" * 500_000 + "`", 2, id="backslashes"),
-        pytest.param("## " + "_a *b [c](d <!-- " * 50_000 + "\n- [ ] a", 2, id="heading of markup"),
-        pytest.param("## " + "_" * 300_000 + "a" + "*" * 300_000 + "\n- [ ] a", 2, id="heading of runs"),
-        pytest.param("Verify: " + "*" * 300_000 + "\nAfter: " + "1, " * 100_000, 1, id="statements"),
-        pytest.param("After: " + " " * 300_000 + "1" + " " * 300_000 + "x", 1, id="statement of blanks"),
-        pytest.param("- [" + " " * 300_000 + "y\n- [ ]" + "\xa0" * 300_000 + "y", 1, id="box of blanks"),
+        pytest.param("- [ ] a `b/c.py` — d/e.py\n" * 3_000, 3_001, id="items"),
+        pytest.param("".join(f"## Phase {n}\n- [ ] a\n" for n in range(1500)), 1501, id="phases"),
+        pytest.param("- [ ] " + "a — b (c " * 30_000, 2, id="line of dashes"),
+        pytest.param("- [ ] " + "`a" * 60_000, 2, id="line of ticks"),
+        pytest.param("- [ ] " + "a" * 300_000 + "/b.py", 2, id="long word"),
+        pytest.param("- [ ] a" + " " * 300_000 + "b — c" + " " * 30_000 + "and d", 2, id="blanks"),
+        pytest.param("- [ ] `" + "./" * 90_000 + "a.py`", 2, id="here"),
+        pytest.param("- [ ] a" + " /b.c" * 30_000, 2, id="absolute"),
+        pytest.param("- [ ] — " + "\\" * 150_000 + "`", 2, id="backslashes"),
+        pytest.param("## " + "_a *b [c](d <!-- " * 15_000 + "\n- [ ] a", 2, id="heading of markup"),
+        pytest.param("## " + "_" * 90_000 + "a" + "*" * 90_000 + "\n- [ ] a", 2, id="heading of runs"),
+        pytest.param("Verify: " + "*" * 90_000 + "\nAfter: " + "1, " * 30_000, 1, id="statements"),
+        pytest.param("After: " + " " * 90_000 + "1" + " " * 90_000 + "x", 1, id="statement of blanks"),
+        pytest.param("- [" + " " * 90_000 + "y\n- [ ]" + "\xa0" * 90_000 + "y", 1, id="box of blanks"),
         pytest.param("<div>\n" + (" " * 1000 + ">- [") * 500, 1, id="html"),
-        pytest.param("<a" + " a" * 100_000 + "\n", 1, id="attributes"),
-        pytest.param("[" * 300_000, 1, id="brackets"),
-        pytest.param("[a]: <b> '\n" * 10_000, 1, id="definitions"),
-        pytest.param("<!-- \n\n" * 10_000, 1, id="comments"),
-        pytest.param("> a\nb\n" * 10_000, 1, id="lazy lines"),
-        pytest.param("\n" * 500_000, 1, id="blank lines"),
-        pytest.param("- a\n\n\n\n* b\n" * 10_000, 1, id="list after list"),
-        pytest.param("\r" * 100_000 + "\r\n" * 100_000, 1, id="line endings"),
+        pytest.param("<a" + " a" * 30_000 + "\n", 1, id="attributes"),
+        pytest.param("[" * 90_000, 1, id="brackets"),
+        pytest.param("[a]: <b> '\n" * 3_000, 1, id="definitions"),
+        pytest.param("<!-- \n\n" * 3_000, 1, id="comments"),
+        pytest.param("> a\nb\n" * 3_000, 1, id="lazy lines"),
+        pytest.param("\n" * 150_000, 1, id="blank lines"),
+        pytest.param("- a\n\n\n\n* b\n" * 3_000, 1, id="list after list"),
+        pytest.param("\r" * 30_000 + "\r\n" * 30_000, 1, id="line endings"),
     ],
 )
 def test_long_text_is_read_in_linear_time(text, items):
