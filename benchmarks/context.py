@@ -63,7 +63,7 @@ class Job:
 
 
 FULL = Job(phases=10, reads=4, heavy=6, heavy_reads=20, parts=3, file_bytes=18_000, reset_at="100k")
-QUICK = Job(phases=2, reads=1, heavy=1, heavy_reads=6, parts=1, file_bytes=4_000, reset_at="9k")
+QUICK = Job(phases=2, reads=1, heavy=1, heavy_reads=3, parts=1, file_bytes=8_000, reset_at="9k")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

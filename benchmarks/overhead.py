@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,10 @@ def measure_parts(size: Size) -> dict[str, float]:
     """Return what the parts of a call take, in milliseconds: medians of many rounds."""
     rounds = 3 * size.rounds
     version = "from relay.__main__ import main; main()"
-    parts = {
-        "python -c 'pass'": time_all(lambda: run_python("pass"), size.rounds),
-        "python -c 'import anthropic'": time_all(lambda: run_python("import anthropic"), size.rounds),
-        "relay --version": time_all(lambda: run_python(version, "--version"), size.rounds),
-    }
+    starts = {"python -c 'pass'": ("pass",), "relay --version": (version, "--version")}
+    if size is FULL:  # a bare session has imported it anyway
+        starts["python -c 'import anthropic'"] = ("import anthropic",)
+    parts = {name: time_all(partial(run_python, *words), size.rounds) for name, words in starts.items()}
     for files in (size.files, size.many_files):
         with make_repository(make_files(files)) as root:
             parts |= measure_snapshots(root, files, rounds)
