@@ -16,7 +16,7 @@ import array
 import contextlib
 import marshal
 import os
-import select
+import selectors
 import signal
 import socket
 import sys
@@ -26,24 +26,26 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def serve(path):
-    """Fork a child for every connection until the standard input is closed."""
+    """Fork a relay for every connection until the standard input is closed."""
     import_all()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server, selectors.DefaultSelector() as selector:
         server.bind(path)
         server.listen(BACKLOG)
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(server, selectors.EVENT_READ, lambda: accept(server, selector))
         os.write(1, b"ready\n")
         while True:
-            readable, _, _ = select.select([server.fileno(), 0], [], [])
-            if 0 in readable:
-                return
-            connection, _ = server.accept()
-            if os.fork() == 0:
-                server.close()
-                os._exit(attend(connection))
-            connection.close()
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
+            for key, _ in selector.select():
+                if key.fd == 0:
+                    return
+                key.data()
+
+
+def accept(server, selector):
+    """Fork the relay that a connection asks for."""
+    connection, _ = server.accept()
+    with contextlib.suppress(EOFError, OSError):  # who asked for it has been killed
+        Relay(connection, selector)
 
 
 def import_all():
@@ -80,28 +82,61 @@ def compile_all():
     redact("a")
 
 
-def attend(connection):
-    """Fork the relay, and tell who asked for it which process it is and how it ended."""
-    request, streams = receive(connection)
-    parents = adopt(request)
-    ended, living = os.pipe()  # a relay has the other end until it ends
-    child = os.fork()
-    if child == 0:
-        connection.close()
-        become_relay(request, streams, living)
-    for fd in (living, *streams):
-        os.close(fd)
-    with contextlib.suppress(BrokenPipeError):
-        connection.sendall(b"%d\n" % child)
-        readable, _, _ = select.select([ended, connection.fileno(), *parents], [], [])
-        if parents and parents[0] in readable and ended not in readable:
-            os.kill(child, signal.SIGINT)
-            readable, _, _ = select.select([ended, connection.fileno()], [], [])
-        if ended not in readable:  # who asked for it was killed
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-    return 0
+class Relay:
+    """A relay that runs: who asked for it is told which process it is and how it ended."""
+
+    def __init__(self, connection, selector):
+        request, streams = receive(connection)
+        parents = adopt(request)
+        ended, living = os.pipe()  # a relay has the other end until it ends
+        self.child = os.fork()
+        if self.child == 0:
+            become_relay(request, streams, living)
+        for fd in (living, *streams):
+            os.close(fd)
+        self.connection, self.selector, self.watched = connection, selector, {}
+        self.watch(ended, self.end)
+        self.watch(connection.fileno(), self.lose_caller)
+        for parent in parents:
+            self.watch(parent, self.lose_parent)
+        self.tell(self.child)
+
+    def watch(self, fd, act):
+        """Act once, when a descriptor is ready."""
+        self.watched[fd] = act
+        self.selector.register(fd, selectors.EVENT_READ, lambda: self.act(fd))
+
+    def act(self, fd):
+        """Do what is to be done when it is ready, unless another in the same look has ended it all."""
+        if fd in self.watched:
+            self.selector.unregister(fd)
+            self.watched.pop(fd)()
+            if fd != self.connection.fileno():
+                os.close(fd)
+
+    def lose_caller(self):
+        """End with who asked for it."""
+        os.kill(self.child, signal.SIGKILL)
+
+    def lose_parent(self):
+        """Be sent what the kernel sends when a parent dies."""
+        os.kill(self.child, signal.SIGINT)
+
+    def end(self):
+        """Tell how it ended."""
+        _, status = os.waitpid(self.child, 0)
+        self.tell(os.waitstatus_to_exitcode(status))
+        for fd in self.watched:
+            self.selector.unregister(fd)
+            if fd != self.connection.fileno():
+                os.close(fd)
+        self.watched.clear()
+        self.connection.close()
+
+    def tell(self, number):
+        """Write a line with a number."""
+        with contextlib.suppress(BrokenPipeError):
+            self.connection.sendall(b"%d\n" % number)
 
 
 def adopt(request):
@@ -136,7 +171,7 @@ def become_relay(request, streams, living):
         for target, source in enumerate(streams):
             os.dup2(source, target)
         os.closerange(3, living)
-        os.closerange(living + 1, 64)
+        os.closerange(living + 1, 1024)
         os.chdir(request["cwd"])
         os.umask(request["umask"])
         os.environ.clear()
