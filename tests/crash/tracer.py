@@ -7,8 +7,6 @@ nothing in it is replaced, and the product has no hook.
 
 import contextlib
 import ctypes
-import gc
-import importlib
 import os
 import platform
 import shutil
@@ -21,6 +19,8 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+from tests.starter import import_all
 
 SOURCE = Path(__file__).with_name("killat.c")
 LIMIT_S = 120.0
@@ -163,44 +163,22 @@ class Starter:
 
 
 def _serve(pipe: Connection, library: Path) -> None:
-    for name in (
-        "httpx2",
-        "relay.cli.run",
-        "relay.cli.views.base",
-        "relay.cli.boundary",
-        "relay.run.loop",
-        "relay.setup.open",
-    ):
-        importlib.import_module(name)
+    import_all()
     native = ctypes.CDLL(str(library))
     native.killat_trace.argtypes = (
         ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_char, ctypes.c_int, ctypes.c_ulong, ctypes.c_int,
         ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_Outcome),
     )  # fmt: skip
-    names = library.with_name(f"modules-{os.getpid()}")
     while True:
-        start = pipe.recv()
-        pipe.send(_run(start, native, names))
-        if names.exists():
-            _import_all(names)
+        pipe.send(_run(pipe.recv(), native))
 
 
-def _import_all(names: Path) -> None:
-    """Import what the first run has imported late."""
-    for name in names.read_text(encoding="utf-8").split():
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    names.unlink()
-    gc.collect()
-    gc.freeze()
-
-
-def _run(start: Start, native: ctypes.CDLL, names: Path) -> Ended:
+def _run(start: Start, native: ctypes.CDLL) -> Ended:
     ready, go = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(go)
-        _become_relay(start, native, ready, names)
+        _become_relay(start, native, ready)
     os.close(ready)
     try:
         return _trace(start, native, child, go) if start.fault else _wait(child, go)
@@ -208,7 +186,7 @@ def _run(start: Start, native: ctypes.CDLL, names: Path) -> Ended:
         os.close(go)
 
 
-def _become_relay(start: Start, native: ctypes.CDLL, ready: int, names: Path) -> None:
+def _become_relay(start: Start, native: ctypes.CDLL, ready: int) -> None:
     code = 70
     try:
         os.read(ready, 1)
@@ -229,9 +207,6 @@ def _become_relay(start: Start, native: ctypes.CDLL, ready: int, names: Path) ->
         if start.python:
             os.execv(sys.executable, [sys.executable, "-P", "-m", "relay", *start.args])
         code = _call_relay(start.args)
-        if not start.fault and not (names.parent / f"{names.name}.done").exists():
-            names.write_text("\n".join(sys.modules), encoding="utf-8")
-            (names.parent / f"{names.name}.done").touch()
     finally:
         os._exit(code)
 
