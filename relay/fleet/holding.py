@@ -103,7 +103,7 @@ class Holding:
         try:
             self.renew(job)
         except RemoteError as error:
-            self._due_s = read_clock() + _RETRY_S
+            self._due_s = min(read_clock() + _RETRY_S, self._ends_s)
             if not self._is_silent:
                 self._observe(Noticed(text=f"{error}; the phase goes on here, and it is tried again", warning=True))
             self._is_silent = True
@@ -147,7 +147,8 @@ class Holding:
         write_claim_end(job.repo, self._ends_s)
 
     def _note_sign(self, at_s: float) -> None:
-        self._due_s, self._ends_s = at_s + self._desk.lease_s / 3, at_s + self._desk.lease_s
+        self._due_s = at_s + self._desk.lease_s / 3
+        self._ends_s: float = at_s + self._desk.lease_s
 
     def _find_own(self, desk: ClaimDesk, job: Job, branch: str) -> bool:
         """Look whether a sign of life that had no answer is what moved the claim; nobody else has its attempt."""
