@@ -60,7 +60,7 @@ def find_base(repo: Repo, one: str, other: str) -> str | None:
 
 def is_ancestor(repo: Repo, old: str, new: str) -> bool:
     """Return whether `new` is `old`, or has it in its history."""
-    return find_base(repo, old, new) == old
+    return old == new or find_base(repo, old, new) == old
 
 
 def list_marks(repo: Repo, tree: str, ours: str, theirs: str) -> tuple[str, ...]:
