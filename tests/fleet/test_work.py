@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -77,7 +78,8 @@ class Field:
         )
 
     def environ(self, server):
-        return {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        jobs = str(Path(self.stage.find_program()[-1]).parent)  # which start warm
+        return {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url, "PYTHONPATH": jobs}
 
     def git(self, *args):
         done = subprocess.run(["git", *args], cwd=self.away, check=True, capture_output=True, text=True)
@@ -272,7 +274,8 @@ def test_a_remote_that_does_not_answer_ends_a_run_with_its_claim(field):
 
 
 def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
-    with serve(parse_script(HANGS.replace("sleep 60", "sleep 20"))) as server:
+    waits = "until test -e go; do sleep 0.1; done; rm go"
+    with serve(parse_script(HANGS.replace("sleep 60", f"'{waits}'"))) as server:
         root = field.clone("ann")
         task = field.task(root, server, phase_id="1")
         first = subprocess.Popen(
@@ -293,9 +296,10 @@ def test_two_relays_of_a_clone_do_not_take_each_others_phase(field):
                 assert field.desk(task).read().find("1").attempt == before.attempt
             return end.exit_code == ExitCode.DONE
 
-        if not is_done():  # the run that it began hands over
-            beside = open_repo(root.with_name("ann.relay") / "1")
-            wait_until(lambda: find_holder(beside) is None and is_done())
+        assert not is_done()
+        beside = open_repo(root.with_name("ann.relay") / "1")  # the run that it began hands over
+        (beside.root / "go").touch()
+        wait_until(lambda: find_holder(beside) is None and is_done())
     assert field.git("show", "main:one.txt") == "one"
 
 
