@@ -114,6 +114,8 @@ def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool
         capture.close()
         return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
     with _Tree(process, launch, ours, capture) as tree:
+        launch.begin()
+        begin = time.monotonic()
         stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()
     exit_code = None if stopped.killed else _as_shell(process.returncode)
@@ -170,6 +172,7 @@ class _Tree:
         self._status_fd = status_fd = launch.status_fd
         self._in_memory = launch.in_memory
         self._hear = launch.hear
+        self._idle_tasks = _count_all_tasks()
         self._status = b""
         self._init_pid = 0
         self._init_fd: int | None = None
@@ -208,7 +211,6 @@ class _Tree:
     def watch(self, *, deadline: float, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
         next_look = next_walk = 0.0
-        idle_tasks = _count_all_tasks()
         while self._process.poll() is None:
             now = time.monotonic()
             if now >= deadline:
@@ -222,7 +224,7 @@ class _Tree:
                 tasks, all_tasks = limits.processes, _count_all_tasks()
                 # The machine's count is one cheap read; the walk over /proc comes only when it could be true: at once
                 # where the machine has got so many more, now and then where others may have ended meanwhile.
-                if all_tasks - idle_tasks > tasks or (all_tasks > tasks and now >= next_walk):
+                if all_tasks - self._idle_tasks > tasks or (all_tasks > tasks and now >= next_walk):
                     next_walk = now + WALK_S
                     if self._count_tasks() > tasks:
                         return _Stopped(notes=(f"killed: more than {tasks} processes at once",))

@@ -1,6 +1,6 @@
 """`bash`: one command in the sandbox, with its exit code first and its output made printable."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,16 +28,26 @@ MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
 
-def run_bash(workspace: Workspace, background: Background | None, given: Mapping[str, Any], call_id: str) -> ToolAnswer:
-    """Run a command to its end or its time limit, or start it in the background; what it changed is not known here."""
+def run_bash(
+    workspace: Workspace,
+    background: Background | None,
+    given: Mapping[str, Any],
+    call_id: str,
+    keep: Callable[[], object] = lambda: None,
+) -> ToolAnswer:
+    """Run a command to its end or its time limit, or start it in the background; what it changed is not known here.
+
+    What `keep` does is done before the command begins.
+    """
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
     timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
     spool = reserve_output(workspace, call_id)
     if background is not None and given.get("background"):
+        keep()
         return background.start(command, spool)
-    result = workspace.sandbox.run(
+    result = replace(workspace.sandbox, begin=keep).run(
         ["bash", "-c", command],
         limits=replace(workspace.limits, timeout_s=timeout_s),
         cwd=workspace.root,

@@ -43,13 +43,9 @@ def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambd
     """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
     background = Background(workspace)
 
-    def bash(call: ToolCall) -> ToolAnswer:
-        keep(None)
-        return run_bash(workspace, background, call.input, call.id)
-
     handlers = {
         **_build_lookups(workspace, notes),
-        "bash": bash,
+        "bash": lambda call: run_bash(workspace, background, call.input, call.id, partial(keep, None)),
         "edit": _take_input(partial(run_edit, workspace, notes, keep)),
         "write": _take_input(partial(run_write, workspace, notes, keep)),
         "tick": _take_input(partial(claims.run_tick, notes)),
