@@ -1,8 +1,8 @@
 """A layer over a tool's cache: commands read the cache, and what they write is in memory and gone with the command.
 
-bubblewrap mounts such layers itself from 0.11 on, which few machines have. So a first bubblewrap makes a namespace with
-the memory for them, mount(8) lays them out in it, all in one start, and in that namespace the bubblewrap that confines
-the command runs as ever. Where the kernel or the administrator does not allow it there are none.
+bubblewrap mounts such layers itself from 0.11 on. For an older one a first bubblewrap makes a namespace with the memory
+for them, mount(8) lays them out in it, all in one start, and in that namespace the bubblewrap that confines the command
+runs as ever. Where the kernel or the administrator does not allow it there are none.
 """
 
 import functools
@@ -17,7 +17,8 @@ from relay.sandbox.proofs import has_proof, save_proof
 from relay.values import dataclass
 
 LAYER_BYTES = 1024 * 1024 * 1024
-"""Most that one command may write over all caches together."""
+"""Most that one command may write over all caches together; where bubblewrap mounts them, half of the memory is the
+kernel's own bound, and what is written counts as the command's memory as it does here."""
 PROGRAMS = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
 _OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/")
 _PARTS = ("new", "work", "whole")
@@ -36,14 +37,16 @@ class Layers:
     """An empty directory of relay's own; the layers are mounted in it, in the command's namespace only."""
     used: tuple[Path, ...]
     """Those of `caches` that have one now: a directory of the repository may not be there any more."""
+    own: bool
+    """Whether the bubblewrap that confines a command mounts them itself, each over the cache at its own name."""
 
     def get_source(self, cache: Path) -> Path:
-        """Return where a cache with its layer is mounted."""
-        return self.place / str(self.caches.index(cache)) / "whole"
+        """Return where a cache with its layer is mounted; the cache itself where that is done in its place."""
+        return cache if self.own else self.place / str(self.caches.index(cache)) / "whole"
 
     def wrap(self, bwrap: Path, argv: Sequence[str]) -> tuple[str, ...]:
         """Return a command line that mounts the layers and becomes `argv`."""
-        if not self.used:
+        if self.own or not self.used:
             return tuple(argv)
         mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
         size = ("--size", str(LAYER_BYTES)) if takes_size(bwrap) else ()
@@ -72,7 +75,7 @@ class Layers:
     def keep(self, sources: Collection[Path | None]) -> "Layers":
         """Return the same with those layers only that are mounted somewhere: these are the sources of mounts."""
         kept = replace(self, used=tuple(cache for cache in self.caches if self.get_source(cache) in sources))
-        if kept.used != self.used:
+        if kept.used != self.used and not self.own:
             kept.write_table()
         return kept
 
@@ -81,10 +84,22 @@ def _escape(place: Path) -> str:
     return str(place).replace(" ", "\\040").replace("\t", "\\011")
 
 
-@functools.cache
 def takes_size(bwrap: Path) -> bool:
     """Say whether this bwrap can bound a tmpfs (0.7 and newer)."""
-    return b"--size" in subprocess.run((str(bwrap), "--help"), capture_output=True, check=False).stdout
+    return b"--size" in _read_help(bwrap)
+
+
+def render_layer(cache: Path, dest: Path) -> tuple[str, ...]:
+    """Return the words by which bubblewrap (0.11 and newer) mounts a cache with a layer of its own."""
+    return ("--overlay-src", str(cache), "--tmp-overlay", str(dest))
+
+
+@functools.cache
+def _read_help(bwrap: Path) -> bytes:
+    try:
+        return subprocess.run((str(bwrap), "--help"), capture_output=True, check=False).stdout
+    except OSError:
+        return b""
 
 
 def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path | None = None) -> Layers:
@@ -97,11 +112,13 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path, *, trial: Path
         trial: Where it is kept that layers can be made here; None tries each time.
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
-    layers = Layers(caches=fitting, place=place, used=fitting)
+    own = b"--tmp-overlay" in _read_help(bwrap)
+    layers = Layers(caches=fitting, place=place, used=fitting, own=own)
     if not fitting or _ODD.intersection(str(place)) or not _try_once(bwrap, trial):
-        return Layers(caches=(), place=place, used=())
-    place.mkdir(mode=0o700, exist_ok=True)
-    layers.write_table()
+        return Layers(caches=(), place=place, used=(), own=own)
+    if not own:
+        place.mkdir(mode=0o700, exist_ok=True)
+        layers.write_table()
     return layers
 
 
@@ -123,12 +140,14 @@ def _works(bwrap: Path) -> bool:
         cache, place = Path(folder, "cache"), Path(folder, "place")
         (cache / "inner").mkdir(parents=True)
         place.mkdir()
-        layers = Layers(caches=(cache.resolve(),), place=place.resolve(), used=(cache.resolve(),))
+        own, caches = b"--tmp-overlay" in _read_help(bwrap), (cache.resolve(),)
+        layers = Layers(caches=caches, place=place.resolve(), used=caches, own=own)
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
-        touch = ("/bin/touch", str(layers.get_source(layers.caches[0]) / "inner" / "file"))
+        layer = render_layer(caches[0], caches[0]) if own else ()
+        touch = ("/bin/touch", str(layers.get_source(caches[0]) / "inner" / "file"))
         layers.write_table()
         try:
-            argv = layers.wrap(bwrap, (str(bwrap), *inner, "--", *touch))
+            argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch))
             done = subprocess.run(argv, capture_output=True, timeout=_TRIAL_S, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return False

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relay.errors import SandboxError
-from relay.sandbox.layers import PROGRAMS, Layers, open_layers
+from relay.sandbox.layers import PROGRAMS, Layers, open_layers, render_layer
 from relay.sandbox.links import find_caches
 from relay.sandbox.openings import inside
 from relay.sandbox.places import (
@@ -43,10 +43,7 @@ TMPFS_BYTES = 1024 * 1024 * 1024
 INSIDE_NAME = "inside.py"
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
-
-PROC = Path("/proc")
-RUN = Path("/run")
-NSSWITCH = Path("/etc/nsswitch.conf")
+PROC, RUN, NSSWITCH = Path("/proc"), Path("/run"), Path("/etc/nsswitch.conf")
 
 
 class Op(StrEnum):
@@ -57,6 +54,7 @@ class Op(StrEnum):
     EMPTY = "--tmpfs"
     FREEZE = "--remount-ro"
     DEVICE = "--dev-bind"
+    LAYER = "--tmp-overlay"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +67,8 @@ class Mount:
 
     def render(self, *, sized: bool = False) -> tuple[str, ...]:
         """Return the arguments for bwrap; `sized` bounds the memory that an emptied directory may take."""
+        if self.op is Op.LAYER and self.source:
+            return render_layer(self.source, self.dest)
         size = ("--size", str(TMPFS_BYTES)) if sized and self.op is Op.EMPTY else ()
         return (*size, self.op, *([str(self.source)] if self.source else []), str(self.dest))
 
@@ -163,11 +163,7 @@ def plan_view(  # what a view is made for
             *_close_lookups(policy, private),
             Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
             Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory, too; devices go on working
-            *(
-                Mount(op=Op.WRITE, source=layers.get_source(place), dest=place)
-                for place in layers.caches
-                if place in stores
-            ),
+            *(_lay(layers, place) for place in layers.caches if place in stores),
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
         ),
         frozen=tuple(
@@ -304,8 +300,12 @@ def render_view(
 def _guard(view: MountView, found: Found, places: list[Path]) -> list[Mount]:
     """Have places only read, but for directories of hard links that may have a layer."""
     trees = [place for place in places if place in found.links.renewed and place in view.layers.caches]
-    layers = [Mount(op=Op.WRITE, source=view.layers.get_source(place), dest=place) for place in trees]
+    layers = [_lay(view.layers, place) for place in trees]
     return [*(Mount(op=Op.READ, source=place, dest=place) for place in places), *layers]
+
+
+def _lay(layers: Layers, cache: Path) -> Mount:
+    return Mount(op=Op.LAYER if layers.own else Op.WRITE, source=layers.get_source(cache), dest=cache)
 
 
 def _list_sockets(policy: Policy, covers: list[tuple[str, bool]]) -> Iterator[Path]:

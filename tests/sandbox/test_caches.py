@@ -7,7 +7,9 @@ import pytest
 
 from relay.sandbox.layers import _works, open_layers
 from relay.sandbox.policy import Level
+from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.toolchains import TOOLS, find_stores, list_usable
+from relay.sandbox.view import look_around, plan_view
 
 TRICKS = (
     "echo evil > $STORE/file",
@@ -231,3 +233,19 @@ def test_poetry_may_say_in_its_own_configuration_where_environments_are(tmp_path
     (tmp_path / ".config/pypoetry/config.toml").write_text(text)
     found = {store.variable: str(store.place) for store in find_stores(tmp_path, env)}
     assert found["POETRY_VIRTUALENVS_PATH"] == expected.replace("{home}", str(tmp_path))
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_bubblewrap_that_makes_layers_itself_is_left_to(place, tmp_path):
+    """From 0.11 on no process more, and no mount but the one over the cache."""
+    new = tmp_path / "bwrap"
+    new.write_text('#!/bin/sh\n[ "$1" != --help ] || echo "--size --tmp-overlay DEST"\n')
+    new.chmod(0o755)
+    private = PrivateDir()
+    view = plan_view(place.policy, Level.WORKSPACE_WRITE, private, new, (), look_around(place.policy))
+    private.close()
+    over = str(place.home / ".cache/uv")
+    mounts = [mount.render(sized=True) for mount in view.fixed if str(mount.dest) == over]
+    assert mounts == [("--overlay-src", over, "--tmp-overlay", over)]
+    assert view.layers.wrap(new, ("bwrap", "--", "true")) == ("bwrap", "--", "true")
+    assert view.layers.keep({mount.source for mount in view.fixed}).used == (place.home / ".cache/uv",)
