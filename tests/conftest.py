@@ -40,8 +40,10 @@ from relay.session.events import Event, GateStarted, RunEnded, ToolFinished
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.open import open_run
 from relay.store.history import RelayCommit, read_relay_commits
+from tests.copied import find_loose_head, refresh_index
 from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk
+from tests.warm import run_relay
 
 hypothesis.register_profile("relay", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
@@ -180,19 +182,12 @@ class Stage:
         self, *args: str, answer: str = "", path: str = "", environ: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[str]:
         """Run the whole program at the root, with `answer` on its standard input."""
-        return subprocess.run(
-            [*self.find_program(), *args],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            check=False,
-            input=answer,
-            env={**os.environ, **environ, "PATH": path or os.environ["PATH"]},
-        )
+        environ = {**os.environ, **environ, "PATH": path or os.environ["PATH"]}
+        return run_relay(self.find_program()[-1], args, cwd=self.root, environ=environ, answer=answer)
 
-    def git(self, *args: str) -> str:
+    def git(self, *args: str, answer: str | None = None) -> str:
         """Run git and return what it prints."""
-        done = subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True)
+        done = subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True, input=answer)
         return done.stdout
 
     def write(self, path: str, text: str) -> None:
@@ -205,7 +200,7 @@ class Stage:
         """Commit everything and return the commit."""
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", subject)
-        return self.git("rev-parse", "HEAD").strip()
+        return find_loose_head(self.root / ".git") or self.git("rev-parse", "HEAD").strip()
 
     def run(
         self,
@@ -355,7 +350,7 @@ def stage(stage_template: Path, arranged: Path, tmp_path: Path, request: pytest.
     made.find_program = lambda: request.getfixturevalue("program")
     made.cache = f"{os.environ['HOME']}/.cache"
     made.arranged = arranged
-    made.git("update-index", "-q", "--refresh")  # the files are others than those that its index knows
+    refresh_index(made.root)  # the files are others than those that it knows
     yield made
     made.interrupts.close()
 

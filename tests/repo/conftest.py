@@ -3,13 +3,14 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from relay.git.repository import Repo, open_repo
+from tests.copied import find_loose_head
 
 CONFIG = """\
 [user]
@@ -52,7 +53,7 @@ class Box:
     def commit(self, message: str = "more") -> str:
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message)
-        return self.text("rev-parse", "HEAD")
+        return find_loose_head(self.root / ".git") or self.text("rev-parse", "HEAD")
 
     @property
     def environ(self) -> dict[str, str]:
@@ -63,12 +64,21 @@ class Box:
 
     def tree(self, rev: str) -> dict[str, bytes]:
         """Return path → content of a commit or tree; links as their target, submodules as their id."""
-        found = {}
+        found, blobs = {}, []
         for record in self.git("ls-tree", "-rz", "--full-tree", rev).split(b"\0")[:-1]:
             head, _, path = record.partition(b"\t")
-            _, kind, blob = head.split(b" ")
-            found[os.fsdecode(path)] = self.git("cat-file", "blob", blob) if kind == b"blob" else blob
-        return found
+            _, kind, found[os.fsdecode(path)] = head.split(b" ")
+            blobs += [os.fsdecode(path)] if kind == b"blob" else []
+        return found | dict(zip(blobs, self.read_blobs([found[path] for path in blobs]), strict=True))
+
+    def read_blobs(self, ids: Sequence[bytes]) -> Iterator[bytes]:
+        """Return what blobs hold, of one git."""
+        rest = self.git("cat-file", "--batch", stdin=b"\n".join((*ids, b""))) if ids else b""
+        for blob in ids:
+            head, _, rest = rest.partition(b"\n")
+            size = int(head.removeprefix(blob + b" blob "))
+            yield rest[:size]
+            rest = rest[size + 1 :]
 
     def modes(self, rev: str) -> dict[str, str]:
         records = self.git("ls-tree", "-rz", "--full-tree", rev).split(b"\0")[:-1]

@@ -43,9 +43,9 @@ def hidden(stage, request):
 
 
 def reachable(stage):
-    """Return all that refs lead to, as text."""
-    names = [line.split()[0] for line in stage.git("rev-list", "--objects", "--all").splitlines()]
-    return "".join(stage.git("cat-file", "-p", name) for name in names if name)
+    """Return all files that refs lead to, as text."""
+    names = stage.git("rev-list", "--objects", "--all", "--no-object-names", "--filter=object:type=blob")
+    return stage.git("cat-file", "--batch", answer=names)
 
 
 def test_an_edit_that_git_hides_is_refused_by_name(hidden):
