@@ -4,6 +4,7 @@ import contextlib
 import gc
 import hashlib
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -176,7 +177,7 @@ class Stage:
     cache: str = ""
     """Where proofs of the sandbox are kept."""
     arranged: Path = Path()
-    """What repositories of this process were left like, by the name of what was done."""
+    """What repositories were left like, by the name of what was done."""
 
     def relay(
         self, *args: str, answer: str = "", path: str = "", environ: Mapping[str, str] = MappingProxyType({})
@@ -282,15 +283,21 @@ class Stage:
         if self.on_gate is not None and isinstance(event, GateStarted):
             self.on_gate()
 
-    def arrange(self, name: str, act: Callable[[], object]) -> None:
-        """Do something to the repository; what was done before to one of the same content is copied."""
+    def arrange(self, name: str, act: Callable[[], Any]) -> Any:
+        """Do something to the repository; what any worker did before to one of the same content is copied.
+
+        Returns what `act` returned then.
+        """
         kept = self.arranged / f"{name} {self._digest()}"
         if kept.exists():
             shutil.rmtree(self.root)
-            shutil.copytree(kept, self.root, symlinks=True)
-        else:
-            act()
-            shutil.copytree(self.root, kept, symlinks=True)
+            shutil.copytree(kept / "root", self.root, symlinks=True)
+            return pickle.loads((kept / "result").read_bytes())
+        result = act()
+        with keep_first(kept) as made:
+            shutil.copytree(self.root, made / "root", symlinks=True)
+            (made / "result").write_bytes(pickle.dumps(result))
+        return result
 
     def _digest(self) -> str:
         """Return a digest of the work tree, the refs and the configuration."""
@@ -321,23 +328,41 @@ class Stage:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-@pytest.fixture(scope="session")
-def stage_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a stage's repository is copied from: four processes less for each."""
-    made = Stage(root=tmp_path_factory.mktemp("stage"))
-    made.git("init", "-q", "-b", "main", "--template=")
-    for folder in ("hooks", "info"):
-        (made.root / ".git" / folder).mkdir()
-    made.write("AGENTS.md", "# Rules\nBe brief.\n")
-    made.write("PLAN.md", PLAN)
-    made.commit()
-    return made.root
+@contextmanager
+def keep_first(kept: Path) -> Iterator[Path]:
+    """Make a directory that all workers see whole or not at all, the one who is first, that is."""
+    made = Path(tempfile.mkdtemp(dir=kept.parent))
+    yield made
+    try:
+        made.rename(kept)
+    except OSError:  # another was
+        shutil.rmtree(made)
 
 
 @pytest.fixture(scope="session")
 def arranged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """See `Stage.arranged`."""
-    return tmp_path_factory.mktemp("arranged")
+    """See `Stage.arranged`; one for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    place = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "arranged"
+    place.mkdir(exist_ok=True)
+    return place
+
+
+@pytest.fixture(scope="session")
+def stage_template(arranged: Path) -> Path:
+    """What a stage's repository is copied from: four processes less for each."""
+    kept = arranged / "stage"
+    if not kept.exists():
+        with keep_first(kept) as root:
+            root.chmod(0o755)
+            made = Stage(root=root)
+            made.git("init", "-q", "-b", "main", "--template=")
+            for folder in ("hooks", "info"):
+                (made.root / ".git" / folder).mkdir()
+            made.write("AGENTS.md", "# Rules\nBe brief.\n")
+            made.write("PLAN.md", PLAN)
+            made.commit()
+    return kept
 
 
 @pytest.fixture

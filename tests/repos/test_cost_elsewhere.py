@@ -18,9 +18,13 @@ WORLD = """\
 @pytest.fixture
 def opened(stage):
     """A repository with phase 1 done and phase 2 open; nothing of it is uncommitted. Returns what all of it cost."""
-    stage.run(HELLO + WORLD)
-    (stage.root / "world.txt").unlink()
-    return sum(event.cost_usd for event in stage.seen(ResponseReceived))
+
+    def act():
+        stage.run(HELLO + WORLD)
+        (stage.root / "world.txt").unlink()
+        return sum(event.cost_usd for event in stage.seen(ResponseReceived))
+
+    return stage.arrange("opened", act)
 
 
 def count(stage):

@@ -55,6 +55,12 @@ def die(stage):
     stage.calm()
 
 
+def find_dead(stage):
+    """The same, or a copy of where it led."""
+    stage.arrange("died", lambda: die(stage))
+    stage.calm()
+
+
 def check_nothing_claimed(stage):
     """No box is ticked, on disk or in HEAD, and no commit says done."""
     assert "- [x]" not in (stage.root / stage.plan_path).read_text()
@@ -123,7 +129,7 @@ def test_all_that_a_session_changed_is_in_the_commit(stage):
 
 def test_other_settings_do_not_orphan_the_work(stage):
     """gsd-2 (#2625): an update flipped the default of `isolation`; the branch with the work was never merged."""
-    die(stage)
+    find_dead(stage)
 
     later = {"context": "prune", "sandbox": "off", "reset_at": "30%", "effort": "low"}
     ended = stage.run("sessions:\n  - turns: [{text: 'go on'}]\n", all_=False, max_legs=1, **later)
@@ -180,7 +186,7 @@ def test_stashes_and_other_work_trees_are_not_touched(stage):
 
 def test_the_doctor_repairs_nothing_by_deleting(stage):
     """gsd-2: `doctor fix` deleted the work tree that an unfinished milestone was in."""
-    die(stage)
+    find_dead(stage)
     before = stage.git("for-each-ref"), stage.git("status", "--porcelain", "--ignored")
 
     stage.relay("doctor")
@@ -243,7 +249,7 @@ def test_a_conflict_with_the_users_changes_is_no_success(stage):
 
 def test_resuming_needs_no_session_file(stage):
     """ralph-tui: quitting deleted session.json, and `resume` found no session."""
-    die(stage)
+    find_dead(stage)
     shutil.rmtree(stage.root / ".relay")
 
     assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
@@ -253,7 +259,7 @@ def test_resuming_needs_no_session_file(stage):
 
 def test_a_dead_run_blocks_nobody(stage):
     """gsd-2: the dead worker's row stayed `running`; every later dispatch was refused, in an endless loop."""
-    die(stage)
+    find_dead(stage)
     die(stage)
 
     assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
@@ -264,7 +270,7 @@ def test_a_dead_run_blocks_nobody(stage):
 
 def test_the_log_of_the_session_that_died_is_kept(stage):
     """ralphd: the resumed run wrote its transcript over that of the attempt that had crashed."""
-    die(stage)
+    find_dead(stage)
     logs = {path: path.read_bytes() for path in (stage.root / ".relay/sessions").iterdir()}
     assert b"hello.txt" in b"".join(logs.values())
 
@@ -468,7 +474,7 @@ def test_no_process_outlives_the_work(stage):
 
 def test_a_second_run_takes_nothing_over(stage):
     """ralph-claude-code and the ralph-loop plugin went on in whatever session was open in the folder."""
-    die(stage)
+    find_dead(stage)
     before = stage.git("for-each-ref"), stage.git("status", "--porcelain")
 
     with lock_worktree(open_repo(stage.root)), pytest.raises(RepoError, match="another relay is at work here"):

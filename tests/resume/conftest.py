@@ -117,11 +117,15 @@ def landed(stage):
         kept["index"] = (stage.root / ".git/index").read_bytes()
         kept["plan"] = (stage.root / "PLAN.md").read_text()
 
-    stage.on_tool = keep
-    ended = stage.run(HELLO, all_=False)
-    assert ended.exit_code == ExitCode.DONE
+    def land():
+        stage.on_tool = keep
+        ended = stage.run(HELLO, all_=False)
+        assert ended.exit_code == ExitCode.DONE
+        stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
+        (stage.root / ".git/index").write_bytes(kept["index"])
+        stage.write("PLAN.md", kept["plan"])
+        return ended
+
+    ended = stage.arrange("landed", land)
     stage.calm()
-    stage.git("update-ref", "refs/relay/leg/main", kept["leg"])
-    (stage.root / ".git/index").write_bytes(kept["index"])
-    stage.write("PLAN.md", kept["plan"])
     return ended
