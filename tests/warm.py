@@ -16,6 +16,14 @@ def run_relay(
     place: str, args: Sequence[str], *, cwd: Path, environ: Mapping[str, str], answer: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the whole program at a directory, asked for at a socket, with `answer` on its standard input."""
+    done = run_bytes(place, args, cwd=cwd, environ=environ, answer=answer.encode())
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_bytes(
+    place: str, args: Sequence[str], *, cwd: Path, environ: Mapping[str, str], answer: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Do the same for what prints whatever bytes."""
     request = {
         "args": list(args),
         "cwd": str(cwd),
@@ -30,7 +38,7 @@ def run_relay(
     out, stdout = os.pipe()
     err, stderr = os.pipe()
     with os.fdopen(writing, "wb") as writer:
-        writer.write(answer.encode())  # less than a pipe holds
+        writer.write(answer)  # less than a pipe holds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(place)
         streams = array.array("i", [stdin, stdout, stderr])
@@ -41,7 +49,7 @@ def run_relay(
         read_number(connection)
         printed = _read_all(out, err)
         code = read_number(connection)
-    return subprocess.CompletedProcess(("relay", *args), code, *(text.decode() for text in printed))
+    return subprocess.CompletedProcess(("relay", *args), code, *printed)
 
 
 def _read_all(*places: int) -> tuple[bytes, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from relay.session.events import Event
 from relay.session.records import parse_record
+from tests.warm import run_bytes
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,15 +58,7 @@ def relay(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> C
     """Run the real program in the project and return how it ended."""
 
     def run(*args: str, cwd: Path = project, env: Mapping[str, str] | None = None) -> Ran:
-        done = subprocess.run(
-            [*program, *args],
-            cwd=cwd,
-            env={**environ, **(env or {})},
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-            timeout=60,
-        )
+        done = run_bytes(program[-1], args, cwd=cwd, environ={**environ, **(env or {})})
         return Ran(
             code=done.returncode,
             out=done.stdout.decode(errors="surrogateescape"),
