@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import random
+import secrets
 import select
 import shutil
 import socket
@@ -19,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.sandbox.bwrap import find_bwrap
 from tests.effort import THOROUGH
+from tests.warm import run_bytes
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -100,6 +103,8 @@ class Arena:
     """A repository, a home with credentials, a directory that is nobody's business, and listening servers."""
 
     base: Path
+    cache: Path
+    """Of the user, from one attack to the next."""
     user: str
     python: str
     """The interpreter of relay and of what the attacks start."""
@@ -126,7 +131,7 @@ class Arena:
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "TMPDIR": str(self.base / "tmp"),
-            "XDG_CACHE_HOME": str(self.base / "cache"),
+            "XDG_CACHE_HOME": str(self.cache),
             "LANG": "C.UTF-8",
             "PYTHONPATH": os.pathsep.join((str(ROOT), *PACKAGES)),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -152,7 +157,9 @@ class Arena:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text if isinstance(text, bytes) else text.encode())
         target.chmod(mode)
-        self.give()
+        if self.user == "user" and os.geteuid() == 0:
+            for place in (target, *target.parents[: -len(self.root.parents) - 1]):
+                os.lchown(place, NOBODY, NOBODY)
         return target
 
     def commit(self, subject: str = "more") -> None:
@@ -188,9 +195,12 @@ class Arena:
         with serve(parse_script(script)) as server:
             env = {**self.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base_url, **(environ or {})}
             program = self.warm(self) if warm else (*before, self.python, "-P", "-m", "relay")
-            argv = self.as_user([*program, *args])
-            run = _run_on_terminal if terminal else _run_plainly
-            code, out, err = run(argv, cwd=self.root, env=env)
+            if warm and not terminal:
+                done = run_bytes(program[-1], args, cwd=self.root, environ=env)
+                code, out, err = done.returncode, done.stdout, done.stderr
+            else:
+                run = _run_on_terminal if terminal else _run_plainly
+                code, out, err = run(self.as_user([*program, *args]), cwd=self.root, env=env)
             bodies = [request.body for request in server.requests if request.path == "/v1/messages" and request.body]
             systems = tuple(json.dumps(body.get("system", "")) for body in bodies)
             messages = tuple(_read_text(body["messages"][0]["content"]) for body in bodies)
@@ -356,7 +366,7 @@ def listen(stack: ExitStack, family: socket.AddressFamily, address: Any) -> sock
 def open_servers(arena: Arena, stack: ExitStack) -> None:
     """Start what the model would like to talk to, and tell the scripts where it is."""
     tcp = listen(stack, socket.AF_INET, ("127.0.0.1", 0))
-    abstract = f"relay-attack-{os.getpid()}-{arena.base.name}"
+    abstract = f"relay-attack-{secrets.token_hex(8)}"
     listen(stack, socket.AF_UNIX, f"\0{abstract}")
     agent = stack.enter_context(tempfile.TemporaryDirectory(prefix="ssh-", dir="/tmp"))
     listen(stack, socket.AF_UNIX, f"{agent}/agent.1")
@@ -486,19 +496,38 @@ def _has_turn(item: pytest.Item) -> bool:
     return bool(user == USERS[turn])
 
 
+@pytest.fixture(scope="session")
+def arenas() -> Iterator[Path]:
+    """Where attacks take place: where nothing is hidden anyway, if possible, and where other users may go.
+
+    Each attack's place has the name that the one before had, and the proofs that its sandbox holds are kept.
+    """
+    place = Path(tempfile.mkdtemp(prefix="relay-attack-", dir="/opt" if os.access("/opt", os.W_OK) else None)).resolve()
+    place.chmod(0o755)
+    for user in USERS:
+        (place / f"cache-{user}").mkdir()
+        if user == "user" and os.geteuid() == 0:
+            os.chown(place / f"cache-{user}", NOBODY, NOBODY)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 @pytest.fixture(params=USERS)
 def arena(
-    request: pytest.FixtureRequest, template: Path, warm: Callable[["Arena"], tuple[str, ...]]
+    request: pytest.FixtureRequest, template: Path, arenas: Path, warm: Callable[["Arena"], tuple[str, ...]]
 ) -> Iterator[Arena]:
-    """The place of one attack: where nothing is hidden anyway, if possible, and where other users may go."""
+    """The place of one attack."""
     python = find_python(request.param)
     if python is None:
         pytest.skip("no Python that an ordinary user may run has the packages of this one")
-    base = Path(tempfile.mkdtemp(prefix="relay-attack-", dir="/opt" if os.access("/opt", os.W_OK) else None)).resolve()
-    base.chmod(0o755)
+    base = next(base for number in count() if not (base := arenas / str(number)).exists())
+    cache = arenas / f"cache-{request.param}"
     try:
-        shutil.copytree(template, base, symlinks=True, dirs_exist_ok=True)
-        made = Arena(base=base, user=request.param, python=python, warm=warm)
+        shutil.copytree(template, base, symlinks=True)
+        base.chmod(0o755)
+        made = Arena(base=base, cache=cache, user=request.param, python=python, warm=warm)
         with ExitStack() as stack:
             open_servers(made, stack)
             link_files(made)
