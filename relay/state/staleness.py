@@ -1,14 +1,14 @@
 """What has changed since it was written about: files that a phase names, and what claims of the ledger cite."""
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from relay.errors import RepoError
 from relay.files.tree import find_stat, read_file
 from relay.git.command import GitError
-from relay.git.message import CommitText, read_texts
+from relay.git.message import CommitText, find_loose_text, read_texts
 from relay.git.objects import diff_trees, find_blob_id, load_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
@@ -21,6 +21,9 @@ from relay.values import dataclass
 
 MAX_COMMITS = 500
 """Commits looked at; a plan that is older than that has other troubles."""
+
+_MOST_READ = 32
+"""Commits that are read one by one, down from HEAD; git is asked for those before them."""
 
 MAX_SOURCE_BYTES = 16 * 1024 * 1024
 """Larger files are not compared with what a claim says of them."""
@@ -40,7 +43,7 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
     """
     named = tuple(dict.fromkeys(path.rstrip("/") for path in phase.open_paths))
     head = repo.head()
-    made = _find_plan_commit(repo, plan_path, phase.id) if named and head else None
+    made = _find_plan_commit(repo, head, plan_path, phase.id) if named and head else None
     if head is None or made is None or made == head:
         return ()
     args = ("--no-merges", f"--max-count={MAX_COMMITS}", f"{made}..{head}", "--", *named)
@@ -50,14 +53,27 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
     return tuple(_describe(path, touched[path], is_there=path in left) for path in sorted(touched))
 
 
-def _find_plan_commit(repo: Repo, plan_path: str, phase_id: str) -> str | None:
-    for text in read_texts(repo.git, f"--max-count={MAX_COMMITS}", "HEAD", "--", plan_path):
+def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> str | None:
+    for text in _list_changes(repo, head, plan_path):
         by_relay = bool(text.get(trailers.PLAN))
         if not by_relay or text.get(trailers.STATUS) in {"planned", "amended"}:
             return text.commit
         if phase_id in text.get(AMENDED).split():
             return text.commit
     return None
+
+
+def _list_changes(repo: Repo, at: str, path: str) -> Iterator[CommitText]:
+    """Yield the commits that changed a file, newest first: a plan's is near, and git would look at all of history."""
+    for _ in range(_MOST_READ):
+        text = find_loose_text(repo, at)
+        if text is None or len(text.parents) != 1:
+            break
+        now, before = (read_entries(repo, commit, (path,)) for commit in (at, text.parents[0]))
+        if now != before:
+            yield text
+        at = text.parents[0]
+    yield from read_texts(repo.git, f"--max-count={MAX_COMMITS}", at, "--", path)
 
 
 def _find_touched(repo: Repo, commits: Iterable[CommitText], named: tuple[str, ...]) -> dict[str, _Touched]:
