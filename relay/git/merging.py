@@ -14,6 +14,9 @@ from relay.git.command import GitError
 from relay.git.repository import Repo
 from relay.values import dataclass
 
+_BASES: dict[tuple[Path, frozenset[str]], str] = {}
+"""Answers of `find_base`, which do not change: while phases land the same ones are asked for again and again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
@@ -53,9 +56,16 @@ def merge_commits(repo: Repo, ours: str, theirs: str) -> Merge:
 
 
 def find_base(repo: Repo, one: str, other: str) -> str | None:
-    """Return the newest commit that two have in common, one of them where there are several; None without one."""
-    found = repo.git.ask("merge-base", one, other)
-    return None if found is None else found.decode()
+    """Return the newest commit that two have in common, one of them where there are several; None without one.
+
+    Both are named by their ids.
+    """
+    asked = repo.common_dir, frozenset((one, other))
+    if asked not in _BASES:
+        if (found := repo.git.ask("merge-base", one, other)) is None:
+            return None  # a shallow clone may be deepened
+        _BASES[asked] = found.decode()
+    return _BASES[asked]
 
 
 def is_ancestor(repo: Repo, old: str, new: str) -> bool:

@@ -1,9 +1,11 @@
 """Merging two commits: the result is git's, and nothing that a repository names runs."""
 
+from dataclasses import replace
+
 import pytest
 
 from relay.git.command import GitError
-from relay.git.merging import is_ancestor, merge_commits
+from relay.git.merging import find_base, is_ancestor, merge_commits
 
 
 def make_sides(box, *, base, ours, theirs):
@@ -28,6 +30,16 @@ def test_what_does_not_meet_is_merged(box):
     assert box.tree(merge.tree)["f"] == b"0\n2\n4\n"
     assert is_ancestor(box.open(), base, ours)
     assert not is_ancestor(box.open(), ours, theirs)
+
+
+def test_what_two_commits_have_in_common_is_asked_once(box):
+    base, ours, theirs = make_sides(box, base={"f": "1\n"}, ours={"f": "2\n"}, theirs={"g": "3\n"})
+    repo = box.open()
+    assert find_base(repo, ours, theirs) == base
+    nowhere = replace(repo, git=replace(repo.git, place=("--git-dir=/nowhere",)))
+    assert find_base(nowhere, theirs, ours) == base
+    with pytest.raises(GitError):
+        find_base(nowhere, base, ours)
 
 
 def test_what_meets_is_named_and_marked_with_the_commits(box):
