@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from relay.errors import ExitCode
+from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.scripted import ScriptedRunner
@@ -39,6 +40,8 @@ After: 1, 2
 Verify: `test -s 3.txt`
 - [ ] Write three — 3.txt
 """
+WAVE = PLAN.partition("\n## Phase 3")[0].rstrip() + "\n"
+"""The first wave alone, where nobody looks at the second."""
 WORDS = {1: "one", 2: "two", 3: "three"}
 
 
@@ -72,7 +75,17 @@ def repair(*turns, contains):
 @pytest.fixture
 def plan(stage):
     """A plan of three phases in two waves."""
-    stage.write("PLAN.md", PLAN.format())
+    return commit_plan(stage, PLAN)
+
+
+@pytest.fixture
+def wave(stage):
+    """The plan without its second wave."""
+    return commit_plan(stage, WAVE)
+
+
+def commit_plan(stage, text):
+    stage.write("PLAN.md", text.format())
     stage.write("check.sh", "test -e AGENTS.md\n")
     stage.commit("plan")
     return stage
@@ -96,8 +109,10 @@ def run(stage, sessions, *args):
 def is_whole(stage):
     """Everything is landed, the files are there, and nothing is left beside the repository."""
     assert stage.git("status", "--porcelain") == ""
-    assert (stage.root / "PLAN.md").read_text().count("[x]") == 3
-    assert [(stage.root / f"{n}.txt").read_text() for n in WORDS] == [f"{word}\n" for word in WORDS.values()]
+    plan = parse_plan((stage.root / "PLAN.md").read_text())
+    assert plan.done
+    written = {phase.id: (stage.root / f"{phase.id}.txt").read_text() for phase in plan.phases}
+    assert written == {phase.id: f"{WORDS[int(phase.id)]}\n" for phase in plan.phases}
     assert stage.git("worktree", "list").count("\n") == 1
     assert stage.git("branch", "--list", "relay-jobs/*") == ""
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
@@ -128,18 +143,18 @@ def test_three_phases_in_two_waves(plan):
     assert report["spent"]["cache_read_tokens"] == sum(usage.get("cache_read_input_tokens", 0) for usage in asked)
 
 
-def test_a_merge_that_is_red_is_repaired(plan):
+def test_a_merge_that_is_red_is_repaired(wave):
     """Each is green alone; together a third file is missing."""
-    plan.write("check.sh", "test ! -e 1.txt || test ! -e 2.txt || test -e both.txt\n")
-    plan.commit("check")
+    wave.write("check.sh", "test ! -e 1.txt || test ! -e 2.txt || test -e both.txt\n")
+    wave.commit("check")
     mend = repair(tool("write", path="both.txt", content="both\n"), contains="are merged in the work tree")
-    code, out, server = run(plan, [*(write_phase(n) for n in WORDS), mend])
+    code, out, server = run(wave, [write_phase(1), write_phase(2), mend])
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(plan)
-    assert (plan.root / "both.txt").exists()
+    assert is_whole(wave)
+    assert (wave.root / "both.txt").exists()
 
 
-def test_a_textual_conflict_is_repaired(plan):
+def test_a_textual_conflict_is_repaired(wave):
     """Both wrote one file that neither had named."""
     sessions = [write_phase(n, tool("write", path="shared.txt", content=f"from {n}\n")) for n in (1, 2)]
     mend = repair(
@@ -147,10 +162,10 @@ def test_a_textual_conflict_is_repaired(plan):
         tool("bash", command="printf 'from 1\\nfrom 2\\n' > shared.txt"),
         contains="could not merge shared.txt",
     )
-    code, out, server = run(plan, [*sessions, write_phase(3), mend])
+    code, out, server = run(wave, [*sessions, mend])
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(plan)
-    assert (plan.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
+    assert is_whole(wave)
+    assert (wave.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
 
 
 def test_a_phase_begins_before_the_one_that_it_comes_after_has_landed(plan):
@@ -183,36 +198,36 @@ exec {real} "$@"
 """
 
 
-def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(plan, tmp_path, monkeypatch):
+def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(wave, tmp_path, monkeypatch):
     """No session is paid to repair it, and no other run is needed."""
-    done_beside(plan, "1", "2")
+    done_beside(wave, "1", "2")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "git").write_text(GIT.format(call="merge-tree", real=shutil.which("git")))
     (programs / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    code, out, server = run(plan, [write_phase(3)])
+    code, out, server = run(wave, [])
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
     assert (programs / "git.died").is_dir()
-    assert is_whole(plan)
+    assert is_whole(wave)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(plan, times):
+def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, times):
     """It is run once more; killed again, the phase stops, and the next run lands it."""
     marks = [f"test -e node_modules/{n} || {{ touch node_modules/{n}; kill -9 $$; }}" for n in range(times)]
-    plan.write("check.sh", f"if test -e 1.txt && test -e 2.txt; then {'; '.join(marks)}; fi\n")
-    plan.write(".gitignore", "node_modules/\n")
-    plan.commit("check")
-    done_beside(plan, "1", "2")
-    code, out, server = run(plan, [write_phase(3)])
+    wave.write("check.sh", f"if test -e 1.txt && test -e 2.txt; then {'; '.join(marks)}; fi\n")
+    wave.write(".gitignore", "node_modules/\n")
+    wave.commit("check")
+    done_beside(wave, "1", "2")
+    code, out, server = run(wave, [])
     if times > 1:
         assert (code, server.errors) == (4, []), out
         assert "phase 2 stopped: " in out
         assert "failed with exit 137" in out
-        code, out, server = run(plan, [write_phase(3)])
+        code, out, server = run(wave, [])
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert (plan.root / "PLAN.md").read_text().count("[x]") == 3
+    assert (wave.root / "PLAN.md").read_text().count("[x]") == 2
 
 
 def done_beside(stage, *phases):
@@ -237,59 +252,59 @@ def find_child(stage, phase):
     return None
 
 
-def test_a_run_that_is_killed_is_gone_on_with(plan):
+def test_a_run_that_is_killed_is_gone_on_with(wave):
     """By the same parent, which waits for nobody."""
-    sessions = [write_phase(1), write_phase(2), write_phase(3)]
+    sessions = [write_phase(1), write_phase(2)]
     sessions[1]["turns"][1]["fault"] = {"kind": "stall"}
     again = {**write_phase(2), "name": "phase 2 again"}
     with serve(parse_script(json.dumps({"sessions": [*sessions, again]}))) as server:
-        first = start(plan, server, "--json")
+        first = start(wave, server, "--json")
         assert first.stdout
         for line in first.stdout:
             event = json.loads(line)
             if event["event"] == "ToolFinished" and event["phase_id"] == "2":
                 break
-        os.kill(find_child(plan, "2"), signal.SIGKILL)
+        os.kill(find_child(wave, "2"), signal.SIGKILL)
         rest = first.communicate()[0]
         assert (first.returncode, server.errors) == (0, []), rest
     assert "it is tried once more" in rest
-    assert is_whole(plan)
+    assert is_whole(wave)
 
 
-def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(plan):
+def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(wave):
     """Its children hand over when it dies; what they had goes on in the same work trees."""
-    sessions = [write_phase(1), write_phase(2, delay_s=1), write_phase(3)]
+    sessions = [write_phase(1), write_phase(2, delay_s=1)]
     again = [{**session, "name": f"{session['name']} again"} for session in sessions]
     with serve(parse_script(json.dumps({"sessions": [*sessions, *again]}))) as server:
-        first = start(plan, server, "--json")
+        first = start(wave, server, "--json")
         assert first.stdout
         for line in first.stdout:
             if '"event":"ToolFinished"' in line:
                 break
         first.send_signal(signal.SIGKILL)
         first.communicate()
-        second = start(plan, server)
+        second = start(wave, server)
         out = second.communicate()[0]
         assert (second.returncode, server.errors) == (0, []), out
-    assert is_whole(plan)
+    assert is_whole(wave)
 
 
-def test_another_branch_checked_out_meanwhile_gets_nothing(plan):
+def test_another_branch_checked_out_meanwhile_gets_nothing(wave):
     """What is at work comes to its end in its own work tree, and lands once the plan's branch is back."""
-    with serve(parse_script(json.dumps({"sessions": [write_phase(n) for n in WORDS]}))) as server:
-        first = start(plan, server, "--json")
+    with serve(parse_script(json.dumps({"sessions": [write_phase(1), write_phase(2)]}))) as server:
+        first = start(wave, server, "--json")
         assert first.stdout
         next(line for line in first.stdout if '"event":"LegStarted"' in line)
-        plan.git("switch", "-q", "-c", "other")
+        wave.git("switch", "-q", "-c", "other")
         out = first.communicate()[0]
         assert first.returncode == 1, out
         assert "other was checked out meanwhile, and this run works on main" in out
-        assert plan.git("rev-parse", "other") == plan.git("rev-parse", "main")
-        plan.git("switch", "-q", "main")
-        plan.git("branch", "-q", "-d", "other")
-        second = start(plan, server)
+        assert wave.git("rev-parse", "other") == wave.git("rev-parse", "main")
+        wave.git("switch", "-q", "main")
+        wave.git("branch", "-q", "-d", "other")
+        second = start(wave, server)
         assert (second.communicate()[0], second.returncode, server.errors)[1:] == (0, [])
-    assert is_whole(plan)
+    assert is_whole(wave)
 
 
 def test_another_terminal_reaches_all_of_them(plan):
@@ -323,13 +338,13 @@ def test_another_terminal_reaches_all_of_them(plan):
     assert f"phase 1 has work in {plan.root}.relay/1 that has not landed" in refused.stderr
 
 
-def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(plan):
+def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     """It lands that first."""
-    done_beside(plan, "1")
-    assert "jobs   1 first" in plan.relay("run", "--dry-run").stdout
-    code, out, server = run(plan, [write_phase(2), write_phase(3)], "--jobs", "1")
+    done_beside(wave, "1")
+    assert "jobs   1 first" in wave.relay("run", "--dry-run").stdout
+    code, out, server = run(wave, [write_phase(2)], "--jobs", "1")
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert is_whole(plan)
+    assert is_whole(wave)
 
 
 def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused(plan):
