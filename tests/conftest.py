@@ -60,7 +60,12 @@ GIT_CONFIG = """\
     templateDir = ~/template
 [commit]
     gpgSign = false
+[maintenance]
+    auto = false
+[receive]
+    autoGC = false
 """
+"""Without maintenance behind each commit and push of a test: a process for each, which finds nothing to do."""
 
 PLAN = """\
 # Greetings

@@ -23,6 +23,10 @@ CONFIG = """\
 \tallow = always
 [commit]
 \tgpgSign = false
+[maintenance]
+\tauto = false
+[receive]
+\tautoGC = false
 """
 
 
