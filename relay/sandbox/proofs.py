@@ -2,7 +2,8 @@
 
 A proof is an empty file below the user's cache directory, where no command of a session can write. Its name is a digest
 of all that the proof depends on: the acts, the machine's start, its namespaces, the user, the file system, and every
-word and filter of the launch, in which only the names of the repository and of the private directory do not count.
+word and filter of the launch, in which only the names of the repository, of git's directories for it and of the private
+directory do not count.
 """
 
 import contextlib
@@ -40,9 +41,11 @@ def find_proof(confinement: Confinement, policy: Policy, private: PrivateDir, *,
     folder, boot_id = _find_folder(policy), find_boot_id()
     if folder is None or not boot_id:
         return None
-    words = repr((acts, os.geteuid(), policy.root.stat().st_dev, *_describe(confinement, policy)))
+    devices = [place.stat().st_dev for place in (policy.root, *policy.git_dirs) if place.exists()]
+    words = repr((acts, os.geteuid(), devices, *_describe(confinement, policy)))
     doors = [(door.socket, f"<{door.name}>") for door in policy.doors]
-    for place, name in (*doors, (private.path, "<private>"), (policy.root, "<repository>")):
+    git_dirs = [(place, f"<git {number}>") for number, place in enumerate(policy.git_dirs)]
+    for place, name in (*doors, (private.path, "<private>"), (policy.root, "<repository>"), *git_dirs):
         words = words.replace(os.fspath(place), name)
     return folder / f"{boot_id}-{hashlib.sha256(words.encode(errors='surrogateescape')).hexdigest()}"
 

@@ -45,6 +45,20 @@ def test_a_second_run_does_not_prove_the_same_again(proves: Opens, tmp_path: Pat
     assert kept[0].parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_linked_work_tree_of_another_repository_is_the_same(proves: Opens, tmp_path: Path) -> None:
+    """Where git has its directory elsewhere, only its name differs."""
+    proven = []
+    for name in ("one", "another"):
+        common, root = tmp_path / name / ".git", tmp_path / f"{name}.relay" / "1"
+        own = common / "worktrees" / "1"
+        own.mkdir(parents=True)
+        (common / "config").touch()
+        root.mkdir(parents=True)
+        (root / ".git").write_text(f"gitdir: {own}\n")
+        proven.append(proves(Level.WORKSPACE_WRITE, root=root, git_dirs=(own, common)))
+    assert proven == [True, False]
+
+
 def test_whatever_confines_differently_proves_itself(proves: Opens, place: Any, tmp_path: Path) -> None:
     assert proves()
     more = tmp_path / "more"
