@@ -324,11 +324,11 @@ class _Worker:
 
     def _land(self, holding: Holding, job: Job) -> WorkEnd:
         for _ in range(_MOST_STEPS):
+            if end := self._advance(holding, job):
+                return end
             if _is_done(self._sync(), job.phase_id):
                 holding.give_back(job)
                 return self._end_done(job.phase_id)
-            if end := self._advance(holding, job):
-                return end
         return self._give_up(holding, job, f"others landed first {_MOST_STEPS} times")
 
     def _advance(self, holding: Holding, job: Job) -> WorkEnd | None:
