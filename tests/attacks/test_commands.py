@@ -546,7 +546,7 @@ def test_memory_is_held(arena, level):
     calls = [("bash", {"command": attack.command, "timeout_s": attack.timeout_s}) for attack in attacks]
     words = (RUN,) if level == RUN else (PLAN, "feature", "--force")
 
-    played = arena.call(calls, *words, environ={"RELAY_COMMAND_MEMORY_MIB": "500"})
+    played = arena.call(calls, *words, environ={"RELAY_COMMAND_MEMORY_MIB": "500"}, warm=True)
 
     *held, alive = played.got
     assert len(held) == len(HOARDS), played.tail

@@ -168,7 +168,10 @@ def test_what_was_opened_opens_nothing_else(arena, leaks, level):
         environ = {"RELAY_NETWORK": HOST, "RELAY_LOCALHOST": str(number), "RELAY_SOCKETS": str(place)}
         before = arena.state(whole=level == PLAN)
         played = arena.call(
-            calls, *((RUN, "--json") if level == RUN else (PLAN, "feature", "--force", "--json")), environ=environ
+            calls,
+            *((RUN, "--json") if level == RUN else (PLAN, "feature", "--force", "--json")),
+            environ=environ,
+            warm=True,
         )
 
     assert len(played.got) == len(attacks), played.tail
@@ -193,7 +196,7 @@ def test_the_hosts_network_opens_no_socket_of_the_host(arena, leaks, level):
     calls = [("bash", {"command": attack.command, "timeout_s": 60}) for attack in attacks]
 
     played = arena.call(
-        calls, *((RUN,) if level == RUN else (PLAN, "feature", "--force")), environ={"RELAY_NETWORK": "true"}
+        calls, *((RUN,) if level == RUN else (PLAN, "feature", "--force")), environ={"RELAY_NETWORK": "true"}, warm=True
     )
 
     assert len(played.got) == len(attacks), played.tail

@@ -198,8 +198,8 @@ def test_nothing_hostile_reaches_the_terminal(arena):
         {"tools": [{"name": "block", "input": {"reason": EVIL}}]},
     ]  # fmt: skip
 
-    played = arena.play([{"turns": turns}], "run", "--allow-dirty", terminal=True)
-    status = arena.play(NONE, "status", "--why", terminal=True)
+    played = arena.play([{"turns": turns}], "run", "--allow-dirty", terminal=True, warm=True)
+    status = arena.play(NONE, "status", "--why", terminal=True, warm=True)
 
     check_shown(played.out, status.out)
     assert b"[bold red]loud" in played.out + status.out
@@ -216,14 +216,14 @@ def test_nothing_hostile_reaches_who_decides_between_phases_or_asks_for_a_pull_r
     hostile = f"## Phase 2 — {EVIL} @all\nAfter: none\nVerify: `test -d .`\n- [ ] a {EVIL} — b.py\n"
     arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — One\nVerify: `test -d .`\n- [ ] Say it — a.txt\n{hostile}")
     arena.commit()
-    waves = arena.play(NONE, "run", "--dry-run", "--jobs", "2", terminal=True)
+    waves = arena.play(NONE, "run", "--dry-run", "--jobs", "2", terminal=True, warm=True)
     turns = [
         {"tools": [{"name": "write", "input": {"path": "a.txt", "content": "a\n"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": EVIL}}]},
         {"text": f"Commit: {EVIL}"},
     ]  # fmt: skip
-    approved = arena.play([{"turns": turns}], "run", "--approve")
-    asked = arena.play(NONE, "pr", "--text", terminal=True)
+    approved = arena.play([{"turns": turns}], "run", "--approve", warm=True)
+    asked = arena.play(NONE, "pr", "--text", terminal=True, warm=True)
 
     assert (approved.code, asked.code) == (0, 0), approved.tail + asked.tail
     assert b"waits for a yes" in approved.out

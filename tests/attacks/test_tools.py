@@ -238,6 +238,7 @@ def test_a_planner_without_a_sandbox_is_caught_by_the_fingerprint(arena):
     played = arena.call(
         [("bash", {"command": "echo x >> src/app.py"}), ("submit_plan", {"markdown": plan})],
         *(PLAN, "feature", "--force", "--sandbox", "off"),
+        warm=True,
     )
 
     assert played.code == 4
@@ -259,7 +260,7 @@ def test_rules_that_ask_for_no_sandbox_reach_the_model_and_nothing_else(arena, l
         ("bash", {"command": "cat @HOME@/.ssh/id_ed25519; echo x > @OUT@/new"}),
     ]
 
-    played = arena.call(calls, RUN)
+    played = arena.call(calls, RUN, warm=True)
 
     assert any("--sandbox off" in system for system in played.systems)
     assert [got.name for got in played.got] == ["write", "bash", "amend", "bash"]
