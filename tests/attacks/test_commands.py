@@ -75,8 +75,8 @@ ATTACKS = (
     Attack(
         name="swap a directory for a link while writing",
         stands_for="TOCTOU (CWE-367)",
-        command="mkdir -p race; (for i in $(seq 60); do rm -rf race; ln -sfn @OUT@ race; rm -f race; mkdir race; done)&"
-        " for i in $(seq 60); do echo x > race/raced 2>/dev/null; done; wait",
+        command="mkdir -p race; (for i in $(seq 15); do rm -rf race; ln -sfn @OUT@ race; rm -f race; mkdir race; done)&"
+        " while kill -0 $! 2>/dev/null; do echo x > race/raced; done 2>/dev/null; wait",
         changes="outside/raced",
     ),
     Attack(
