@@ -5,11 +5,12 @@ from relay.git.lock_journal import clear_stale_locks
 from relay.git.status import read_status
 from relay.hints import RUN, Command
 from relay.plan.model import Plan
+from relay.plan.parse import find_plan_in
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
 from relay.setup.context import PlanFiles, RunEnd, RunRequest
-from relay.state.plan_edit import EditKind, parse_at
+from relay.state.plan_edit import EditKind
 from relay.state.resume import ResumeCase
 from relay.state.situation import Situation
 from relay.store.completion import finish_pending
@@ -50,10 +51,10 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
 def find_done_plan(files: PlanFiles) -> Plan | None:
     """Return the plan when the branch has all of it done, the file says the same, and no leg is open."""
     committed = find_text(files.repo, "HEAD", files.plan_path)
-    if committed is None or files.plan_path in read_status(files.repo, (files.plan_path,)).changed:
+    plan = None if committed is None else find_plan_in(committed)
+    if plan is None or not plan.done or read_leg(files.repo) is not None:
         return None
-    plan = parse_at(committed, files.plan_path)
-    return plan if plan.done and read_leg(files.repo) is None else None
+    return None if files.plan_path in read_status(files.repo, (files.plan_path,)).changed else plan
 
 
 def finish_run(situation: Situation, spent: Spent) -> RunEnd:
