@@ -1,12 +1,14 @@
 """The page as HTML: values in, one text out, whose size has a bound whatever a log holds."""
 
 import base64
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from relay.report.blocks import MOST_CHARS, MOST_ROWS, Page
@@ -55,6 +57,24 @@ def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> st
         limits = limits.halved
 
 
+def _make_environment(finalize: Callable[[Any], Any]) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@functools.cache
+def _compile_template() -> CodeType:
+    """Compile the page's template once: half of what a page takes that has to be made again with less in it."""
+    text = (_HERE / "page.html").read_text(encoding="utf-8")
+    return _make_environment(str).compile(text, "page.html", str(_HERE / "page.html"))
+
+
 def _render(page: Page, clean: Clean, limits: Bounds) -> str:
     def finish(value: Any) -> Any:
         """Make any value safe that the template shows; the library escapes what is no markup of relay's own."""
@@ -66,15 +86,8 @@ def _render(page: Page, clean: Clean, limits: Bounds) -> str:
 
     style = _load_style()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    jinja = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=finish,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    template = jinja.get_template("page.html")
+    jinja = _make_environment(finish)
+    template = Template.from_code(jinja, _compile_template(), jinja.make_globals(None))
     shown = {"page": page, "limits": limits, "cut": limits != Bounds()}
     html: str = template.render(mark=Markup(MARK), style=Markup(style), digest=digest, **shown)  # noqa: S704  # own text
     return html
