@@ -189,6 +189,9 @@ def work_and_die(hall, ann, bob, away):
         wait_until(lambda: then.renew(desk.read().find("1") or NOBODY))
         end = second.result()
         assert (end.reason, server.errors, server.unplayed) == ("every phase is done", [], ())
+        last = hall.start(bob, server, "work", "--phase", "all")
+        out = last.communicate()[0]
+        assert (last.returncode, "every phase is done" in out) == (0, True), out
     return server
 
 
