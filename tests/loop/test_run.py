@@ -1,7 +1,9 @@
 """From a plan to commits, and every way in which a phase does not get there."""
 
 from relay.errors import ExitCode
+from relay.run.ends import find_done_plan
 from relay.session.events import GateFinished, LegEnded, LegStarted
+from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
 
 HELLO = """
@@ -49,6 +51,16 @@ def test_a_second_run_has_nothing_to_do(stage):
     assert ended.exit_code == ExitCode.DONE
     assert head == stage.git("rev-parse", "HEAD")
     assert [r for r in stage.server.requests if r.path == "/v1/messages"] == []
+
+
+def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
+    """What is on the branch is; the phase that was just added is not."""
+    stage.run(f"sessions: {HELLO} {WORLD}")
+    with stage.enter("run", flags={}, runner=ScriptedRunner([])) as ctx:
+        assert find_done_plan(ctx.files) is not None
+        added = "\n## Phase 3 — More\nVerify: `test -f more.txt`\n- [ ] Say more — more.txt\n"
+        stage.write("PLAN.md", stage.git("show", "HEAD:PLAN.md") + added)
+        assert find_done_plan(ctx.files) is None
 
 
 def test_one_phase_stops_after_it(stage):
