@@ -31,7 +31,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     spool: Path | None = None,
     extra_env: Mapping[str, str] = NO_ENV,
     streams: tuple[int, int, int] | None = None,
-    begin: Callable[[], object] = never,
+    prepare: Callable[[], object] = lambda: None,
     hear: Callable[[bytes], None] = lambda _: None,
 ) -> CommandResult:
     """Run a command; see `Sandbox.run`.
@@ -48,7 +48,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
             (*render_lending(confinement.inside, lent), *argv), limits, shared_user=confinement.counts_user
         )
         launch = confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
-        launch = replace(launch, pass_fds=(*launch.pass_fds, *lent), begin=begin, hear=hear)
+        launch = replace(launch, pass_fds=(*launch.pass_fds, *lent), prepare=prepare, hear=hear)
         ending = run_launch(launch, limits=limits, should_stop=should_stop, spool=spool)
         if ending.started:
             return ending.result

@@ -114,7 +114,7 @@ def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool
         capture.close()
         return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
     with _Tree(process, launch, ours, capture) as tree:
-        launch.begin()
+        launch.prepare()
         begin = time.monotonic()
         stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()

@@ -37,7 +37,7 @@ class Sandbox:
     """What commands ask the doors of the policy for."""
     hear: Callable[[bytes], None] = lambda _: None
     """Given the last bytes of what a command has printed, ten times a second while it runs, on the caller's thread."""
-    begin: Callable[[], object] = lambda: None
+    prepare: Callable[[], object] = lambda: None
     """Called while the namespaces of a command are made; the command begins when this has returned."""
 
     @property
@@ -94,7 +94,7 @@ class Sandbox:
             spool=spool,
             extra_env=extra_env,
             streams=streams,
-            begin=self.begin,
+            prepare=self.prepare,
             hear=self.hear,
         )
         return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))

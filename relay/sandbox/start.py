@@ -30,7 +30,7 @@ class Launch:
     in_memory: tuple[Path, ...] = ()
     """Directories that the command writes and that live in memory, as it sees them."""
     hear: Callable[[bytes], None] = lambda _: None  # as `Sandbox.hear`
-    begin: Callable[[], object] = lambda: None  # as `Sandbox.begin`
+    prepare: Callable[[], object] = lambda: None  # as `Sandbox.prepare`
 
     def close(self) -> None:
         """Give up a launch that is not started."""

@@ -47,7 +47,7 @@ def run_bash(
     if background is not None and given.get("background"):
         keep()
         return background.start(command, spool)
-    result = replace(workspace.sandbox, begin=keep).run(
+    result = replace(workspace.sandbox, prepare=keep).run(
         ["bash", "-c", command],
         limits=replace(workspace.limits, timeout_s=timeout_s),
         cwd=workspace.root,

@@ -66,12 +66,14 @@ def test_nothing_of_a_command_happens_before_what_has_to_come_first(box: Any) ->
     """Nor at all where that fails."""
     file = box.sandbox.policy.root / "made"
     seen: list[bool] = []
-    begun = replace(box.sandbox, begin=lambda: seen.append(file.exists())).run(["/bin/touch", str(file)], limits=SHORT)
+    begun = replace(box.sandbox, prepare=lambda: seen.append(file.exists())).run(
+        ["/bin/touch", str(file)], limits=SHORT
+    )
     assert (begun.exit_code, seen, file.exists()) == (0, [False], True)
 
     file.unlink()
     with pytest.raises(ZeroDivisionError):
-        replace(box.sandbox, begin=lambda: 1 // 0).run(["/bin/touch", str(file)], limits=SHORT)
+        replace(box.sandbox, prepare=lambda: 1 // 0).run(["/bin/touch", str(file)], limits=SHORT)
     assert box.run("/bin/ls", str(box.sandbox.policy.root)).exit_code == 0
     assert not file.exists()
 
