@@ -17,8 +17,8 @@ from relay.sandbox.proofs import has_proof, save_proof
 from relay.values import dataclass
 
 LAYER_BYTES = 1024 * 1024 * 1024
-"""Most that one command may write over all caches together; where bubblewrap mounts them, half of the memory is the
-kernel's own bound, and what is written counts as the command's memory as it does here."""
+"""Most that one command may write over all caches together. Where bubblewrap mounts the layers itself they have the
+kernel's bound, half of the memory. Either way what is written counts as the command's memory."""
 PROGRAMS = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
 _OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/")
 _PARTS = ("new", "work", "whole")
@@ -145,7 +145,8 @@ def _works(bwrap: Path) -> bool:
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
         layer = render_layer(caches[0], caches[0]) if own else ()
         touch = ("/bin/touch", str(layers.get_source(caches[0]) / "inner" / "file"))
-        layers.write_table()
+        if not own:
+            layers.write_table()
         try:
             argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch))
             done = subprocess.run(argv, capture_output=True, timeout=_TRIAL_S, check=False)

@@ -190,7 +190,7 @@ def _find_stores(policy: Policy, home: Path | None, shown: list[Mount]) -> tuple
 
 def _open_layers(policy: Policy, caches: tuple[Path, ...], private: PrivateDir, program: Path) -> Layers:
     """Lay something to write over caches."""
-    trial = find_trial(policy, "layers in one table", (str(program), *PROGRAMS)) if caches else None
+    trial = find_trial(policy, "layers", (str(program), *PROGRAMS)) if caches else None
     return open_layers(program, caches, private.path / "layers", trial=trial)
 
 
