@@ -50,7 +50,7 @@ class Cause(StrEnum):
     IGNORED = "ignored by git"
     SUBMODULE = "in a submodule"
     UNHELD = "left out of commits"
-    KEPT = "only a person writes it"
+    PROTECTED = "only a person writes it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
 
 
 def find_hopeless(
-    repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot, kept: tuple[str, ...] = ()
+    repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot, protected: tuple[str, ...] = ()
 ) -> tuple[LeftOut, ...]:
     """Return what the open items of a phase need and its commit could not hold, whatever its sessions do.
 
@@ -94,7 +94,7 @@ def find_hopeless(
         head: What it is committed on; None on an unborn branch.
         user: What differed from HEAD when it began, or differs now where it has not.
         now: The work tree.
-        kept: Patterns of what no session writes. An item that mentions such a file may read it.
+        protected: Patterns of what no session writes. An item that mentions such a file may read it.
     """
     clean = {path: str(PurePosixPath(path)) for item in phase.open_items for path in item.paths}
     if not clean:
@@ -108,7 +108,7 @@ def find_hopeless(
         *(_explain_unheld(path, now.skipped) for path in unheld),
         *(LeftOut(path=clean[name], cause=Cause.IGNORED) for name in ignored),
         *(LeftOut(path=path, cause=Cause.USER) for path in users.intersection(clean.values())),
-        *(LeftOut(path=path, cause=Cause.KEPT) for path in find_kept(phase, kept)),
+        *(LeftOut(path=path, cause=Cause.PROTECTED) for path in find_protected_targets(phase, protected)),
     )
     found = {entry.path: entry for entry in entries}
     hopeless = set[str]()
@@ -118,10 +118,10 @@ def find_hopeless(
     return tuple(found[path] for path in sorted(hopeless))
 
 
-def find_kept(phase: Phase, kept: tuple[str, ...]) -> list[str]:
+def find_protected_targets(phase: Phase, protected: tuple[str, ...]) -> list[str]:
     """Return what open items of a phase name behind their dash, and no session writes."""
     targets = clean_paths(path for item in phase.open_items for path in item.targets)
-    return sorted(path for path in targets if is_covered(path, kept))
+    return sorted(path for path in targets if is_covered(path, protected))
 
 
 def find_ignored_files(repo: Repo, delivery: Delivery) -> frozenset[str]:
@@ -211,7 +211,7 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.IGNORED:
             return "let git have it (git check-ignore -v", typed, " names the rule), and run again"
-        case Cause.KEPT:
+        case Cause.PROTECTED:
             return "write it yourself, commit it and tick the box"
         case Cause.SUBMODULE:
             return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"

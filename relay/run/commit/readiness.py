@@ -17,7 +17,7 @@ from relay.plan.model import Phase, Plan
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.regexes import regex
 from relay.run.commit.gates import GateRun
-from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_kept, render_left_out
+from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_protected_targets, render_left_out
 from relay.sandbox.policy import Mechanism
 from relay.session.events import Noticed
 from relay.setup.context import RunContext
@@ -126,15 +126,15 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, d
             writes.
     """
     own = {ctx.plan_path, ctx.ledger_path}
-    kept = (*ALWAYS_PROTECTED, *(path for path in ctx.workspace.protected if path not in own))
+    protected = (*ALWAYS_PROTECTED, *(path for path in ctx.workspace.protected if path not in own))
     head, user = ctx.repo.head(), dirty - own
-    _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, head, user, now, kept))
+    _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, head, user, now, protected))
     later = () if ctx.memory.commit else plan.phases[plan.phases.index(phase) + 1 :]
     for other in later:
         if taken := sorted(clean_paths(path for item in other.open_items for path in item.targets) & user):
             words = f"phase {other.id} is to change what you have not committed: {list_paths(taken)}"
             ctx.observe(Noticed(text=f"{words}; commit it, or this run stops there", warning=True))
-        if taken := find_kept(other, kept):
+        if taken := find_protected_targets(other, protected):
             words = f"phase {other.id} is to write what only a person writes: {list_paths(taken)}"
             ctx.observe(Noticed(text=f"{words}; write it and tick the box, or this run stops there", warning=True))
 
