@@ -80,7 +80,6 @@ def run_demo(*, keep: Path | None, say: Say, environ: Mapping[str, str]) -> int:
         keep: Where the repository is made: a new or an empty directory. None makes one among the temporary files,
             where it is left for the system to clear.
         say: Prints lines; commands write to the same terminal in between.
-        environ: The user's environment.
 
     Returns:
         0, or the exit status of the command that did not end as it should; 3 when the script was not played to its end.

@@ -130,7 +130,6 @@ def write_template(root: Path, name: str, source: str = "") -> bool:
     """Create one file from `templates/`; False when anything of that name is there, a dangling link included.
 
     Args:
-        root: The repository.
         name: Of the file in there; folders are made, links are not followed.
         source: The template, where it has another name.
 

@@ -49,7 +49,6 @@ def write_page(repo: "Repo", found: "Sequence[Figures]", page: "Page", output: s
     Args:
         repo: Whose logs and ledger they are.
         found: What the page is of, for its name.
-        page: What it says.
         output: The file that the user named; None for relay's own folder.
 
     Raises:

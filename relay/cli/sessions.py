@@ -130,9 +130,7 @@ def run_sessions(
     """Open everything, act, tell how it ended, close everything.
 
     Args:
-        request: What the command knows.
         caller: Writes what is to be typed next.
-        act: What is done.
         as_json: One event per line.
         asks: Whether it may ask the person at the terminal.
         view: Shows it; None for the one that was asked for.

@@ -111,7 +111,6 @@ def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callab
 
     Args:
         log: From where it was read to.
-        view: Shows it.
         is_alive: Whether somebody may still write to it.
         pause: Waits for so many seconds.
 

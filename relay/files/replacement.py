@@ -51,7 +51,6 @@ def replace_with_file(
     Args:
         parent_fd: The directory that holds `name`.
         name: What is replaced, whatever it is; a link is not followed.
-        data: The whole new content.
         executable: None leaves the executable bits as they are too.
         scratch_fd: A directory on the same file system in which the new file is made first; None for `parent_fd`.
         check: Called just before the new file takes the place of the old one; what it raises stops that.

@@ -142,7 +142,6 @@ def open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tupl
     """Open the directory that holds `path`, never through a symlink.
 
     Args:
-        root: The work tree.
         path: Repository-relative, with ``/``.
         create: Make missing directories.
 

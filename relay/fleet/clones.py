@@ -25,7 +25,6 @@ def ensure_clone(folder: Path, ticket: Ticket, environ: Mapping[str, str], tell:
     Args:
         folder: Where the worker keeps its clones.
         ticket: Names the remote and the branch.
-        environ: For git.
         tell: Told how far the first fetch is when it takes a while.
 
     Raises:

@@ -136,7 +136,6 @@ class Engine:
         """Queue tickets; return those that were neither waiting nor in hand already.
 
         Args:
-            tickets: What to queue.
             follows: A worker does so, which is done with another: what a person has taken back stays so.
 
         Raises:
@@ -186,7 +185,6 @@ class Engine:
 
         Args:
             work: Does one.
-            name: Of this worker.
             wait: Whether to wait for more when there is none.
 
         Raises:

@@ -69,7 +69,6 @@ def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: C
     """Have a clone's refs of the branches be the remote's; what it had instead is put aside.
 
     Args:
-        remote: The remote.
         there: As `read_there` says.
         but: Branches that stay as they are here: those with a work tree.
 

@@ -42,8 +42,6 @@ class Holding:
         desk: Where it was taken.
         claim: As it was taken.
         there: What the remote has of the job: ref → commit.
-        observe: Told of all that happens.
-        interrupts: Whether the user asked to stop.
     """
 
     def __init__(
@@ -165,7 +163,6 @@ class Holding:
         """End the claim, unless it has ended, with all that there is of the phase pushed.
 
         Args:
-            job: The phase and its work tree.
             waits: Why a person is needed; empty to leave the phase free.
 
         Raises:

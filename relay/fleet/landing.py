@@ -63,7 +63,6 @@ def find_landing(main: Repo, job: Job) -> Landing:
 
     Args:
         main: The work tree whose branch is the plan's.
-        job: The job.
 
     Raises:
         RepoError: One of the two has no commit.
@@ -85,7 +84,6 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
 
     Args:
         main: The work tree whose branch is the plan's.
-        job: The job.
         plan: As that branch has it.
 
     Raises:
@@ -158,7 +156,6 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
 
     Args:
         main: The work tree whose branch is the plan's; the caller holds its lock.
-        job: The job.
         landing: `LandingCase.FORWARD`, as `find_landing` said.
 
     Returns:

@@ -61,7 +61,6 @@ class JobRun:
         job: Its work tree.
         phase_id: Its phase as the plan there has it now.
         words: What is typed behind ``relay run --phase N --json``.
-        environ: Of the process.
     """
 
     def __init__(self, job: Job, phase_id: str, words: Sequence[str], environ: Mapping[str, str]) -> None:

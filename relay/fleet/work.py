@@ -82,11 +82,6 @@ class WorkEnd:
 def work(task: WorkTask, observe: Observe, interrupts: Interrupts) -> WorkEnd:
     """Work on one phase of a plan that many machines work on.
 
-    Args:
-        task: What to do.
-        observe: Told of all that happens.
-        interrupts: Whether the user asked to stop.
-
     Raises:
         RelayError: The remote cannot be reached, or something here has to be changed first.
     """

@@ -66,7 +66,6 @@ def find_causes(failure: Failure, veil: Veil | None) -> tuple[str, ...]:
     """Return a sentence on each thing that the sandbox kept from a command and that its output names.
 
     Args:
-        failure: The command.
         veil: What its sandbox keeps back; None where that is nothing.
     """
     if failure.status in {Outcome.PASSED, Outcome.INTERRUPTED}:

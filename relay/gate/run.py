@@ -47,10 +47,8 @@ def run_gate(
     Each runs as ``bash -o pipefail -c <command>`` at the root, so that ``pytest | tail`` fails when pytest does.
 
     Args:
-        commands: In this order.
         sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: what a
             session left there is in no commit.
-        limits: Of each command.
         should_stop: Polled; true ends the running command and skips the rest.
         outputs_dir: Where the full output of commands that say much is kept.
 

@@ -189,7 +189,6 @@ def find_rewritten(root: Path, laid: LaidOut, paths: Sequence[str]) -> dict[str,
     What a gate has removed is not among them, nor what is shown to it as the work tree has it.
 
     Args:
-        root: The work tree.
         laid: Where the gate ran.
         paths: Which to look at.
     """

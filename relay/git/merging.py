@@ -34,9 +34,7 @@ def merge_commits(repo: Repo, ours: str, theirs: str) -> Merge:
     """Merge two commits; nothing but objects is written.
 
     Args:
-        repo: The repository.
         ours: The commit whose side comes first in what conflicts.
-        theirs: The other one.
 
     Raises:
         GitError: They have nothing in common, or git could not merge them at all.

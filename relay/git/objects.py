@@ -148,7 +148,6 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
     any command to read.
 
     Args:
-        repo: The repository.
         paths: Repository-relative.
 
     Raises:

@@ -27,12 +27,8 @@ def move_ref(
     """Point `ref` at `new` if it still is at `old` (None: does not exist), durably.
 
     Args:
-        repo: The repository.
         ref: The full name.
-        new: The commit it shall hold.
         old: The commit it must hold now.
-        identity: Who the reflog names.
-        reason: What the reflog says.
 
     Returns:
         False when the ref was somewhere else; nothing has changed then. True also when it held `new` already,
@@ -129,7 +125,6 @@ def sync_ref(repo: Repo, ref: str, *, is_new_place: bool = True) -> None:
     """Make a ref's new value survive a power cut: git syncs the file but not the directory that names it.
 
     Args:
-        repo: The repository.
         ref: The full name.
         is_new_place: The directory itself may be new, and so may be those above it.
     """

@@ -18,7 +18,6 @@ class Transfer:
 
     Args:
         what: The transfer, in words.
-        tell: Told.
         clock: In seconds.
     """
 

@@ -93,7 +93,6 @@ def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
     """Say of each claim where it stands.
 
     Args:
-        ledger: All entries.
         changed: Of the sources that are not as they were then, what has become of them.
     """
     network = _connect(ledger)

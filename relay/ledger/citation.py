@@ -31,8 +31,6 @@ def cite(source: Source, data: bytes, make_id: Hash) -> Source:
 
     Args:
         source: Its path, and its lines or symbol.
-        data: The file.
-        make_id: Makes ids.
     """
     whole = Source(path=source.path, blob=make_id(data)[:HASH_CHARS])
     rows = _split(data if not source.symbol else _unify(data))
@@ -76,7 +74,6 @@ def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     Args:
         source: As it was.
         data: The file as it is; None when there is none.
-        make_id: Makes ids.
     """
     if not source.blob:
         return ""

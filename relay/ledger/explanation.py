@@ -18,7 +18,6 @@ def render_why(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, st
 
     Args:
         ledger: It has the claim.
-        judgement: Where all claims stand.
         changed: What has become of sources.
         name: The claim's id.
     """

@@ -37,7 +37,6 @@ def read_names(path: str, data: bytes) -> NameTable:
 
     Args:
         path: Its suffix tells the language.
-        data: The file.
     """
     if not path.endswith(SUFFIXES):
         return NameTable(spans={}, fault=f"names are found in Python files ({', '.join(SUFFIXES)}) only")

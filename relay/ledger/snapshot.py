@@ -102,8 +102,6 @@ def describe(claim: Claim, belief: Belief, shown: Collection[str] | None = None,
     """Write a claim as one line: id, what it is, where it stands unless it is in, the claim, its reason and places.
 
     Args:
-        claim: The claim.
-        belief: Where it stands.
         shown: The ids that the reader sees; what the claim rests on besides is said to be missing. None: all of them.
         places: Say what it was read from, rests on and replaces.
     """

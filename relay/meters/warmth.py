@@ -30,7 +30,6 @@ def find_saving_usd(tokens: int, rates: Rates, *, hour: bool, chance: float, nth
 
     Args:
         tokens: Of the prompt, all in the cache.
-        rates: Of the model.
         hour: Whether entries live for an hour, and are written at that price.
         chance: That the session is asked again after the wait, 0 to 1.
         nth: 1 for the first refresh of a wait.

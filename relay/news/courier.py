@@ -34,12 +34,7 @@ class GivenUpError(Exception):
 
 
 class Courier:
-    """Takes jobs and does them one after the other. Mutable: threads share it.
-
-    Args:
-        waits_s: Before each further try of a job.
-        timeout_s: For each step of a job.
-    """
+    """Takes jobs and does them one after the other. Mutable: threads share it."""
 
     def __init__(self, *, waits_s: Sequence[float] = WAITS_S, timeout_s: float = TIMEOUT_S) -> None:
         self._waits, self._timeout = tuple(waits_s), timeout_s
@@ -149,7 +144,6 @@ class Newsroom:
         channels: The user's own.
         environ: Where the values of ``${NAME}`` come from.
         redact: Takes secrets out of what is sent.
-        courier: Carries it.
     """
 
     def __init__(
@@ -211,7 +205,6 @@ def open_newsroom(
     Args:
         channels: The user's own.
         environ: For ``${NAME}``.
-        redact: Takes secrets out.
         tell: Told what failed.
     """
     courier = Courier()

@@ -48,7 +48,6 @@ def number_items(phase_ids: Sequence[str], texts: Sequence[Sequence[str]]) -> It
     other item is ``<phase>.<ordinal>``, or ``<phase>/<ordinal>`` where some item prints that.
 
     Args:
-        phase_ids: The ids of the phases.
         texts: For each phase, its items' texts.
     """
     printed = [[find_printed_number(text) for text in items] for items in texts]

@@ -64,7 +64,6 @@ def find_waves(plan: Plan, weights: Mapping[str, float], *, jobs: int = 0) -> Wa
     """Return how a plan's open phases can be worked on.
 
     Args:
-        plan: The plan.
         weights: How long each phase is expected to take, in any unit, by id; those without one weigh 1.
         jobs: How many may run side by side; 0 for as many as the widest wave has.
     """

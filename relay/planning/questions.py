@@ -30,7 +30,6 @@ class Interview:
 
     Args:
         ask: Asks a person; None where there is none.
-        observe: Told of each question and answer.
         redact: Takes secrets out of what a person says.
     """
 

@@ -106,8 +106,6 @@ def measure_phases(root: Path, plan: Plan, *, line_tokens: int, rules_bytes: int
     """Estimate what each phase will take.
 
     Args:
-        root: The work tree.
-        plan: The plan.
         line_tokens: The reset line of a session.
         rules_bytes: Of the rules files, as far as they are loaded.
     """

@@ -46,7 +46,6 @@ def translate(tongue: Tongue, body: Body, model: str, most: int) -> dict[str, An
 
     Args:
         tongue: What it is spoken in.
-        body: As it came.
         model: Which is asked; for an answer.
         most: The model's longest answer.
     """

@@ -78,7 +78,6 @@ def serve(
     """Serve a script until the block ends.
 
     Args:
-        script: What is played.
         host: Address to listen on; stay on loopback, anybody who can connect may play.
         port: 0 takes a free one.
         clock: Seconds for the lifetime of prompt cache entries.
@@ -139,7 +138,6 @@ def run_forever(script: Script, *, port: int = 0, announce: Callable[[Rehearsal]
     """Serve a script until Ctrl-C or SIGTERM; a shell's background job, which ignores Ctrl-C, too.
 
     Args:
-        script: What is played.
         port: 0 takes a free one.
         announce: Called once with the running server, to show its address.
     """

@@ -63,7 +63,6 @@ class ServerState:
     """Everything that outlives a request.
 
     Args:
-        script: What is played.
         clock: Seconds; the prompt cache ages by it.
         keeps_bodies: Whether the record holds request bodies; a server that runs for days should not.
     """

@@ -21,7 +21,6 @@ def make_page(figures: Figures, beliefs: Beliefs | None) -> Page:
     """Make the page of one plan's runs.
 
     Args:
-        figures: Of the runs.
         beliefs: None when the plan has no ledger, or it cannot be read.
     """
     sections = (

@@ -21,7 +21,6 @@ def save_page(repo_root: Path, name: str, html: str) -> Path:
     Args:
         repo_root: The work tree.
         name: Of the runs; what could lead elsewhere is taken out of it.
-        html: The page.
 
     Raises:
         RepoError: It cannot be written.

@@ -45,7 +45,6 @@ def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> st
     """Write a page as HTML; it is at most so large.
 
     Args:
-        page: What it shows.
         clean: Applied to every text before it is escaped.
         most_bytes: Its bound, as UTF-8; a page without any row is what it is.
     """

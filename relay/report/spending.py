@@ -51,7 +51,6 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
     """Draw what the prompts of each phase consisted of.
 
     Args:
-        figures: Of the runs.
         name: Of the drawing.
         ranked: Sources in the order of their colours; those of the figures when left out.
         most: Tokens that the height has room for at least.

@@ -26,7 +26,6 @@ def fit_svg(drawn: str, *, name: str, label: str) -> Markup:
     Made anew from what is known to be harmless: no script, no style, no link, no reference but to its own ids.
 
     Args:
-        drawn: The library's SVG.
         name: Unique on the page; the beginning of its ids.
         label: What it shows, for who cannot see it.
 

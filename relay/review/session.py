@@ -78,8 +78,6 @@ def review(
     """Have a change looked at, and what is found refuted where that can be done.
 
     Args:
-        reviewers: Who, and where.
-        briefing: What they are shown.
         changed: The files that the change touches; a finding about another one is only reported.
 
     Returns:

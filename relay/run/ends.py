@@ -25,11 +25,6 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
 
     Asks for nothing that only a session needs: no key, no sandbox. What a killed relay left is tidied up.
 
-    Args:
-        request: What the command knows.
-        situation: Where the plan stands.
-        selection: What was asked for.
-
     Raises:
         PlanError: The phase that was asked for cannot be run.
     """

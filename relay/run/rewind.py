@@ -204,8 +204,6 @@ def rewind_by_commit(
     """Commit the tree before the phase on top of the branch, with the plan as it is now and its boxes open again.
 
     Args:
-        repo: The repository.
-        rewind: Where to.
         settings: Say how relay's subjects are worded; None for the defaults.
         judge: Has its message judged.
 

@@ -34,7 +34,6 @@ def choose_phase(situation: Situation, selection: Selection) -> Phase | None:
 
     Args:
         situation: Where the plan stands; a run can go on from there.
-        selection: What was asked for.
 
     Raises:
         PlanError: The phase that was asked for does not exist, waits for others, or another one is open.

@@ -73,7 +73,6 @@ def find_scope(before: Scope, event: Event) -> Scope:
 
     Args:
         before: What `leave_scope` made of the event before it.
-        event: The event.
     """
     own = {name: value for name in _SCOPE if (value := getattr(event, name, None)) is not None}
     match event:

@@ -79,7 +79,6 @@ def shorten_request(body: Mapping[str, Any], before: Sequence[Any]) -> Note:
     """Return the note of a request.
 
     Args:
-        body: As it is sent.
         before: The conversation of the request before.
     """
     name, messages = find_conversation(body)

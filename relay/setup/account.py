@@ -49,7 +49,6 @@ class Book:
     """Writes down what the open session has cost, before each request and behind each answer. Mutable.
 
     Args:
-        repo: Where.
         meter: Counts it; told of an event before the book is.
     """
 

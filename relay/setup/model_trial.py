@@ -123,10 +123,6 @@ def _try(
     """Hold the session.
 
     Args:
-        runner: Opened.
-        settings: Of the command.
-        info: The model.
-        seen: What the runner observes.
         unknown: What the user has set of a model whose limits nobody knows; None where they are known.
     """
     price = _find_price(settings)

@@ -49,9 +49,6 @@ def open_run(
     """Check everything, open everything, hand out the collaborators, close everything.
 
     Args:
-        request: What the command knows.
-        view: Told of everything that happens.
-        interrupts: Whether the user asked to stop.
         runners: All there are; None: those that relay knows and the user's own.
 
     Raises:

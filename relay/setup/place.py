@@ -55,7 +55,6 @@ def get_place(*, plan: str | None, environ: Mapping[str, str], needs_repo: bool 
 
     Args:
         plan: The plan as typed, relative to the current directory; None to take it from the settings.
-        environ: The environment.
         needs_repo: False lets the command work outside a repository.
 
     Raises:
@@ -145,7 +144,6 @@ def find_settings(
 
     Args:
         flags: Those that were typed.
-        environ: The environment.
         root: The repository's.
         plan: Its front matter says some; None: they are left out.
         plan_name: What the plan's file is called in messages.

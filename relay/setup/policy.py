@@ -23,10 +23,7 @@ def make_policy(
     """Return what commands in this repository may touch.
 
     Args:
-        repo: The repository.
-        settings: The settings.
         protected: Paths that are never written.
-        environ: relay's environment.
         plan_text: The virtual environments that it names are shown.
 
     Raises:

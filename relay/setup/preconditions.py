@@ -171,7 +171,6 @@ def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Fin
     An open leg's own changes are no obstacle: they are what the run goes on with.
 
     Args:
-        repo: Where.
         plan_path: What differs there is looked at elsewhere.
         status: How the work tree differs; None: git is asked.
     """

@@ -49,12 +49,7 @@ class Replay:
 
 
 def replay_session(taped: TapedSession, observe: Observe) -> Replay:
-    """Play a session again; nothing is paid, no command runs, no file is touched.
-
-    Args:
-        taped: What was kept of it.
-        observe: Told of what happens, as in a run.
-    """
+    """Play a session again; nothing is paid, no command runs, no file is touched."""
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner

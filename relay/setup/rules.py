@@ -97,8 +97,6 @@ def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[P
     """Gather the instructions that hold in a repository, as its settings have it.
 
     Args:
-        root: The repository's root.
-        settings: The settings.
         unreadable: Places that the user hides, absolute and with links resolved.
     """
     rules = load_rules(
@@ -139,7 +137,6 @@ def load_folder_rules(  # what a phase, its settings and the repository each kno
     """Gather the instructions of the folders below the root that some paths lead through, from the root down.
 
     Args:
-        root: The repository's root.
         paths: Relative to it; what they name need not be there.
         max_bytes: What the rules of the root have left of the budget.
         fallback_names: As for `load_rules`; only those that no session can write.

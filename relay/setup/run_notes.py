@@ -15,7 +15,6 @@ class RunNotes:
     """Writes the notes of `relay.store.last_run`. Mutable: holds what it has written of this run.
 
     Args:
-        repo: Where the notes are.
         secret_values: Never written.
     """
 

@@ -71,7 +71,6 @@ class TapedConversation:
     """A session whose advances are noted; a `relay.runners.base.Session`.
 
     Args:
-        session: The session.
         keep: Where notes go.
     """
 

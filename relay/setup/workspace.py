@@ -29,9 +29,7 @@ def open_workspace(
     """Open the sandbox of a run's tools and commands and close it again; a planner's write nothing.
 
     Args:
-        request: What the command knows.
         rules: Their files are nobody's to write, whatever they are called.
-        interrupts: Whether the user asked to stop.
         reads_only: Whether they write nothing in any case.
 
     Raises:

@@ -44,9 +44,6 @@ def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
     """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock.
 
     Args:
-        repo: The repository.
-        edit: The plan's file.
-        kept: What relay keeps for the branch.
         plan_path: Relative to the root.
     """
     own = (plan_path, find_ledger_path(plan_path))

@@ -54,7 +54,6 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[s
     """Compare the plan's file with HEAD's; nothing is changed.
 
     Args:
-        repo: The repository.
         plan_path: Relative to the root; an absolute one is of no commit.
         shown: The file as it is.
         ticked: Ids of items whose ticks are still to be put into the file: the commit that made them is not finished.

@@ -31,7 +31,6 @@ def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, st
     """Return the trailers of a session's last snapshot.
 
     Args:
-        end: How it ended.
         item: The item it was at; empty when all are claimed.
         error: The last error that it did not overcome; empty when there is none.
     """

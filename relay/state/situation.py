@@ -76,8 +76,6 @@ def ask(source: PlanSource, repo: "Repo", *, is_locked: bool = False) -> Situati
     """Ask git and the work tree where the plan stands.
 
     Args:
-        source: The plan.
-        repo: The repository.
         is_locked: Whether the caller holds the work tree's lock. Comparing the work tree with an open leg uses the
             private index, which belongs to the lock's holder; without it, the lock is taken here when it is free.
 

@@ -25,8 +25,6 @@ def move_branch(
         branch: The branch that HEAD has to name.
         old: The commit that it has to be at.
         new: The commit that it goes to.
-        reason: For the reflog.
-        identity: Who the reflog names.
 
     Returns:
         A sentence for each file, or the index, that could not be updated; None where HEAD or the branch was somewhere
@@ -48,7 +46,6 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
     Files that are not committed as they are, and what stands untracked where files, or their directories, would come.
 
     Args:
-        repo: The repository.
         old: Where the changes begin.
         new: Where they end.
         at: The commit that the work tree is at; empty for `old`.

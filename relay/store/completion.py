@@ -50,7 +50,6 @@ def note_pending(repo: Repo, commit: str, parent: str | None, *, is_whole: bool 
     Commits noted earlier stay noted when `commit` is on top of them: the index may still be behind them.
 
     Args:
-        repo: The repository.
         commit: Where the branch goes.
         parent: Where it is; None on an unborn branch.
         is_whole: All files that differ between the two have to follow, not only those that relay writes.
@@ -181,8 +180,6 @@ def finish_commit(
     first taken through earlier commits that are noted as not finished, since it may still be at the state before them.
 
     Args:
-        repo: The repository.
-        commit: The commit.
         replaced: Paths whose bytes went into the commit without having been in the work tree (plan, ledger), with
             these bytes; None where they are not known any more: git's checked-out form is written then.
         based_on: What the work tree held at some of these paths when the new bytes were made, where that was not

@@ -122,7 +122,6 @@ def find_earlier_paths(repo: Repo, environment: Environment | None, changes: Seq
     A session that takes a line out of ``.gitignore`` makes them look new, and they may have been given another name.
 
     Args:
-        repo: The repository.
         environment: Of the leg's start; None when it is not known.
         changes: What differs from that start.
     """

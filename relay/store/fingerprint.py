@@ -51,7 +51,6 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
     """Return the repository's fingerprint.
 
     Args:
-        repo: The repository.
         leave_out: Repository-relative paths that may change, with everything below them.
     """
     guarded = guard(repo)

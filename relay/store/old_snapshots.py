@@ -47,7 +47,6 @@ def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
     """Tell what may go from what has to stay; changes nothing.
 
     Args:
-        repo: The repository.
         before: Seconds since the epoch; what is newer stays.
     """
     found = _list_snapshots(repo)

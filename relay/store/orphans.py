@@ -13,7 +13,6 @@ def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
     """Say of each open leg that no branch leads to any more how to take it along, or how to give it up.
 
     Args:
-        repo: The repository.
         here: HEAD's branch; None when HEAD is detached.
     """
     legs = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}

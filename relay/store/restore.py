@@ -37,7 +37,6 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
     work tree's.
 
     Args:
-        repo: The repository.
         found: A snapshot of the work tree as it is now.
         wanted: What to restore; taken over the same HEAD.
         base: Tree that the session started from: what it has in common with `wanted` is not the session's work.
@@ -66,7 +65,6 @@ def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) 
     """Write and remove the files; may be repeated.
 
     Args:
-        repo: The repository.
         restoration: What to do; what it was planned from is kept under a ref by the caller.
         commits: What its snapshots were taken over, and what was merged there; None for an unborn branch.
     """
@@ -86,7 +84,6 @@ def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -
     """Say whether the snapshot's state of a path was lost, rather than replaced on purpose since.
 
     Args:
-        repo: The repository.
         change: From what was found to what is wanted.
         since_base: From the base to what was found; None when these are equal: then the session's work is missing.
     """

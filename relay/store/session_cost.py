@@ -24,8 +24,6 @@ def note_spent(repo: Repo, session_id: str, spent: Spent, *, synced: bool) -> No
     """Note what a session has cost from its beginning.
 
     Args:
-        repo: The repository.
-        session_id: Of the session.
         spent: All of it, with what a request that is on its way can cost at most.
         synced: Whether it has to survive a power cut when this returns; a kill it always survives. Only then is a file
             made: a session that something lasting tells of by now is not noted again.

@@ -107,7 +107,6 @@ def write_snapshot_tree(
     """Store the work tree as a tree that nothing points to yet; the caller holds the work tree's lock.
 
     Args:
-        repo: The repository.
         replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
         known: What changed since an earlier snapshot. Taken as advice: when that one is not the last that was taken
             of this work tree, everything is scanned.
@@ -363,7 +362,6 @@ def find_unheld(repo: Repo, head: str | None, paths: Collection[str], *groups: S
     Below a directory with too many untracked files a snapshot does hold the tracked ones.
 
     Args:
-        repo: The repository.
         head: The commit that the snapshots were taken over; None on an unborn branch.
         paths: Which paths to look at.
         groups: What each of the snapshots names as left out.

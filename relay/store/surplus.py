@@ -65,9 +65,6 @@ def find_surplus(repo: Repo, intent: Intent, now: TreeSnapshot, environment: Env
     """Compare the work tree with a commit that is about to be made of it.
 
     Args:
-        repo: The repository.
-        intent: The commit.
-        now: The work tree as it is.
         environment: What may be there besides.
     """
     own = {*intent.paths, *intent.drafts}

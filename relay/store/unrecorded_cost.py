@@ -54,9 +54,7 @@ def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Calla
     """Keep what a session costs that no commit will tell of; after a kill, what is noted of it counts.
 
     Args:
-        repo: The repository.
         plan_path: Of the plan that it counts for.
-        session_id: Of the session.
         read_spent: Says in the end what it has cost.
     """
     own = _Own(plan_path=plan_path, phase_id="", session_id=session_id, base=repo.head())
@@ -89,7 +87,6 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
     """Return what sessions of the plan have cost that is neither in a commit nor in the open leg of HEAD's branch.
 
     Args:
-        repo: The repository.
         plan_path: Repository-relative path of the plan.
         counted: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says, then others.
     """

@@ -61,8 +61,6 @@ class CollectorError(Exception):
     """A collector did not take what was sent.
 
     Args:
-        words: Why, for the user.
-        hint: What helps.
         status: What it answered; 0 for nothing.
     """
 
@@ -201,8 +199,6 @@ class Export:
 
     Args:
         log: Read from where it was left.
-        collector: Takes it.
-        run_id: Whose log it is.
     """
 
     def __init__(self, log: LogTail, collector: Collector, run_id: str) -> None:
@@ -273,8 +269,6 @@ def exporting(
 
     Args:
         log: Closed at the end.
-        collector: Where to.
-        run_id: Whose log it is.
         tell: Told, once, what was not sent.
         last_s: How long the end waits.
     """

@@ -170,7 +170,6 @@ def redact_stream(body: str, redact: Callable[[str], str]) -> str:
     Where a text holds one, its first piece gets the whole text and the rest none.
 
     Args:
-        body: As it came.
         redact: Leaves secrets out of a text.
     """
     lines = body.split("\n")

@@ -37,8 +37,6 @@ def replace_file(place: Location, data: bytes, *, scratch_fd: int | None) -> Non
     disk when this returns.
 
     Args:
-        place: Where to.
-        data: The whole new content.
         scratch_fd: A directory that git ignores. The new file is made there first, so that a crash leaves nothing in
             the work tree that could end up in a commit. None, or one on another file system: made next to the target.
 

@@ -43,7 +43,6 @@ class ProgramLink:
     """A program in the sandbox. Mutable: it runs.
 
     Args:
-        child: The program.
         should_stop: Polled while it is waited for.
     """
 

@@ -257,7 +257,6 @@ def ask_servers(
     Args:
         names: In the plan, whatever it says.
         known: The user's own.
-        workspace: Of the session.
         environ: The user's, for the variables that they get.
     """
     servers: list[ToolServer] = []

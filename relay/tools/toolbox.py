@@ -66,7 +66,6 @@ def build_reader_tools(
     """Return the tools of a session that only looks and hands something in; `workspace.sandbox` must be read-only.
 
     Args:
-        workspace: Where to look.
         own: What it asks and hands in by, each with what takes its input, whose form has been checked; that says what
             is wrong with it, answers, or ends the session.
     """

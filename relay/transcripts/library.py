@@ -88,7 +88,6 @@ def get_transcript(path: Path, session: str) -> Transcript:
     """Return what a file is.
 
     Args:
-        path: The file.
         session: Of a database; empty for the one that was worked on last.
 
     Raises:

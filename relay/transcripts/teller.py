@@ -136,8 +136,6 @@ class Teller:
         """Begin a context; one that is open is closed.
 
         Args:
-            at: When.
-            title: What it is.
             reason: Why it begins; empty for the first.
             phase: `MAIN` or `SIDE`.
             parts: Of its prompts, as `LegStarted.prompt` has them; empty when unknown.
@@ -184,7 +182,6 @@ class Teller:
         """End the open context and begin the one that a summary stands at the head of.
 
         Args:
-            at: When.
             words: As `describe_compaction` has them.
             phase: As `open`.
             parts: As `open`.

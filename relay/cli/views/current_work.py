@@ -61,7 +61,6 @@ def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
     """Yield lines: the leg, its gauge, what runs right now.
 
     Args:
-        work: The run.
         now: Seconds since the epoch.
     """
     board = work.board

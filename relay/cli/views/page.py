@@ -55,7 +55,6 @@ def render_live(board: Board, lines: Sequence[Line], *, now: float, cells: int) 
     """Write the part of the page that changes.
 
     Args:
-        board: The run.
         lines: What happened last, oldest first.
         now: Seconds since the epoch.
         cells: Width of the board.

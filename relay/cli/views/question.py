@@ -28,7 +28,6 @@ def find_asker(
 
     Args:
         view: Makes room for the question.
-        interrupts: Whether a stop is asked for.
         asks: Whether anybody is to be asked.
         look: Called now and then while the answer is waited for.
     """

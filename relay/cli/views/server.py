@@ -242,7 +242,6 @@ def serve_board(view: ServedView, port: int, *, request_s: float = REQUEST_S) ->
     """Serve a view on loopback while the block is open; yield the address that opens it.
 
     Args:
-        view: Shown.
         port: 0 takes a free one.
         request_s: How long a request may take to come in, and an answer to be taken.
 

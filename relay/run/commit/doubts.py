@@ -38,8 +38,6 @@ def find_doubts(repo: Repo, delivery: Delivery, *, was_green: bool) -> Doubts:
     """Return what speaks against a commit.
 
     Args:
-        repo: The repository.
-        delivery: The commit.
         was_green: Whether its gate passed before the phase too, or there is none.
     """
     named = [f"{item.id} names {render_path(path)}, which no commit has" for item, path in _find_absent(repo, delivery)]

@@ -50,8 +50,6 @@ def commit_file(ctx: RunContext, file: FileCommit, *, on_commit: Callable[[], No
     """Commit a file with the user's hooks, which may format it, and return it as it was committed.
 
     Args:
-        ctx: The collaborators.
-        file: What is committed.
         on_commit: Called as soon as the commit is there.
 
     Raises:

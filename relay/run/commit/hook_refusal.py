@@ -62,7 +62,6 @@ def explain_hook(hook: str, output: str) -> Refused:
     """Return what is told to whom when a hook refused.
 
     Args:
-        hook: Its name.
         output: Its words, behind a line of relay's that says how it ended.
     """
     for pattern, cause, ways in _CAUSES:
@@ -80,12 +79,7 @@ def explain_hook(hook: str, output: str) -> Refused:
 
 
 def render_hook_gate(phase_id: str, refused: CommitOutcome) -> GateFinished:
-    """Return a hook's refusal as a red gate: so its words are on the screen, in the log and in what is kept of a run.
-
-    Args:
-        phase_id: Whose commit it refused.
-        refused: How that ended.
-    """
+    """Return a hook's refusal as a red gate: its words are on the screen, in the log and in what is kept of a run."""
     command = f"{refused.hook} hook"
     ended, _, said = refused.output.partition("\n")
     code = _ENDED.search(ended)

@@ -65,7 +65,6 @@ def list_commands(repo: Repo, settings: Settings, leg: OpenLeg, plan: Plan, phas
     """Return a phase's gate; behind it, where it is landed, those of the phases that it is put on.
 
     Args:
-        repo: The repository.
         settings: They have commands too.
         leg: The phase's.
         plan: As HEAD has it.

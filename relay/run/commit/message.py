@@ -27,9 +27,6 @@ def render_phase_message(
     """Return the message of a phase's commit: subject, ticked items with their evidence, baton, trailers.
 
     Args:
-        ctx: The collaborators.
-        candidate: What is committed.
-        run: How its gate ran.
         doubts: Trailers that say what speaks against a tick.
     """
     pending, runner = candidate.pending, ctx.sessions.find_runner(candidate.phase.runner)

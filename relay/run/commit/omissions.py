@@ -67,8 +67,6 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
     """Return what a leg's phase needs and its commit would not hold, each path once.
 
     Args:
-        repo: The repository.
-        delivery: The commit.
         ignored: What git ignores of what the delivery needs, as `find_ignored_files` says.
     """
     named = _find_named(delivery)
@@ -89,11 +87,9 @@ def find_hopeless(
     """Return what the open items of a phase need and its commit could not hold, whatever its sessions do.
 
     Args:
-        repo: The repository.
         phase: One that is not done.
         head: What it is committed on; None on an unborn branch.
         user: What differed from HEAD when it began, or differs now where it has not.
-        now: The work tree.
         protected: Patterns of what no session writes. An item that mentions such a file may read it.
     """
     clean = {path: str(PurePosixPath(path)) for item in phase.open_items for path in item.paths}
@@ -221,7 +217,6 @@ def describe_surplus(repo: Repo, surplus: Surplus, user: frozenset[str], now: Tr
     """Return what the work tree has in another form than a commit, and why that would not hold it.
 
     Args:
-        repo: The repository.
         surplus: The paths, at least one.
         user: What differed from HEAD when the leg began.
         now: The work tree, with what it leaves out.

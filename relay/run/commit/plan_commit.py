@@ -56,7 +56,6 @@ def tick_edited_plan(ctx: RunContext, commit: str, items: tuple[str, ...]) -> No
     Done before the leg is closed: from then on a box that is open in the file was opened by the user.
 
     Args:
-        ctx: The collaborators.
         commit: HEAD, whose plan is in the file already unless it was edited.
         items: Ids of the items that the commit ticked.
     """

@@ -51,7 +51,6 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
     """Refuse to work on phases whose boxes would say nothing.
 
     Args:
-        plan: The plan.
         settings: With the commands of every phase.
         phases: Those that are going to be worked on.
         unchecked: The user typed that a phase without a gate may be ticked.
@@ -88,7 +87,6 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     With the network, or without a sandbox, a session may install it.
 
     Args:
-        ctx: The collaborators.
         phase: The one that begins.
         baseline: Its gate, just now.
 
@@ -115,10 +113,7 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, d
     """Refuse to begin a phase whose files no commit of it could hold; where a run begins, warn of the later ones.
 
     Args:
-        ctx: The collaborators.
-        plan: All of it.
         phase: The one that begins.
-        now: The work tree.
         dirty: What of it differs from HEAD.
 
     Raises:

@@ -112,11 +112,8 @@ def review_work(
     """Have what the gate has passed reviewed, where that was asked for and has not been done.
 
     Args:
-        ctx: The collaborators.
-        candidate: What is going to be committed.
         owned: Its files.
         after: The tree of the work tree, as the gate left it.
-        gate: How it ran.
 
     Returns:
         Refused where faults were confirmed, where a session is still open, or where no reviewer could be asked.
@@ -227,7 +224,6 @@ def find_reviewers(
     """Return who reviews, by the settings.
 
     Args:
-        ctx: The collaborators.
         workspace: Read-only.
         phase_id: Of what is reviewed; may be empty.
         new_id: Called when one of the sessions begins.

@@ -23,7 +23,6 @@ class ClaimWatch:
     Args:
         files: The plan and the ledger.
         notes: Whose ledger grows.
-        stamp: The phase and the session.
         read_time: Says when it is, as `Stamp.at` has it.
     """
 

@@ -42,8 +42,6 @@ class Keeper:
     """Keeps what one session does; a `relay.run.leg.session.LegKeeper`.
 
     Args:
-        ctx: The collaborators.
-        handover: What the session starts from.
         notes: What its tools note; read after each call.
         is_busy: Whether a command runs in the background, so that files change which no call has changed.
     """

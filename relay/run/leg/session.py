@@ -115,14 +115,7 @@ class LegParts:
 
 
 class Leg:
-    """One session on one phase.
-
-    Args:
-        handover: What the session starts from.
-        parts: What it works with.
-        sessions: Opens it, and accounts for it.
-        interrupts: Whether the user asked to stop.
-    """
+    """One session on one phase."""
 
     def __init__(self, handover: Handover, parts: LegParts, sessions: Sessions, interrupts: Interrupts) -> None:
         self._handover = handover

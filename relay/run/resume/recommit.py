@@ -24,7 +24,6 @@ def commit_proposed(ctx: RunContext, plan: Plan, leg: OpenLeg) -> PhaseCommit | 
     """Commit what the leg's last session proposed; None when it proposed nothing, or work of the phase is left.
 
     Args:
-        ctx: The collaborators.
         plan: As HEAD has it.
         leg: With its newest snapshot, which is the work tree as it is.
     """

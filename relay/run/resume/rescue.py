@@ -36,8 +36,6 @@ def save_found(ctx: RunContext, leg: OpenLeg, *, discarded: tuple[str, ...] = ()
     """Snapshot the work tree as it is, on top of what the leg had saved; how its session ended is kept.
 
     Args:
-        ctx: The collaborators.
-        leg: The open leg.
         discarded: Files of the leg's that were taken out of the work tree. All its claims are dropped then: which item
             a file belonged to is not known.
     """

@@ -28,9 +28,6 @@ class Account:
     """Counts one session's requests. Mutable.
 
     Args:
-        spec: The caps, the prices and the lines.
-        model: Its window and limits.
-        observe: Told of every request and answer.
         max_wait_s: How long the endpoint may fail.
     """
 

@@ -32,11 +32,8 @@ class Boundary:
     """Judges between the turns of one session. Mutable: remembers what the agent was told.
 
     Args:
-        spec: What the session is made of.
-        account: What it uses.
         activity: What the agent does.
         observe: Told of lines that are crossed.
-        interrupts: Of the run.
     """
 
     def __init__(
@@ -66,12 +63,7 @@ class Boundary:
         return self._find_words() if self._account.turn else ""
 
     def end_turn(self, answered: Answered, title: str) -> Decision:
-        """Say what follows on a turn that the agent calls ended; the empty text: it is finished.
-
-        Args:
-            answered: The answer to the prompt.
-            title: Of the agent.
-        """
+        """Say what follows on a turn that the agent calls ended; the empty text: it is finished."""
         self._keep()
         account = self._account
         if (stop := self._find_stop()) is not None:

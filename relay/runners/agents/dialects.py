@@ -129,7 +129,6 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
 
     Args:
         path: With its query.
-        body: As it came.
         mark: What only the session's own conversation holds.
 
     Raises:

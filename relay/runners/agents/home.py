@@ -42,8 +42,6 @@ def get_installed(profile: Profile, environ: Mapping[str, str], root: Path | Non
     """Return where an agent is.
 
     Args:
-        profile: Which one.
-        environ: relay's own environment.
         root: The repository; a program in it is not the user's.
 
     Raises:
@@ -105,8 +103,6 @@ def make_home(profile: Profile, way: Way, place: Path, words: Mapping[str, str])
     """Make the home directory with the profile's files.
 
     Args:
-        profile: Which agent's.
-        way: To its endpoint.
         place: Of the new directory, on the host.
         words: What stands for ``{base}``, ``{model}``, ``{home}``.
     """

@@ -84,9 +84,6 @@ class AgentSession:
     """One conversation with an agent; a `relay.runners.base.Session`.
 
     Args:
-        profile: Which agent.
-        spec: What the session is made of.
-        account: What it uses.
         context: What it has around it; the first `advance` starts the process.
     """
 

@@ -20,13 +20,7 @@ from relay.session.values import SessionEnd, SessionOutcome
 
 
 class ToldAccount(Account):
-    """Counts what an agent tells. Mutable.
-
-    Args:
-        spec: The caps, the prices and the lines.
-        model: Its window and limits.
-        observe: Told of every turn.
-    """
+    """Counts what an agent tells. Mutable."""
 
     _is_dearest = False
 
@@ -69,14 +63,7 @@ class ToldAccount(Account):
 
 
 class TunnelSession(AgentSession):
-    """One conversation with an agent that asks its vendor itself.
-
-    Args:
-        profile: Which agent.
-        spec: What the session is made of.
-        account: What it tells.
-        context: What it has around it.
-    """
+    """One conversation with an agent that asks its vendor itself."""
 
     def __init__(self, profile: Profile, spec: SessionSpec, account: ToldAccount, context: AgentContext) -> None:
         super().__init__(profile, spec, account, context)

@@ -68,7 +68,6 @@ class Wire:
     """The way to a child. Mutable: counts what was asked.
 
     Args:
-        peer: The child.
         put: Given everything that comes, in order, on a thread of the wire's own; `Gone` is the last.
     """
 

@@ -67,8 +67,6 @@ class ApiConnection:
         """Report the wait before the next try, then wait.
 
         Args:
-            fault: What failed.
-            policy: How long it has been tried.
             duration_s: How long the request took to fail.
             note: Told until when (seconds since the epoch) a long wait for a limit lasts, before it begins.
 

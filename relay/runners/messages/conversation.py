@@ -96,9 +96,6 @@ class Conversation:
     """One session; a `relay.runners.base.Session`.
 
     Args:
-        connection: The way to the endpoint.
-        spec: What the session is made of.
-        model: Its window and limits.
         shorten: Goes on at the reset line; None hands over there, which is what relay does.
     """
 

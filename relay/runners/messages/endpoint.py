@@ -82,7 +82,6 @@ class StatusError(Exception):
     """An answer that is an error.
 
     Args:
-        response: What the endpoint answered.
         body: As much of it as was read.
     """
 

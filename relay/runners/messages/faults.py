@@ -157,7 +157,6 @@ def find_wait_s(fault: Fault, *, attempt: int, jitter: float) -> float:
     """Return how long to wait before the next try: no less than the endpoint asks for, and longer every time.
 
     Args:
-        fault: What failed.
         attempt: 1 after the first failure.
         jitter: Uniform in [0, 1): full jitter keeps many clients from coming back at once.
     """

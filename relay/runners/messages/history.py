@@ -68,7 +68,6 @@ class History:
         """Append a notice after tool results.
 
         Args:
-            text: The notice.
             as_system: Whether the model takes ``system`` messages in mid-conversation; else it is user text.
         """
         block: Block = {"type": "text", "text": _make_sendable(text)}

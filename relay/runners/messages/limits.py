@@ -37,7 +37,6 @@ def settle_limits(
     """Put a model's limits together.
 
     Args:
-        model: Its id.
         own: What the user's settings say of it.
         found: What the endpoint says.
         rehearsed: The endpoint is a rehearsal server.

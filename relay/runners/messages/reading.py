@@ -33,7 +33,6 @@ def read_answer(
 
     Args:
         chunks: The body; what follows the end of the answer is left in it.
-        watchdog: Bounds the time.
         builder: Takes the events, and is told of usage to the end.
         on_block: Called with each finished block as long as nothing is wrong.
 

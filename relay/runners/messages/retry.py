@@ -55,7 +55,6 @@ class RetryPolicy:
         """Say how long to wait before the next try, or how the session ends because there is none.
 
         Args:
-            fault: What failed.
             duration_s: How long the request took to fail.
             jitter: Uniform in [0, 1).
             now: Seconds since the epoch.

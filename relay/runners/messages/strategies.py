@@ -170,7 +170,6 @@ def clear_results(messages: Sequence[Message], *, keep_tokens: int) -> tuple[His
     """Clear old tool results.
 
     Args:
-        messages: A conversation.
         keep_tokens: Of the newest results, by estimate; those that the model has not seen yet stay in any case.
 
     Returns:

@@ -64,7 +64,6 @@ class Warmer:
     """Sends the refreshes of one session, one after the other.
 
     Args:
-        connection: The way to the endpoint.
         waits: The waits of the run; None: nothing is refreshed.
         find_price: Of the model that answers.
     """

@@ -15,12 +15,7 @@ _KEPT_PREFIX = "anthropic-ratelimit-"
 
 
 class Wire:
-    """One request on the wire. Mutable: it collects the answer.
-
-    Args:
-        keep: Takes notes.
-        request: The body that is sent.
-    """
+    """One request on the wire. Mutable: it collects the answer."""
 
     def __init__(self, keep: Keep, request: Mapping[str, Any]) -> None:
         self._keep = keep
