@@ -46,6 +46,8 @@ Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy
 """
 HIDDEN = "hidden from sessions"
 """Why a file that may hold secrets is left out."""
+NESTED = "a repository of its own"
+"""Why a directory is."""
 ATTEMPTS = 3
 """A file may vanish between being listed and being read; the scan is repeated then, since it may have a new name. The
 last scan takes what is there: a command in the background may make and remove files all the time."""
@@ -60,8 +62,7 @@ class Skipped:
 
     path: str
     reason: str
-    """For the user: ``12.3 MB``, ``6,210 untracked files``, ``a repository of its own``, ``not a regular file``, or
-    `HIDDEN`."""
+    """For the user: ``12.3 MB``, ``6,210 untracked files``, ``not a regular file``, `NESTED` or `HIDDEN`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +242,7 @@ def _store(repo: Repo, changes: _Changes, *, settled: bool) -> list[tuple[str, s
 
 
 def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
-    changes = _Changes(dropped=[Skipped(path=path, reason="a repository of its own") for path in status.nested])
+    changes = _Changes(dropped=[Skipped(path=path, reason=NESTED) for path in status.nested])
     crowded = find_crowded(status.untracked)
     changes.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
     trust_mode = guarded.flag("core.filemode", default=True)

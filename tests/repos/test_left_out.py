@@ -136,19 +136,33 @@ def test_a_folder_that_git_ignores(stage, rule):
     assert "dist (ignored by git)" in words
 
 
-def test_a_file_in_a_submodule(stage, make_repo):
-    """Relay does not enter submodules, so what a session writes there is in no commit."""
+@pytest.mark.parametrize("item", ["Change the library — sub/inner.txt", "Change the library"])
+def test_a_file_in_a_submodule(stage, make_repo, item):
+    """Relay does not enter submodules: what a session writes there is in no commit, and what is named costs nothing."""
     inner = make_repo("inner")
     stage.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
-    plan(stage, "grep -q new sub/inner.txt", "Change the library — sub/inner.txt")
+    plan(stage, "grep -q new sub/inner.txt", item)
 
-    words = refuse(stage, script(write("sub/inner.txt", "new\n"), TICK))
+    work = script(write("sub/inner.txt", "new\n"), TICK)
+    words = refuse(stage, work, early="sub/" in item)
 
     assert "sub/inner.txt (in a submodule, sub)" in words
+    stage.write("sub/inner.txt", "new\n")
     stage.git("-C", "sub", "commit", "-q", "-a", "-m", "new")
     stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("[ ]", "[x]"))
     stage.git("commit", "-q", "-m", "mine", "sub", "PLAN.md")
     assert stage.run("sessions: []").exit_code == ExitCode.DONE
+
+
+def test_a_file_in_a_repository_inside_of_this_one(stage, make_repo):
+    """Neither is what a session would make there, which is not there yet."""
+    plan(stage, "grep -q new app/new.txt", "Change the app — app/new.txt")
+    make_repo("repo/app")
+
+    words = refuse(stage, "sessions: []", early=True)
+
+    assert "app/new.txt (not of this repository, app: a repository of its own)" in words
+    assert "commit it there and tick the box yourself" in words
 
 
 def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):

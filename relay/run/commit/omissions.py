@@ -6,7 +6,7 @@ item names nothing behind a dash and the commit holds nothing of what the item m
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -19,7 +19,7 @@ from relay.git.status import find_ignored, find_unwelcome
 from relay.hints import Hint, TypedPath
 from relay.plan.model import Item, Phase
 from relay.store.legs import OpenLeg
-from relay.store.snapshot import Skipped, TreeSnapshot, find_unheld, make_filter
+from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
 from relay.store.surplus import Surplus
 from relay.values import dataclass
 
@@ -49,6 +49,7 @@ class Cause(StrEnum):
     USER = "uncommitted changes of the user's from before this phase"
     IGNORED = "ignored by git"
     SUBMODULE = "in a submodule"
+    NESTED = "not of this repository"
     UNHELD = "left out of commits"
     PROTECTED = "only a person writes it"
 
@@ -75,7 +76,7 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
     found = [
         *_find_users(repo, delivery, named, touched),
         *(LeftOut(path=path, cause=Cause.IGNORED) for path in sorted(named & ignored)),
-        *_find_in_submodules(repo, delivery, needed),
+        *_find_in_submodules(repo, delivery.after.tree, needed),
         *_find_unheld(repo, delivery, needed),
     ]
     return tuple({entry.path: entry for entry in reversed(found)}.values())[::-1]
@@ -99,11 +100,13 @@ def find_hopeless(
     may_be_let_in = any(".gitignore" in item.text for item in phase.open_items)
     ignored = () if may_be_let_in else find_unwelcome(repo, tuple(clean))
     there = [path for path in clean.values() if os.path.lexists(repo.root / path)]
-    unheld = find_unheld(repo, head, there, now.skipped)
+    nested = [entry for entry in now.skipped if entry.reason == NESTED]  # nor could they hold what is not there yet
+    unheld = find_unheld(repo, head, there, now.skipped) | find_unheld(repo, head, clean.values(), nested)
     entries = (
         *(_explain_unheld(path, now.skipped) for path in unheld),
         *(LeftOut(path=clean[name], cause=Cause.IGNORED) for name in ignored),
         *(LeftOut(path=path, cause=Cause.USER) for path in users.intersection(clean.values())),
+        *_find_in_submodules(repo, now.tree, clean.values()),
         *(LeftOut(path=path, cause=Cause.PROTECTED) for path in find_protected_targets(phase, protected)),
     )
     found = {entry.path: entry for entry in entries}
@@ -152,8 +155,8 @@ def _find_users(repo: Repo, delivery: Delivery, named: set[str], touched: set[st
     return [LeftOut(path=path, cause=Cause.USER) for path in sorted(found)]
 
 
-def _find_in_submodules(repo: Repo, delivery: Delivery, needed: list[str]) -> list[LeftOut]:
-    entries = read_entries(repo, delivery.after.tree, sorted(with_parents(needed)))
+def _find_in_submodules(repo: Repo, tree: str, needed: Collection[str]) -> list[LeftOut]:
+    entries = read_entries(repo, tree, sorted(with_parents(needed)))
     modules = {path for path, (mode, _) in entries.items() if mode == GITLINK}
     above = ((path, modules & with_parents([path])) for path in needed)
     return [LeftOut(path=path, cause=Cause.SUBMODULE, detail=list_paths(sorted(mods))) for path, mods in above if mods]
@@ -179,7 +182,8 @@ def _find_unheld(repo: Repo, delivery: Delivery, needed: list[str]) -> list[Left
 
 def _explain_unheld(path: str, skipped: tuple[Skipped, ...]) -> LeftOut:
     entry = next(entry for entry in skipped if make_filter((entry,))(path))
-    return LeftOut(path=path, cause=Cause.UNHELD, detail=f"{render_path(entry.path)}: {entry.reason}")
+    cause = Cause.NESTED if entry.reason == NESTED else Cause.UNHELD
+    return LeftOut(path=path, cause=cause, detail=f"{render_path(entry.path)}: {entry.reason}")
 
 
 def render_left_out(found: tuple[LeftOut, ...]) -> tuple[str, Hint]:
@@ -205,6 +209,8 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
     match cause:
         case Cause.USER | Cause.UNHELD:
             return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
+        case Cause.NESTED:
+            return "commit it there and tick the box yourself, or remove that .git to have it in this repository"
         case Cause.IGNORED:
             return "let git have it (git check-ignore -v", typed, " names the rule), and run again"
         case Cause.PROTECTED:
