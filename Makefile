@@ -12,7 +12,7 @@ PURE := relay/plan/*,relay/ledger/*,relay/meters/*,relay/session/*,relay/figures
 PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
 	tests/gate/test_verdict.py tests/gate/test_checker_output.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py
 # Without the long texts, which take no branch that others do not.
-PURE_CASES := not linear_time and not read_in_time and not read_in_its_length
+PURE_CASES := not linear_time and not read_in_time
 
 .PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser fuzz docs audit sandbox clean
 .DELETE_ON_ERROR:
