@@ -1,12 +1,11 @@
 """`relay run --approve`: one phase, then a question, then the next."""
 
 import os
-import sys
 from collections.abc import Callable, Collection
 
 import click
 
-from relay.cli.screen import say
+from relay.cli.screen import has_person, say
 from relay.errors import ExitCode
 from relay.hints import RUN
 from relay.plan.model import Phase, Plan
@@ -39,7 +38,7 @@ def run_approved(start: Callable[[str], int], plan_option: str | None) -> int:
         phase = find_next(load_plan(place), skipped)
         if phase is None:
             return code
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if not has_person():
             say(f"phase {phase.id} — {phase.title} waits for a yes: {place.caller.write(RUN)} --approve")
             return code
         match _ask(phase):

@@ -17,12 +17,13 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from relay.cli.screen import complain
-from relay.errors import ExitCode, RelayError
+from relay.errors import ConfigError, ExitCode, RelayError
 from relay.hints import AT_ROOT, RUN, Caller
 from relay.interrupts import Interrupted
 
@@ -55,6 +56,18 @@ def note_place(plan: str | None = None, *, needs_repo: bool = True) -> "Place":
 
     place = get_place(plan=plan, environ=os.environ, needs_repo=needs_repo)
     click.get_current_context().ensure_object(Asked).caller = place.caller
+    return place
+
+
+def note_plan(plan: str | None) -> "Place":
+    """Do the same for a command on a plan, or its ledger, that is committed with the work.
+
+    Raises:
+        RelayError: Or the plan is somewhere else.
+    """
+    place = note_place(plan)
+    if Path(place.plan_name).is_absolute():
+        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     return place
 
 

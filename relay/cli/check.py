@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -194,16 +195,7 @@ def render_json(checked: Checked) -> str:
     phases = checked.plan.phases if checked.plan else ()
     body = {
         "phases": [_render_phase(phase) for phase in phases],
-        "violations": [
-            {
-                "path": found.path,
-                "line": found.line,
-                "message": found.message,
-                "warning": found.warning,
-                "hint": found.hint,
-            }
-            for found in checked.remarks
-        ],
+        "violations": [asdict(found) for found in checked.remarks],
         "parallel": None if checked.waves is None else _render_waves(checked.waves),
     }
     return json.dumps(body, ensure_ascii=True)

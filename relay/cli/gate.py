@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from relay.setup.place import Place
     from relay.store.last_run import LastGate
 
-_SHOWN_LINES = 60
 _SHOWN_FILES = 5
 
 
@@ -50,7 +49,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     Raises:
         PlanError: None has run in this work tree.
     """
-    from relay.cli.views.last_run import find_style, tell_gate
+    from relay.cli.views.last_run import say_lines, tell_gate
     from relay.store.last_run import read_last_gate
     from relay.words import render_moment
 
@@ -64,8 +63,7 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     of = f" of phase {gate.phase_id}" if gate.phase_id else ""
     verdict = "passed" if gate.passed else f"was red{f', {gate.expected}' if gate.expected else ''}"
     say(f"{kind}{of}, {render_moment(gate.at, now=time.time())}: {verdict}", style="bold")
-    for line in tell_gate(gate, shown=_SHOWN_LINES):
-        say(line.text, style=find_style(line))
+    say_lines(tell_gate(gate))
     return _find_code(gate.passed)
 
 
@@ -151,7 +149,7 @@ def choose_commands(
 
 
 def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
-    from relay.cli.views.last_run import find_style, tell_gate
+    from relay.cli.views.last_run import say_lines, tell_gate
     from relay.secrets.patterns import find_secret_values
     from relay.setup.run_notes import make_last_gate
     from relay.store.last_run import save_last_gate
@@ -160,8 +158,7 @@ def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> Non
     save_last_gate(request.repo, gate, find_secret_values(request.environ))
     if as_json:
         return
-    for line in tell_gate(gate, shown=_SHOWN_LINES):
-        say(line.text, style=find_style(line))
+    say_lines(tell_gate(gate))
     say(event.summary.splitlines()[0], style="green" if event.passed else "red")
 
 

@@ -81,14 +81,13 @@ def _propose_gate(root: Path) -> None:
     if found is None:
         return
     from relay.cli.gate import try_proposal
-    from relay.cli.views.last_run import find_style, tell_failures
+    from relay.cli.views.last_run import say_lines, tell_failures
 
     say()
     say(f"{found.source} says how this is tested: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
     if gate is not None:
-        for line in tell_failures(gate, indent="  ", shown=_SHOWN_LINES):
-            say(line.text, style=find_style(line))
+        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
         say(
             "it passes there" if gate.passed else "it does not pass there yet",
             style="green" if gate.passed else "yellow",

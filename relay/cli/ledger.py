@@ -3,14 +3,13 @@
 import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_place
+from relay.cli.boundary import note_plan
 from relay.cli.screen import say, say_json
-from relay.errors import ConfigError, ExitCode, LedgerError, RepoError, within
+from relay.errors import ExitCode, LedgerError, RepoError, within
 from relay.plan.files import find_ledger_path
 from relay.values import dataclass
 from relay.words import count
@@ -268,9 +267,7 @@ def _open(plan: str | None) -> Open:
     Raises:
         LedgerError: It cannot be read as one.
     """
-    place = note_place(plan)
-    if Path(place.plan_name).is_absolute():
-        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a ledger is committed with the work")
+    place = note_plan(plan)
     return _read(place.repo, place.plan_name)
 
 

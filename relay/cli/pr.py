@@ -17,6 +17,7 @@ from relay.hints import RUN
 from relay.regexes import regex
 from relay.setup.place import find_source
 from relay.state.standing import PhaseStanding, Standing, gather_standing
+from relay.store.trailers import AGENT, REVIEW
 from relay.words import count, render_usd
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ def _render_phase(phase: "Phase", known: PhaseStanding, commits: "list[RelayComm
     for commit in commits:
         facts = [f"gate {commit.gate.split()[0]}"] if commit.gate else []
         found = dict(commit.found)
-        facts += [f"review {found[key]}" for key in ("Relay-Review",) if key in found]
-        facts += [f"by {found[key]}" for key in ("Relay-Agent",) if key in found]
+        facts += [f"review {found[REVIEW]}"] if REVIEW in found else []
+        facts += [f"by {found[AGENT]}"] if AGENT in found else []
         lines.append(f"\n{commit.commit[:10]} {_clean(commit.subject)} ({'; '.join(facts) or commit.status})")
     lines += [f"\n**Doubt:** {_clean(words)}" for words in known.doubts]
     return "\n".join(lines)

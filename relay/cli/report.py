@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +15,6 @@ from relay.words import UNKNOWN, count, render_moment, render_tokens
 
 if TYPE_CHECKING:
     from relay.figures.values import Figures
-    from relay.session.records import LoggedEvent
-    from relay.telemetry.log import LogReader
     from relay.telemetry.logs import LogEntry
 
 MOST_SIDES = 2
@@ -132,13 +131,8 @@ def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
     from relay.telemetry.log import open_events
 
     readers = [reader for entry in entries if (reader := open_events(entry.path))]
-    figures = fold_records(_chain(readers))
+    figures = fold_records(chain.from_iterable(readers))
     return figures, sum(reader.skipped_lines for reader in readers)
-
-
-def _chain(readers: "Iterable[LogReader]") -> "Iterator[LoggedEvent]":
-    for reader in readers:
-        yield from reader
 
 
 def _say_list(entries: "Sequence[LogEntry]") -> None:

@@ -3,15 +3,14 @@
 import os
 import shlex
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from relay.cli.boundary import note_place
+from relay.cli.boundary import note_plan
 from relay.cli.options import offer_phases
 from relay.cli.screen import say
-from relay.errors import ConfigError, RepoError
+from relay.errors import RepoError
 from relay.hints import RUN
 from relay.setup.place import find_settings
 
@@ -38,9 +37,7 @@ def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     from relay.store.completion import finish_pending
     from relay.store.lock import lock_worktree
 
-    place = note_place(plan)
-    if Path(place.plan_name).is_absolute():
-        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
+    place = note_plan(plan)
     with lock_worktree(place.repo), hold_collections(place.repo):
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(place.repo):

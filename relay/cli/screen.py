@@ -66,6 +66,11 @@ def complain(text: str) -> None:
         sys.stderr.write(f"{clean(text)}\n")
 
 
+def has_person() -> bool:
+    """Tell whether somebody is at the terminal who can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def find_width() -> int | None:
     """Return how many characters a line of standard output has; None where that is no terminal."""
     if not sys.stdout.isatty():

@@ -6,15 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.boundary import note_place
+from relay.cli.boundary import note_plan
 from relay.cli.options import find_flags
-from relay.cli.screen import say
-from relay.errors import ConfigError, FlagError, PlanError, RelayError
+from relay.cli.screen import has_person, say
+from relay.errors import FlagError, PlanError, RelayError
 from relay.hints import Caller
 from relay.session.events import RunEnded
 from relay.setup.place import Place, find_settings, load_plan
@@ -34,9 +33,7 @@ def make_request(command: str, options: Mapping[str, Any], *, needs_plan: bool =
     """
     from relay.setup.context import RunRequest
 
-    place = note_place(options["plan"])
-    if Path(place.plan_name).is_absolute():
-        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
+    place = note_plan(options["plan"])
     try:
         settings = find_settings(
             find_flags(options),
@@ -83,7 +80,7 @@ def ask_for_rules(request: "RunRequest", *, as_json: bool) -> "RunRequest":
     from relay.setup.rules import load_repository_rules
 
     settings = request.settings
-    if as_json or "rules" in settings.ablate or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if as_json or "rules" in settings.ablate or not has_person():
         return request
     name = next(iter(load_repository_rules(request.repo.root, settings).unread), "")
     if not name or not click.confirm(f"There is no AGENTS.md. Take {name} for this repository's rules?", default=True):
@@ -100,7 +97,7 @@ def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> No
 
     root, settings = find_home(request.repo), request.settings
     left = find_unapproved(root, settings, request.environ)
-    if left and not approved and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+    if left and not approved and not as_json and has_person():
         say(f"{settings.origins['setup']}: with network, before a session and when a lock file has changed:")
         for words in left:
             say(f"  {words}")

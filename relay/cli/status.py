@@ -204,10 +204,9 @@ def _show_work(work: "AtWork") -> None:
 
 
 def _show_last(last: "LastRun", *, why: bool) -> None:
-    from relay.cli.views.last_run import find_style, tell_last_run
+    from relay.cli.views.last_run import say_lines, tell_last_run
 
-    for line in tell_last_run(last, now=time.time(), why=why):
-        say(line.text, style=find_style(line))
+    say_lines(tell_last_run(last, now=time.time(), why=why))
 
 
 def _find_limit(standing: Standing, now: float) -> tuple[float, str] | None:

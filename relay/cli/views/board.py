@@ -91,9 +91,13 @@ class Board:
         job.apply(event, now)
         if isinstance(event, events.ResponseReceived):  # all of them spend of one cap
             self.responses += 1
-            self.estimated = self.estimated or event.estimated
-            self.cost_gaps += event.cost_usd is None
-            self.run_usd += event.cost_usd or 0.0
+            self.charge(event)
+
+    def charge(self, event: events.ResponseReceived | events.CacheRefreshed) -> None:
+        """Count what an answer has cost."""
+        self.estimated = self.estimated or event.estimated
+        self.cost_gaps += event.cost_usd is None
+        self.run_usd += event.cost_usd or 0.0
 
 
 def _on_job(board: Board, event: events.JobMoved, now: float) -> None:
@@ -131,13 +135,9 @@ def _on_response(board: Board, event: events.ResponseReceived, now: float) -> No
 
 
 def _on_refresh(board: Board, event: events.ResponseReceived | events.CacheRefreshed, _now: float) -> None:
-    board.estimated = board.estimated or event.estimated
+    board.charge(event)
     if event.usage is not None and not event.estimated:
         board.used += event.usage
-    if event.cost_usd is None:
-        board.cost_gaps += 1
-    else:
-        board.run_usd += event.cost_usd
 
 
 def _on_text(board: Board, event: events.TextShown, _now: float) -> None:

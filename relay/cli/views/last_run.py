@@ -1,13 +1,15 @@
 """How the last run ended, and what a gate said, as lines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from relay.cli.views.narrate import Line, Tone
+from relay.cli.screen import say
+from relay.cli.views.narrate import STYLES, Line, Tone
 from relay.store.last_run import LastGate, LastRun
 from relay.words import render_moment, shorten
 
 _SHOWN_LINES = 20
+_SHOWN_IN_FULL = 60
 _SHOWN_CHARS = 120
 
 
@@ -33,8 +35,7 @@ def tell_last_run(run: LastRun, *, now: float, why: bool) -> Iterator[Line]:
 def tell_failures(gate: LastGate, *, indent: str = "", shown: int = _SHOWN_LINES) -> Iterator[Line]:
     """Yield each command of a gate that is not green, with the end of its output and what the sandbox kept from it."""
     for check in gate.failed:
-        command = shorten(" ".join(str(check.get("command", "")).split()), _SHOWN_CHARS)
-        yield Line(text=f"{indent}`{command}` {_say(check)}", tone=Tone.BAD)
+        yield Line(text=f"{indent}`{_name(check)}` {_say(check)}", tone=Tone.BAD)
         lines = str(check.get("output", "")).splitlines()
         if len(lines) > shown:
             yield Line(text=f"{indent}  | … ({len(lines) - shown} lines above)", tone=Tone.QUIET)
@@ -44,15 +45,18 @@ def tell_failures(gate: LastGate, *, indent: str = "", shown: int = _SHOWN_LINES
             yield Line(text=f"{indent}  sandbox: {cause}", tone=Tone.WARNING)
 
 
-def tell_gate(gate: LastGate, *, shown: int) -> Iterator[Line]:
+def tell_gate(gate: LastGate) -> Iterator[Line]:
     """Yield every command of a gate, with what it said."""
     for check in gate.checks:
         if check.get("status") == "passed":
-            command = shorten(" ".join(str(check.get("command", "")).split()), _SHOWN_CHARS)
-            yield Line(text=f"`{command}` passed ({float(check.get('duration_s') or 0):.1f} s)", tone=Tone.GOOD)
-            for line in str(check.get("output", "")).splitlines()[-shown:]:
+            yield Line(text=f"`{_name(check)}` passed ({float(check.get('duration_s') or 0):.1f} s)", tone=Tone.GOOD)
+            for line in str(check.get("output", "")).splitlines()[-_SHOWN_IN_FULL:]:
                 yield Line(text=f"  | {line}", tone=Tone.QUIET)
-    yield from tell_failures(gate, shown=shown)
+    yield from tell_failures(gate, shown=_SHOWN_IN_FULL)
+
+
+def _name(check: Mapping[str, Any]) -> str:
+    return shorten(" ".join(str(check.get("command", "")).split()), _SHOWN_CHARS)
 
 
 def _say(check: Mapping[str, Any]) -> str:
@@ -79,7 +83,7 @@ def render_last_run(run: LastRun | None) -> dict[str, Any] | None:
     }
 
 
-def find_style(line: Line) -> str:
-    """Return how a line is shown."""
-    styles = {Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red", Tone.QUIET: "dim", Tone.STRONG: "bold"}
-    return styles.get(line.tone, "")
+def say_lines(lines: Iterable[Line]) -> None:
+    """Print lines, each in its tone."""
+    for line in lines:
+        say(line.text, style=STYLES[line.tone])

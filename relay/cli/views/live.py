@@ -22,7 +22,7 @@ from relay.cli.text import clean_line, clip
 from relay.cli.views.base import ClockedView
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw_run
-from relay.cli.views.narrate import Line, Narrator, Tone, tell_job
+from relay.cli.views.narrate import STYLES, Line, Narrator, Tone, tell_job
 from relay.interrupts import Urgency
 from relay.session import events
 from relay.session.records import LoggedEvent
@@ -36,14 +36,6 @@ _TALLEST = 30
 _LINES_ABOVE = 3
 """Kept for what happened above the live region on a small terminal."""
 _LONGEST_LINE_CHARS = 400
-_STYLES = {
-    Tone.PLAIN: "",
-    Tone.STRONG: "bold",
-    Tone.GOOD: "green",
-    Tone.WARNING: "yellow",
-    Tone.BAD: "red",
-    Tone.QUIET: "dim",
-}
 _SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
 
@@ -168,7 +160,7 @@ def _cut(lines: list[Line], height: int) -> list[Line]:
 
 def _style(line: Line) -> Text:
     safe = clip(clean_line(shorten(line.text, 2 * _LONGEST_LINE_CHARS)), _LONGEST_LINE_CHARS)
-    return Text(safe, _STYLES[line.tone], overflow="fold")
+    return Text(safe, STYLES[line.tone], overflow="fold")
 
 
 @contextmanager

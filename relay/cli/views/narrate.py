@@ -42,6 +42,17 @@ class Tone(StrEnum):
     QUIET = "quiet"
 
 
+STYLES: Mapping[Tone, str] = {
+    Tone.PLAIN: "",
+    Tone.STRONG: "bold",
+    Tone.GOOD: "green",
+    Tone.WARNING: "yellow",
+    Tone.BAD: "red",
+    Tone.QUIET: "dim",
+}
+"""How a line is shown on a terminal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One fact."""

@@ -8,7 +8,7 @@ import termios
 from collections.abc import Callable
 from functools import partial
 
-from relay.cli.screen import say
+from relay.cli.screen import has_person, say
 from relay.cli.text import clean_line
 from relay.cli.views.base import SharedView
 from relay.interrupts import Interrupted, Interrupts, Urgency
@@ -31,7 +31,7 @@ def find_asker(
         asks: Whether anybody is to be asked.
         look: Called now and then while the answer is waited for.
     """
-    if not asks or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not asks or not has_person():
         return None
     return partial(_ask, view, interrupts, look)
 
