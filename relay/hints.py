@@ -25,7 +25,6 @@ class TypedPath:
     """A path that is part of what is to be typed."""
 
     path: str
-    """Relative to the repository's root."""
 
 
 Hint: TypeAlias = "str | Command | TypedPath | tuple[Hint, ...]"

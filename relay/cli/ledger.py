@@ -28,7 +28,6 @@ class Open:
 
     repo: "Repo"
     path: str
-    """Relative to the root."""
     plan_path: str
     ledger: "Ledger"
     changed: "dict[Source, str]"

@@ -128,9 +128,7 @@ def run_sessions(
 
     Args:
         caller: Writes what is to be typed next.
-        as_json: One event per line.
         asks: Whether it may ask the person at the terminal.
-        view: Shows it; None for the one that was asked for.
     """
     from relay.cli.views.base import make_view
     from relay.cli.views.question import find_asker

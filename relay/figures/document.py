@@ -13,7 +13,6 @@ def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str,
     """Return all figures as JSON has them; what is derived stands beside what it is derived from.
 
     Args:
-        figures: Of one run or of many.
         skipped_lines: Lines of the logs that could not be read.
     """
     return {

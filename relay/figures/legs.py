@@ -66,7 +66,6 @@ class LegTally:
     """Figures of one session as they grow. Mutable: that is its purpose.
 
     Args:
-        began: Seconds since the epoch.
         started: What it began with; None where the log has lost that.
         known: Files that earlier sessions were shown or changed.
     """

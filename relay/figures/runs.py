@@ -18,7 +18,6 @@ class RunTally:
     """Figures of one run as they grow. Mutable: that is its purpose.
 
     Args:
-        began: Seconds since the epoch.
         started: What it began with; None where the log has lost that.
     """
 

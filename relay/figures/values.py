@@ -128,7 +128,6 @@ class TurnFigures:
     """One response: a point of the saw-tooth."""
 
     at: float
-    """Seconds since the epoch."""
     turn: int
     """1-based within the session."""
     prompt_tokens: int
@@ -230,7 +229,6 @@ class LegFigures:
     runner: str
     """As settings have it; empty in older logs."""
     began: float
-    """Seconds since the epoch."""
     ended: float | None
     """None while it works, and when it was cut off."""
     end: str

@@ -116,7 +116,6 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
     """Put `data` at `path` so that a crash leaves the old file or the new one: temporary, sync, rename, sync.
 
     Args:
-        path: Repository-relative.
         data: The file's bytes, or the target of a symlink.
         mode: Git's: ``100644``, ``100755`` or ``120000``. An existing regular file keeps its permission bits, but
             for the executable ones.

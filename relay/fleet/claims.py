@@ -86,7 +86,6 @@ class ClaimDesk:
     worker: str
     lease_s: int
     now: Callable[[], float]
-    """Seconds since the epoch."""
     pause: Callable[[float], object] = time.sleep
     """Waits for seconds."""
 

@@ -40,7 +40,6 @@ class Holding:
 
     Args:
         desk: Where it was taken.
-        claim: As it was taken.
         there: What the remote has of the job: ref → commit.
     """
 

@@ -40,7 +40,6 @@ class Job:
 
     phase_id: str
     plan_path: str
-    """Relative to the root."""
     repo: Repo
     """The job's own work tree; its branch is the job's."""
 

@@ -93,7 +93,6 @@ def describe_fleet(remote: Remote, plan_path: str, placed: Sequence[Placed] | No
 
     Args:
         remote: Where the plan is.
-        plan_path: Relative to the root.
         placed: What the queue knows; None where there is none.
         why: Whether to say of each phase why it is not worked on.
 

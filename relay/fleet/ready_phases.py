@@ -29,7 +29,6 @@ def find_ready_phases(
 
     Args:
         main: The work tree whose branch is the plan's.
-        plan_path: Relative to the root.
         plan: As that branch has it.
         held: Ids of phases that do not begin.
         done: Of those, ids of the ones that are done and have not landed, and the commits in which they are.

@@ -31,7 +31,6 @@ class SharedCap:
 
     Args:
         cap: The most that the plan may cost; None: no cap.
-        spent: What it has cost before.
     """
 
     def __init__(self, cap: float | None, spent: float) -> None:
@@ -52,7 +51,6 @@ class SharedCap:
         """Set a share aside for a job; None without a cap.
 
         Args:
-            name: Whose it is.
             places: How many jobs, this one included, could start now: what is left is for all of them.
         """
         if self._cap is None:

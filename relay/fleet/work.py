@@ -54,7 +54,6 @@ class WorkTask:
     """A clone, on the plan's branch."""
     remote: Remote
     plan_path: str
-    """Relative to the root."""
     settings: Settings
     words: tuple[str, ...]
     """What its runs are told behind ``relay run --phase N``."""

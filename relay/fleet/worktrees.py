@@ -80,7 +80,6 @@ def ensure_job(
 
     Args:
         main: The work tree whose branch is the plan's.
-        plan_path: Repository-relative path of the plan.
         copied: Ignored files and folders that a new work tree gets.
         busy: Ids of phases whose work trees are not free, whatever git says.
         start: The commit that the phase begins at; empty for the plan's tip.

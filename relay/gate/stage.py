@@ -190,7 +190,6 @@ def find_rewritten(root: Path, laid: LaidOut, paths: Sequence[str]) -> dict[str,
 
     Args:
         laid: Where the gate ran.
-        paths: Which to look at.
     """
     rewritten = {}
     for path in laid.copied.intersection(paths):

@@ -32,7 +32,6 @@ def compare_gate(baseline: GateResult | None, now: GateResult, *, own: Collectio
 
     Args:
         baseline: The same commands before the phase; None when they did not run: then every red counts.
-        now: The commands after the work.
         own: Commands that stand in the phase itself and so must pass; None when all do. Others come from the document
             and may stay red in the same way as in the baseline.
     """

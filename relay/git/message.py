@@ -114,7 +114,6 @@ def join_trailers(text: bytes, trailers: Iterable[tuple[str, str]], *, before: b
     """Return a message that others may have edited, with these trailers as its last ones, and each of them once.
 
     Args:
-        trailers: What is put behind it.
         before: The message as it was given to others. Trailers that they added stay in the last paragraph, where
             others look for them; a paragraph that was there already only looks like trailers.
         prefix: Lines whose key begins so, in any case, are taken out: nobody else writes them.

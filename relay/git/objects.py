@@ -147,9 +147,6 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
     put one that leads to the user's keys in a file's place at any moment: their bytes would be in the repository, for
     any command to read.
 
-    Args:
-        paths: Repository-relative.
-
     Raises:
         GitError: Something cannot be stored, or became shorter while it was read.
         RepoError: A file cannot be read.

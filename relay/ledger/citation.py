@@ -72,7 +72,6 @@ def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     file that cannot be parsed any more, a symbol's lines are looked for.
 
     Args:
-        source: As it was.
         data: The file as it is; None when there is none.
     """
     if not source.blob:

@@ -146,7 +146,6 @@ class Ledger:
 
         Args:
             now: As `Stamp.at` has it.
-            of: Ids of the claims.
         """
         about = set(of)
         last = max((entry.stamp.at for entry in self.entries if _get_subject(entry) in about), default="")

@@ -28,7 +28,6 @@ def assign_line(lines: Sequence[str], phase_text: str, plan_commit: str) -> str:
     """Return the line of a phase: the same for all of its sessions, and open to nobody's choice.
 
     Args:
-        lines: The lines of the trial.
         phase_text: Title and items, without the state of their boxes.
         plan_commit: Where the plan's work began.
     """

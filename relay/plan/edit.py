@@ -75,7 +75,6 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
 
     Args:
         plan: The plan; its line ending is kept.
-        title: Heading of the section.
         texts: Any; as in `append_note`.
 
     Raises:

@@ -26,7 +26,6 @@ def check_transition(
     """Return what makes a change illegal; empty means that it is legal.
 
     Args:
-        before: The plan as it was.
         after: The plan as it would be; lines in violations are lines of its text.
         may_tick: Ids, in `before`, of items whose box may go from ``[ ]`` to ``[x]``.
         amendable: Ids, in `before`, of phases that may be rewritten, split or dropped; a phase that is done never is.

@@ -282,7 +282,6 @@ def measure_prompt(system: str, tools: Sequence[ToolSpec], message: Iterable[tup
 
     Args:
         system: Role, protocol and the repository's rules.
-        tools: What the model can call.
         message: The parts of the first message, each with its source.
     """
     role, rules = split_rules(system)

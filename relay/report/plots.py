@@ -35,11 +35,8 @@ def draw_teeth(
     """Draw how full the context was turn by turn, a tooth for each session, with its two lines.
 
     Args:
-        legs: In order.
         marks: Which sessions, by their position, are marked below, and how.
         most: Tokens that the height has room for at least.
-        name: As `fit_svg` has it.
-        label: As `fit_svg` has it.
     """
     starts = _find_starts(legs)
     each = max(2, MOST_POINTS // max(1, len(legs)))
@@ -69,11 +66,8 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, name: str, label: str, most
     """Draw bars side by side.
 
     Args:
-        bars: In order.
         dollars: What they measure; else tokens.
         most: What the height has room for at least.
-        name: As `fit_svg` has it.
-        label: As `fit_svg` has it.
     """
     most = max([most, *(sum(size for _, size in bar.parts) for bar in bars)])
     plot = lp.ggplot() + _make_theme() + _mark_x(list(enumerate(bar.label for bar in bars)))

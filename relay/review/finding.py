@@ -55,7 +55,6 @@ class ReviewFinding:
     """One thing that a reviewer says is wrong."""
 
     file: str
-    """Relative to the repository's root."""
     line: int
     """1-based; 0 where the finding is about the whole file."""
     summary: str
@@ -112,7 +111,6 @@ def apply_verdicts(
     """Return all findings with what was made of them; what was asked and got no verdict is refuted.
 
     Args:
-        findings: All of the round.
         asked: Those that the second session was given, numbered from 1.
         verdicts: ``{"number", "confirmed", "reason"}`` each; the last one for a number counts.
     """

@@ -45,7 +45,6 @@ def get_kind(name: str, *, origin: str, known: Mapping[str, RunnerKind] = RUNNER
     Args:
         name: The value of the setting.
         origin: Where the value came from, for the message: ``--runner``, ``relay.toml:3``.
-        known: All there are.
 
     Raises:
         ConfigError: There is none of this name.

@@ -34,7 +34,6 @@ def find_disclosures(
     """Return the suspicious lines that `tree` adds to `base` in these paths.
 
     Args:
-        repo: Where both are.
         base: Commit or tree before the change; None when there was nothing.
         tree: Tree after the change.
         paths: What will be committed; deleted ones are passed over.

@@ -51,11 +51,7 @@ class LoggedEvent:
 
 
 class Recorder:
-    """Says when and where events happened; remembers the scope between them.
-
-    Args:
-        clock: Seconds since the epoch.
-    """
+    """Says when and where events happened; remembers the scope between them."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -111,7 +107,6 @@ def parse_record(line: str | bytes, before: Scope = _NO_SCOPE, *, size_bytes: in
     Args:
         line: One line of a log, in UTF-8 where it is bytes.
         before: What `leave_scope` made of the line above.
-        size_bytes: Of the line.
 
     Returns:
         None for a torn line, another version or an unknown event.

@@ -43,7 +43,6 @@ class RunRequest:
     repo: Repo
     settings: Settings
     plan_path: str
-    """Relative to the repository's root."""
     allow_dirty: bool
     environ: Mapping[str, str]
     phases: tuple[Phase, ...] = ()

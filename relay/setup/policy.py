@@ -23,7 +23,6 @@ def make_policy(
     """Return what commands in this repository may touch.
 
     Args:
-        protected: Paths that are never written.
         plan_text: The virtual environments that it names are shown.
 
     Raises:

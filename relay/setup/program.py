@@ -55,7 +55,6 @@ def find_exposed(roots: tuple[str, ...], variables: dict[str, str]) -> tuple[tup
     """Return what of relay's own code, interpreter and libraries is in directories that sessions write.
 
     Args:
-        roots: These directories.
         variables: Those of `LOADED_FROM` that are set.
 
     Returns:

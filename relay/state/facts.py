@@ -41,11 +41,7 @@ def read_kept(repo: Repo, plan_path: str) -> Kept:
 
 
 def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
-    """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock.
-
-    Args:
-        plan_path: Relative to the root.
-    """
+    """Read where the branch, the open leg and the work tree stand; the caller holds the work tree's lock."""
     own = (plan_path, find_ledger_path(plan_path))
     leg = None
     if kept.leg is not None:

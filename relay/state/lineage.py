@@ -26,7 +26,6 @@ def find_phases(
     """Return the phase of each of a plan's commits, as the plan calls it now; missing where that phase is gone.
 
     Args:
-        plan_path: Relative to the root.
         plan: As it is now.
         commits: All of the plan's on the branch, newest first.
         before: The plan at HEAD; None where it has the same phases as `plan`.

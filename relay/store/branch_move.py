@@ -46,8 +46,6 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
     Files that are not committed as they are, and what stands untracked where files, or their directories, would come.
 
     Args:
-        old: Where the changes begin.
-        new: Where they end.
         at: The commit that the work tree is at; empty for `old`.
     """
     changes = objects.diff_trees(repo, old, new)

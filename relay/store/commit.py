@@ -131,7 +131,6 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     """Commit the leg's paths and the given files on the branch, as the user; the caller holds the lock.
 
     Args:
-        request: What, and onto what.
         hooks: How to run the user's hooks; None runs none.
 
     Returns:

@@ -69,7 +69,6 @@ def read_relay_commits(
     """Return the commits reachable from `rev` whose ``Relay-Plan`` is `plan_path`, newest first, in one git call.
 
     Args:
-        plan_path: Repository-relative path of the plan.
         rev: Where to start; an unborn branch has no commits.
         newer_than: A commit at which to stop; empty for the root.
     """
@@ -160,7 +159,6 @@ def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit])
     A rewind by a commit leaves its past on the branch itself, and that is in `own` already.
 
     Args:
-        plan_path: Repository-relative path of the plan.
         own: The plan's commits on this branch, as `read_plan_commits` says.
     """
     head = repo.head()
@@ -180,7 +178,6 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
     Of a job's own branch it is what the other jobs have, and the branch that they all land on.
 
     Args:
-        plan_path: Repository-relative path of the plan.
         own: The plan's commits on this branch, as `read_plan_commits` says.
     """
     head, branch = repo.head(), repo.branch or ""

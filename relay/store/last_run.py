@@ -42,7 +42,6 @@ class LastRun:
     """The run, or the planning, that was last."""
 
     began: float
-    """Seconds since the epoch."""
     command: str
     """``run`` or ``plan``."""
     plan_path: str

@@ -141,7 +141,6 @@ def open_leg(repo: Repo, start: LegStart, *, base: TreeSnapshot | None = None) -
     """Open a leg on the branch, with the work tree as it is now for its start.
 
     Args:
-        start: What the leg is for.
         base: A snapshot of the work tree as it is, or as it will be; None takes one.
 
     Raises:

@@ -364,7 +364,6 @@ def find_unheld(repo: Repo, head: str | None, paths: Collection[str], *groups: S
 
     Args:
         head: The commit that the snapshots were taken over; None on an unborn branch.
-        paths: Which paths to look at.
         groups: What each of the snapshots names as left out.
     """
     names = {entry.path for group in groups for entry in group}

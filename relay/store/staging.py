@@ -119,7 +119,6 @@ def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
 
     Args:
         git: Guarded.
-        path: Repository-relative.
         old: The blob that the commit before has there; empty for none.
     """
     if b"\r\n" in data and old and b"\r\n" in git.run("cat-file", "blob", old) and _is_left_alone(git, path):
@@ -150,7 +149,6 @@ def write_plain_tree(
     """Store the tree of a commit without an index, where git would store the files' very bytes.
 
     Args:
-        guarded: Of now.
         head: The commit that it is made on; None for an empty tree.
         entries: ``path: (mode, object id)`` to put in, ids of raw bytes; mode ``000000`` takes a path out.
         files: Bytes to put in, with the modes that they have in `head`.

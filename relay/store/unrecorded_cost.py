@@ -87,7 +87,6 @@ def read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) 
     """Return what sessions of the plan have cost that is neither in a commit nor in the open leg of HEAD's branch.
 
     Args:
-        plan_path: Repository-relative path of the plan.
         counted: The plan's commits on the branch, as `relay.store.history.read_plan_commits` says, then others.
     """
     listed = repo.list_refs(_LEG, _SPENT)

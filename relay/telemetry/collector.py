@@ -195,11 +195,7 @@ def _encode_ids(value: Any) -> Any:
 
 
 class Export:
-    """Sends one log, as far as it is written. Mutable: knows what was sent.
-
-    Args:
-        log: Read from where it was left.
-    """
+    """Sends one log, as far as it is written. Mutable: knows what was sent."""
 
     def __init__(self, log: LogTail, collector: Collector, run_id: str) -> None:
         self._log, self._collector = log, collector

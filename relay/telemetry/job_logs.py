@@ -41,7 +41,6 @@ class RunLogs:
     """A run's log, with those of the runs that it started for single phases. Mutable: knows how far each was read.
 
     Args:
-        root: The work tree whose logs they are.
         log: The run's own, not read yet.
     """
 

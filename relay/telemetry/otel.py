@@ -164,7 +164,6 @@ def render_spans(spans: list[dict[str, Any]], about: Mapping[str, Any]) -> dict[
     """Return the body of one OTLP request.
 
     Args:
-        spans: As `Spans` makes them.
         about: Attributes of relay and the run.
     """
     return {"resourceSpans": [{**_render_resource(about), "scopeSpans": [{**_SCOPE, "spans": spans}]}]}

@@ -50,7 +50,6 @@ class Transcript:
     title: str = ""
     """As the agent calls it; empty where it has no name."""
     updated: float
-    """Seconds since the epoch."""
     size_bytes: int | None = None
     """None for one of many in a database."""
 

@@ -44,7 +44,6 @@ class StoredSession:
     directory: str
     title: str
     updated: float
-    """Seconds since the epoch."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:

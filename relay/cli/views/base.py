@@ -91,11 +91,7 @@ def make_view(
 
 
 class ClockedView(ABC):
-    """What views share that need neither opening nor closing.
-
-    Args:
-        clock: Seconds since the epoch.
-    """
+    """What views share that need neither opening nor closing."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -58,11 +58,7 @@ def _read_work(root: Path, run_id: str) -> AtWork | None:
 
 
 def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
-    """Yield lines: the leg, its gauge, what runs right now.
-
-    Args:
-        now: Seconds since the epoch.
-    """
+    """Yield lines: the leg, its gauge, what runs right now."""
     board = work.board
     if board.leg is not None:
         of = f"phase {board.leg.phase_id} leg {board.leg.leg}" if board.leg.phase_id else "planning"

@@ -67,8 +67,6 @@ def find_job_standings(
     """Return the work trees of the plan's jobs, by phase.
 
     Args:
-        repo: The plan's.
-        plan_path: Relative to the root.
         told: What the run that is at work here has said of each phase.
     """
     said = dict(told or {})

@@ -43,8 +43,6 @@ class LiveView(ClockedView):
     """A view on a terminal.
 
     Args:
-        colour: False draws the same without colours.
-        clock: Seconds since the epoch.
         keeps_board: Whether the last picture stays.
     """
 

@@ -56,7 +56,6 @@ def render_live(board: Board, lines: Sequence[Line], *, now: float, cells: int) 
 
     Args:
         lines: What happened last, oldest first.
-        now: Seconds since the epoch.
         cells: Width of the board.
     """
     width = min(MOST_CELLS, max(LEAST_CELLS, cells))

@@ -51,11 +51,7 @@ _HEADERS = {
 
 
 class ServedView(ClockedView):
-    """A `relay.cli.views.base.View` that shows nothing by itself: whoever asks gets the present picture. Mutable.
-
-    Args:
-        clock: Seconds since the epoch.
-    """
+    """A `relay.cli.views.base.View` that shows nothing by itself: whoever asks gets the present picture. Mutable."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         super().__init__(clock)

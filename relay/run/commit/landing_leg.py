@@ -66,9 +66,7 @@ def list_commands(repo: Repo, settings: Settings, leg: OpenLeg, plan: Plan, phas
 
     Args:
         settings: They have commands too.
-        leg: The phase's.
         plan: As HEAD has it.
-        phase: The one that is committed.
     """
     landed = [other for other in list_landed(repo, leg, plan) if other.id != phase.id]
     found = (command for one in (phase, *landed) for command in get_commands(settings, one))

@@ -87,7 +87,6 @@ def require_programs(ctx: RunContext, phase: Phase, baseline: GateRun) -> None:
     With the network, or without a sandbox, a session may install it.
 
     Args:
-        phase: The one that begins.
         baseline: Its gate, just now.
 
     Raises:
@@ -113,7 +112,6 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, d
     """Refuse to begin a phase whose files no commit of it could hold; where a run begins, warn of the later ones.
 
     Args:
-        phase: The one that begins.
         dirty: What of it differs from HEAD.
 
     Raises:

@@ -112,7 +112,6 @@ def review_work(
     """Have what the gate has passed reviewed, where that was asked for and has not been done.
 
     Args:
-        owned: Its files.
         after: The tree of the work tree, as the gate left it.
 
     Returns:

@@ -21,7 +21,6 @@ class ClaimWatch:
     Mutable: it remembers what it has told.
 
     Args:
-        files: The plan and the ledger.
         notes: Whose ledger grows.
         read_time: Says when it is, as `Stamp.at` has it.
     """

@@ -312,10 +312,6 @@ def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
 
     Empty text blocks are left out, then thinking that nothing follows. A call id that was used before, or has
     characters that the API refuses, is replaced.
-
-    Args:
-        answer: As it was received.
-        taken: Ids of all calls so far.
     """
     content: list[dict[str, Any]] = []
     broken: dict[str, str] = {}

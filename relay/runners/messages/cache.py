@@ -54,7 +54,6 @@ class CacheWatch:
         Args:
             usage: None is skipped: nothing is known.
             request: What was sent.
-            model: The model that answered.
             at: When the request was sent, in seconds on any steady clock. After a pause longer than the lifetime of
                 an entry a miss is expected.
         """

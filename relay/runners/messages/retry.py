@@ -57,7 +57,6 @@ class RetryPolicy:
         Args:
             duration_s: How long the request took to fail.
             jitter: Uniform in [0, 1).
-            now: Seconds since the epoch.
         """
         self.attempts += 1
         self.used_s += duration_s
@@ -98,7 +97,6 @@ def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float |
     Where no limit is called exhausted, the first reset of those of which nothing is said.
 
     Args:
-        headers: Of the error.
         details: Of its body, as Google has them: a list in which one names a ``retryDelay``.
     """
     if (wait_s := _find_delay(details)) is not None:

@@ -149,9 +149,7 @@ def compact(messages: Sequence[Message], task_at: int, summary: str, *, keep_tok
     kept whatever its size, because the model has not seen its results yet.
 
     Args:
-        messages: The old conversation.
         task_at: Index of the message that the leg began with; what came before it is not kept.
-        summary: What the model wrote about all of it.
         keep_tokens: Most of the turns before the last, by estimate.
     """
     starts = [at for at, message in enumerate(messages) if at > task_at and message["role"] == "assistant"]
