@@ -74,16 +74,7 @@ def _list_claims(
     legs: Mapping[str, LegFigures],
     uses: Mapping[str, tuple[str, ...]],
 ) -> blocks.Table:
-    columns = (
-        ("Id", blocks.CellKind.CODE),
-        ("Kind", blocks.CellKind.TEXT),
-        ("Claim", blocks.CellKind.TEXT),
-        ("Because", blocks.CellKind.TEXT),
-        ("Stands", blocks.CellKind.TEXT),
-        ("Phase", blocks.CellKind.TEXT),
-        ("Cost", blocks.CellKind.NUMBER),
-        ("Used again by", blocks.CellKind.TEXT),
-    )
+    columns = "`Id`, Kind, Claim, Because, Stands, Phase, #Cost, Used again by"
     rows = (
         (
             claim.id,
@@ -111,12 +102,7 @@ def _cost(claim: Claim, legs: Mapping[str, LegFigures]) -> str:
 
 
 def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
-    columns = (
-        ("Id", blocks.CellKind.CODE),
-        ("Cannot all hold", blocks.CellKind.CODE),
-        ("Because", blocks.CellKind.TEXT),
-        ("Constraints that hold", blocks.CellKind.CODE),
-    )
+    columns = "`Id`, `Cannot all hold`, Because, `Constraints that hold`"
     rows = (
         (n.id, ", ".join(n.claims), n.because, ", ".join(_find_held_constraints(n, beliefs)) or NOTHING)
         for n in beliefs.judgement.contradictions

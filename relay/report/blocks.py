@@ -150,8 +150,14 @@ class Page:
     sections: tuple[Chapter, ...]
 
 
-def make_table(caption: str, columns: Sequence[tuple[str, CellKind]], rows: Iterable[Sequence[str]]) -> Table:
-    """Make a table that has a bound."""
+def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Table:
+    """Make a table that has a bound.
+
+    Args:
+        columns: Their names, as in ``Phase, #Turns, `Commit```: of texts, of numbers and of code.
+    """
+    kinds = {"#": CellKind.NUMBER, "`": CellKind.CODE}
+    named = tuple((name.strip("#`"), kinds.get(name[0], CellKind.TEXT)) for name in columns.split(", "))
     kept = tuple(map(tuple, rows))
     left_out = max(0, len(kept) - MOST_ROWS)
-    return Table(caption=caption, columns=tuple(columns), rows=kept[:MOST_ROWS], left_out=left_out)
+    return Table(caption=caption, columns=named, rows=kept[:MOST_ROWS], left_out=left_out)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from relay.figures.values import Figures
-from relay.report.blocks import CellKind, Chapter, Table, make_table
+from relay.report.blocks import Chapter, Table, make_table
 from relay.report.head import list_facts
 from relay.report.sessions import plot_teeth
 from relay.report.spending import plot_sources
@@ -16,12 +16,7 @@ _Number = float | int | None
 def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
     """Show the figures of two runs next to each other, and how far the second is from the first."""
     rows = [_compare(name, read, write, one, other) for name, read, write in _FIGURES]
-    columns = (
-        ("Figure", CellKind.TEXT),
-        ("A", CellKind.NUMBER),
-        ("B", CellKind.NUMBER),
-        ("B against A", CellKind.NUMBER),
-    )
+    columns = "Figure, #A, #B, #B against A"
     lead = "The same figures of both; the last column is how much more or less B has."
     tables = (_describe(one, other), make_table("Figures", columns, rows), _compare_phases(one, other))
     return (
@@ -33,7 +28,7 @@ def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
 
 def _describe(one: Figures, other: Figures) -> Table:
     a, b = dict(list_facts(one)), dict(list_facts(other))
-    columns = (("What", CellKind.TEXT), ("A", CellKind.TEXT), ("B", CellKind.TEXT))
+    columns = "What, A, B"
     return make_table("Runs", columns, ((name, a.get(name, ""), b.get(name, "")) for name in {**a, **b}))
 
 
@@ -51,12 +46,7 @@ def _show_sources(one: Figures, other: Figures) -> Chapter:
     both = sorted({**a, **b}, key=lambda source: -(a.get(source, 0) + b.get(source, 0)))
     most = max((sum(n for _, n in phase.totals.sources) for f in (one, other) for phase in f.phases), default=0)
     plots = (plot_sources(one, "sources-a", both, most), plot_sources(other, "sources-b", both, most))
-    columns = (
-        ("Source", CellKind.TEXT),
-        ("A", CellKind.NUMBER),
-        ("B", CellKind.NUMBER),
-        ("B against A", CellKind.NUMBER),
-    )
+    columns = "Source, #A, #B, #B against A"
     rows = [
         (
             source,
@@ -89,15 +79,7 @@ def _render_change(a: _Number, b: _Number) -> str:
 def _compare_phases(one: Figures, other: Figures) -> Table:
     """Set phases next to each other that have the same title, in the order of the first."""
     found = {phase.title: phase for phase in other.phases if phase.legs}
-    columns = (
-        ("Phase", CellKind.TEXT),
-        ("Cost A", CellKind.NUMBER),
-        ("Cost B", CellKind.NUMBER),
-        ("Turns A", CellKind.NUMBER),
-        ("Turns B", CellKind.NUMBER),
-        ("Red gates A", CellKind.NUMBER),
-        ("Red gates B", CellKind.NUMBER),
-    )
+    columns = "Phase, #Cost A, #Cost B, #Turns A, #Turns B, #Red gates A, #Red gates B"
     rows = (
         (
             f"{a.phase_id} {a.title}".strip(),

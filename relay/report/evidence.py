@@ -5,21 +5,11 @@ from itertools import zip_longest
 
 from relay.figures.evidence import FileChange, ReviewEvidence, TickEvidence
 from relay.figures.values import Figures
-from relay.report.blocks import CellKind, Chapter, Details, make_table
+from relay.report.blocks import Chapter, Details, make_table
 from relay.report.wording import NOTHING, cut_id, render_number, render_time
 from relay.words import count, render_duration
 
-_COLUMNS = (
-    ("When (UTC)", CellKind.TEXT),
-    ("Commit", CellKind.CODE),
-    ("Boxes", CellKind.TEXT),
-    ("Changed", CellKind.TEXT),
-    ("Command", CellKind.CODE),
-    ("Verdict", CellKind.TEXT),
-    ("Exit", CellKind.NUMBER),
-    ("Took", CellKind.NUMBER),
-    ("Output", CellKind.CODE),
-)
+_COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #Took, `Output`"
 
 
 def show_evidence(figures: Figures) -> Chapter:
@@ -45,16 +35,7 @@ def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
         f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. What "
         "is confirmed goes back for repair before the commit; the rest is reported only."
     )
-    columns = (
-        ("Phase", CellKind.TEXT),
-        ("Round", CellKind.NUMBER),
-        ("Verdict", CellKind.TEXT),
-        ("About", CellKind.TEXT),
-        ("Place", CellKind.CODE),
-        ("Finding", CellKind.TEXT),
-        ("What goes wrong", CellKind.TEXT),
-        ("Verdict because", CellKind.TEXT),
-    )
+    columns = "Phase, #Round, Verdict, About, `Place`, Finding, What goes wrong, Verdict because"
     rows = (
         (
             review.phase_id or NOTHING,
@@ -97,7 +78,7 @@ def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
         for tick in ticks
         for item, text in zip_longest(tick.items, tick.texts, fillvalue="")
     ]
-    columns = (("Commit", CellKind.CODE), ("Subject", CellKind.TEXT), ("Box", CellKind.TEXT), ("Text", CellKind.TEXT))
+    columns = "`Commit`, Subject, Box, Text"
     return Details(
         title=f"What the {count(len(rows), 'box', 'boxes')} say", tables=(make_table("Boxes", columns, rows),)
     )
@@ -114,11 +95,6 @@ def _fold_files(ticks: Sequence[TickEvidence]) -> Details:
         for tick in ticks
         for change in tick.files
     ]
-    columns = (
-        ("Commit", CellKind.CODE),
-        ("File", CellKind.CODE),
-        ("Added", CellKind.NUMBER),
-        ("Deleted", CellKind.NUMBER),
-    )
+    columns = "`Commit`, `File`, #Added, #Deleted"
     paths = len({change.path for tick in ticks for change in tick.files})
     return Details(title=f"What changed in {count(paths, 'file')}", tables=(make_table("Files", columns, rows),))

@@ -111,7 +111,8 @@ def draw_spans(spans: Sequence[Span], rows: Sequence[str], *, name: str, label: 
     """Draw pieces of time on a line for each row, in minutes since the first began; the shortest are made visible."""
     first = min((span.begin for span in spans), default=0.0)
     length = max((span.end - first for span in spans), default=0.0) or 1.0
-    kept = sorted(sorted(spans, key=_get_length, reverse=True)[:MOST_POINTS], key=_get_begin)
+    kept = sorted(spans, key=lambda span: span.end - span.begin, reverse=True)[:MOST_POINTS]
+    kept.sort(key=lambda span: span.begin)
     place = {row: len(rows) - n for n, row in enumerate(rows)}
     plot = lp.ggplot() + _make_theme() + _mark_minutes(length / 60)
     plot += lp.scale_y_continuous(
@@ -162,20 +163,8 @@ def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]
     """Thin the turns of a session; its first stays, where its tooth begins."""
     first = points[:1]
     while len(points) > most:
-        points = thin(points, _weigh)
+        points = thin(points, lambda point: point.fill_tokens or 0)
     return points if points[:1] == first else first + points
-
-
-def _weigh(point: TurnFigures) -> float:
-    return point.fill_tokens or 0
-
-
-def _get_length(span: Span) -> float:
-    return span.end - span.begin
-
-
-def _get_begin(span: Span) -> float:
-    return span.begin
 
 
 def _mark_ends(legs: Sequence[LegFigures], starts: Sequence[int]) -> Any:

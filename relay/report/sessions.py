@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from relay.figures.evidence import DRIFT_WARNING, FreshStart
 from relay.figures.values import HEALTHY_CACHE, Figures, LegFigures, PhaseFigures
-from relay.report.blocks import CellKind, Chapter, Details, Ink, Plot, Table, make_table
+from relay.report.blocks import Chapter, Details, Ink, Plot, Table, make_table
 from relay.report.wording import (
     NOTHING,
     cut_id,
@@ -86,18 +86,7 @@ def show_phases(figures: Figures) -> Chapter:
     legs: dict[str, list[LegFigures]] = {}
     for leg in figures.legs:
         legs.setdefault(leg.phase_id, []).append(leg)
-    columns = (
-        ("Phase", CellKind.TEXT),
-        ("State", CellKind.TEXT),
-        ("Sessions", CellKind.NUMBER),
-        ("Turns", CellKind.NUMBER),
-        ("Tokens in", CellKind.NUMBER),
-        ("Cost", CellKind.NUMBER),
-        ("Per decision", CellKind.NUMBER),
-        ("Peak", CellKind.NUMBER),
-        ("Red gates", CellKind.NUMBER),
-        ("Drift", CellKind.NUMBER),
-    )
+    columns = "Phase, State, #Sessions, #Turns, #Tokens in, #Cost, #Per decision, #Peak, #Red gates, #Drift"
     worked = [phase for phase in figures.phases if phase.legs or phase.totals.turns]
     rows = [_list_cells(phase, legs.get(phase.phase_id, ())) for phase in worked]
     folds = tuple(
@@ -156,18 +145,7 @@ def _fold_phase(n: int, phase: PhaseFigures, legs: Sequence[LegFigures]) -> Deta
 
 
 def _list_sessions(legs: Sequence[LegFigures]) -> Table:
-    columns = (
-        ("Session", CellKind.TEXT),
-        ("Began", CellKind.TEXT),
-        ("Took", CellKind.NUMBER),
-        ("Turns", CellKind.NUMBER),
-        ("First prompt", CellKind.NUMBER),
-        ("Peak", CellKind.NUMBER),
-        ("Cost", CellKind.NUMBER),
-        ("Signal", CellKind.NUMBER),
-        ("Why it began", CellKind.TEXT),
-        ("How it ended", CellKind.TEXT),
-    )
+    columns = "Session, Began, #Took, #Turns, #First prompt, #Peak, #Cost, #Signal, Why it began, How it ended"
     rows = (
         (
             f"{leg.leg} ({cut_id(leg.session_id)})",
@@ -194,17 +172,11 @@ def _list_batons(legs: Sequence[LegFigures]) -> Table:
         for line in leg.baton.splitlines()
         if line.strip()
     )
-    return make_table("Batons", (("To session", CellKind.TEXT), ("What it was told", CellKind.TEXT)), rows)
+    return make_table("Batons", "To session, What it was told", rows)
 
 
 def _list_compactions(legs: Sequence[LegFigures]) -> Table:
-    columns = (
-        ("Session", CellKind.CODE),
-        ("Turn", CellKind.NUMBER),
-        ("Before", CellKind.NUMBER),
-        ("After", CellKind.NUMBER),
-        ("Most of what went", CellKind.TEXT),
-    )
+    columns = "`Session`, #Turn, #Before, #After, Most of what went"
     rows = (
         (
             cut_id(leg.session_id),
@@ -231,17 +203,7 @@ def show_hand_offs(hand_offs: Sequence[FreshStart]) -> Chapter:
     if hand_offs:
         share = f"{len(paid_off)} of {count(len(hand_offs), 'fresh start')} paid off"
         lead += f" {share}, {render_signed_usd(sum(known))} in all."
-    columns = (
-        ("Phase", CellKind.TEXT),
-        ("From → to", CellKind.CODE),
-        ("C", CellKind.NUMBER),
-        ("B", CellKind.NUMBER),
-        ("O", CellKind.NUMBER),
-        ("Turns R", CellKind.NUMBER),
-        ("Break-even R*", CellKind.NUMBER),
-        ("Not carried", CellKind.NUMBER),
-        ("Net", CellKind.NUMBER),
-    )
+    columns = "Phase, `From → to`, #C, #B, #O, #Turns R, #Break-even R*, #Not carried, #Net"
     rows = [
         (
             step.phase_id or NOTHING,
@@ -279,9 +241,7 @@ def show_cache(figures: Figures) -> Chapter:
     if totals.refreshes:
         cost = render_usd(totals.refresh_usd)
         rows.append(("requests that kept it through a wait", render_number(totals.refreshes), cost))
-    table = make_table(
-        "Prompt tokens", (("What", CellKind.TEXT), ("Amount", CellKind.NUMBER), ("Share", CellKind.NUMBER)), rows
-    )
+    table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
     return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.legs), tables=(table,))
 
 

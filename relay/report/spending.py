@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from relay.figures.composition import TokenSource, name_tool_source
 from relay.figures.values import Figures, PhaseFigures
-from relay.report.blocks import SERIES, Bar, CellKind, Chapter, Ink, Plot, make_table
+from relay.report.blocks import SERIES, Bar, Chapter, Ink, Plot, make_table
 from relay.report.wording import NOTHING, render_number, render_per_decision, render_share
 from relay.words import count, render_tokens, render_usd
 
@@ -35,9 +35,7 @@ def show_sources(figures: Figures) -> Chapter:
     """Show what the prompts consisted of."""
     whole = figures.totals.spent.usage.prompt_tokens
     rows = [(name, render_tokens(n), render_share(n / whole)) for name, n in figures.totals.sources]
-    table = make_table(
-        "All prompts", (("Source", CellKind.TEXT), ("Tokens", CellKind.NUMBER), ("Share", CellKind.NUMBER)), rows
-    )
+    table = make_table("All prompts", "Source, #Tokens, #Share", rows)
     lead = (
         f"{render_tokens(whole)} tokens were sent in {count(figures.totals.turns, 'turn')}; what is in a context is "
         f"sent with every turn. {render_tokens(figures.totals.carried_tokens)} were sent before in the same session. "
@@ -125,7 +123,7 @@ def show_cost(figures: Figures) -> Chapter:
     tables = [
         make_table(
             "What remembering cost",
-            (("What", CellKind.TEXT), ("Tokens", CellKind.NUMBER), ("Cost", CellKind.NUMBER)),
+            "What, #Tokens, #Cost",
             rows,
         )
     ]
@@ -138,12 +136,7 @@ def show_cost(figures: Figures) -> Chapter:
             if forecast.low_usd is None
             else f"{render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)}",
         )
-        columns = (
-            ("Phases", CellKind.NUMBER),
-            ("Open items", CellKind.NUMBER),
-            ("Cost", CellKind.NUMBER),
-            ("Range", CellKind.TEXT),
-        )
+        columns = "#Phases, #Open items, #Cost, Range"
         tables.append(make_table("What is to come, at the cost per item so far", columns, [row]))
     return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
 

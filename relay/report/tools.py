@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from relay.figures.values import Figures
-from relay.report.blocks import CellKind, Chapter, Details, Ink, Plot, Span, make_table
+from relay.report.blocks import Chapter, Details, Ink, Plot, Span, make_table
 from relay.report.wording import cut_id, render_number, render_share
 from relay.words import count, render_duration, render_tokens
 
@@ -19,15 +19,7 @@ _COSTLIEST = 20
 
 def show_tools(figures: Figures) -> Chapter:
     """Show when tools ran, and what their results took."""
-    columns = (
-        ("Tool", CellKind.TEXT),
-        ("Calls", CellKind.NUMBER),
-        ("Errors", CellKind.NUMBER),
-        ("Time", CellKind.NUMBER),
-        ("Tokens of results", CellKind.NUMBER),
-        ("Same again", CellKind.NUMBER),
-        ("Tokens of those", CellKind.NUMBER),
-    )
+    columns = "Tool, #Calls, #Errors, #Time, #Tokens of results, #Same again, #Tokens of those"
     table = make_table(
         "Tools",
         columns,
@@ -85,13 +77,7 @@ def show_reads(figures: Figures) -> Chapter:
     costliest = sorted((r for tool in figures.tools for r in tool.costliest), key=lambda r: -r.tokens)[:_COSTLIEST]
     results = make_table(
         "The costliest results",
-        (
-            ("Tool", CellKind.TEXT),
-            ("Call", CellKind.CODE),
-            ("Tokens", CellKind.NUMBER),
-            ("Session", CellKind.CODE),
-            ("Turn", CellKind.NUMBER),
-        ),
+        "Tool, `Call`, #Tokens, `Session`, #Turn",
         ((r.tool, r.summary, render_tokens(r.tokens), cut_id(r.session_id), render_number(r.turn)) for r in costliest),
     )
     return Chapter(
@@ -107,12 +93,12 @@ def _fold_noise(figures: Figures) -> Details:
     log = figures.log
     context = make_table(
         "Noise of contexts: superseded tokens at the end of a session",
-        (("Session", CellKind.CODE), ("Noise", CellKind.NUMBER), ("Signal", CellKind.NUMBER)),
+        "`Session`, #Noise, #Signal",
         ((cut_id(leg.session_id), render_tokens(leg.noise_tokens), render_share(leg.signal)) for leg in figures.legs),
     )
     kinds = make_table(
         "The log on disk: none of it is ever in a prompt",
-        (("Event", CellKind.TEXT), ("Lines", CellKind.NUMBER), ("Bytes", CellKind.NUMBER)),
+        "Event, #Lines, #Bytes",
         ((name, render_number(lines), render_number(size)) for name, lines, size in log.kinds),
     )
     return Details(title="Two kinds of noise: in the context, and in the log", tables=(context, kinds))
