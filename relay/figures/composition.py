@@ -80,10 +80,7 @@ class Composition:
             return self._shrink(prompt_tokens)
         taken = share(min(room, MOST_SCALE * sum(estimates)), estimates)
         self._add(TokenSource.OTHER, room - sum(taken))
-        for (source, _), tokens in zip(self._pending, taken, strict=True):
-            self._add(source, tokens)
-        self._pending.clear()
-        return taken
+        return self._take(taken)
 
     def divide(self, prompt_tokens: int) -> Mapping[str, int]:
         """Divide a prompt that nobody measured as the context is divided; the sum is `prompt_tokens`."""
@@ -117,7 +114,10 @@ class Composition:
         weights = [self.held[source] for source in sources] + [estimate for _, estimate in self._pending]
         parts = share(prompt_tokens, weights)
         self.held = dict(zip(sources, parts, strict=False))
-        taken = parts[len(sources) :]
+        return self._take(parts[len(sources) :])
+
+    def _take(self, taken: tuple[int, ...]) -> tuple[int, ...]:
+        """Put what was appended into the context, each with so many tokens; return these."""
         for (source, _), tokens in zip(self._pending, taken, strict=True):
             self._add(source, tokens)
         self._pending.clear()

@@ -1,53 +1,35 @@
 """What a fresh start costs and saves, and what is still to come."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from relay.figures.evidence import READ_SHARE, WRITE_SHARE, FreshStart, find_break_even
 from relay.figures.phases import PhaseTally
-from relay.figures.values import Forecast
+from relay.figures.values import Forecast, LegFigures
 from relay.meters.prices import Rates
-from relay.session.events import LegStarted
+from relay.session.usage import add_usd
 
 _MILLION = 1_000_000
 
 
-class OverLeg(Protocol):
-    """What is known of a session that is over."""
-
-    started: LegStarted
-    orientation_tokens: int
-
-    @property
-    def first_tokens(self) -> int | None:
-        """The prompt of its first response."""
-
-    @property
-    def last_tokens(self) -> int | None:
-        """What its context held at its end."""
-
-    @property
-    def turns(self) -> int:
-        """Its responses."""
-
-
-def make_hand_off(before: OverLeg, after: OverLeg, rates: Rates | None) -> FreshStart | None:
+def make_hand_off(
+    before: LegFigures, after: LegFigures, orientation_tokens: int, rates: Rates | None
+) -> FreshStart | None:
     """Return what the step from one session to the next cost and saved; None where one of them never answered."""
     if before.last_tokens is None or after.first_tokens is None:
         return None
-    context, prefix, read_again = before.last_tokens, after.first_tokens, after.orientation_tokens
+    context, prefix, turns = before.last_tokens, after.first_tokens, after.totals.turns
     read, write = (rates.read, rates.write_5m) if rates else (READ_SHARE, WRITE_SHARE)
-    fresh = prefix + read_again
-    saved = (context - fresh) * after.turns
+    fresh = prefix + orientation_tokens
+    saved = (context - fresh) * turns
     return FreshStart(
-        phase_id=after.started.phase_id,
-        from_session=before.started.session_id,
-        to_session=after.started.session_id,
-        within_phase=before.started.phase_id == after.started.phase_id,
+        phase_id=after.phase_id,
+        from_session=before.session_id,
+        to_session=after.session_id,
+        within_phase=before.phase_id == after.phase_id,
         context_tokens=context,
         prefix_tokens=prefix,
-        orientation_tokens=read_again,
-        turns=after.turns,
+        orientation_tokens=orientation_tokens,
+        turns=turns,
         break_even_turns=find_break_even(context, fresh, read=read, write=write),
         saved_tokens=saved,
         saved_usd=None if rates is None else (saved * read - fresh * write) / _MILLION,
@@ -63,13 +45,13 @@ def find_forecast(phases: Iterable[PhaseTally]) -> Forecast:
     cost: float | None = 0.0
     each: list[float] = []
     for phase in phases:
-        spent, done = phase.sum.cost_usd, len(phase.figures.work.ticked)
+        spent, done = phase.sum.spent.cost_usd, len(phase.figures.work.ticked)
         if phase.open_items:
             to_go += 1
             items += len(phase.open_items)
         if done:
             ticked += done
-            cost = None if cost is None or spent is None else cost + spent
+            cost = add_usd(cost, spent)
             each += [spent / done] if spent is not None and not phase.open_items else []
     known = cost is not None and ticked
     return Forecast(

@@ -11,7 +11,7 @@ from relay.figures.evidence import FreshStart, ReviewEvidence, TickEvidence
 from relay.figures.legs import LegTally, find_table_rates
 from relay.figures.phases import PhaseTally
 from relay.figures.runs import RunTally
-from relay.figures.tallies import LogTally, Sum, ToolTally
+from relay.figures.tallies import LogTally, ToolTally, add_totals
 from relay.figures.values import Figures, LegFigures, PhaseFigures
 from relay.session.events import (
     Committed,
@@ -57,7 +57,7 @@ class Fold:
         self._seen: set[str] = set()
         self._own_files: frozenset[str] = frozenset()
         self._leg: LegTally | None = None
-        self._before: LegTally | None = None
+        self._before: LegFigures | None = None
         self._shown: tuple[str, ...] = ()
         self._handlers: Mapping[type[Event], Callable[[LoggedEvent, Any], None]] = {
             RunStarted: self._begin_run,
@@ -98,16 +98,13 @@ class Fold:
         runs = [run.render(None) for run in self._runs]
         if self._leg is not None and self._runs:
             runs[-1] = self._runs[-1].render(self._leg.figures)
-        total = Sum()
-        for run in runs:
-            total.add(run.totals)
         phases = [self._render_phase(phase) for phase in self._phases.values()]
         shown = [self._phases[phase_id] for phase_id in self._shown if phase_id in self._phases]
         return Figures(
             runs=tuple(runs),
             phases=tuple(phases),
             tools=self._tools.figures,
-            totals=total.totals,
+            totals=add_totals(*(run.totals for run in runs)),
             ticks=tuple(self._ticks),
             reviews=tuple(self._reviews),
             hand_offs=tuple(self._hand_offs),
@@ -182,9 +179,10 @@ class Fold:
         for tool in figures.tools:
             self._tools.add(tool)
         rates = find_table_rates(figures.model, figures.began) if figures.model else None
-        if self._before is not None and (hand_off := make_hand_off(self._before, leg, rates)):
+        before = self._before
+        if before is not None and (hand_off := make_hand_off(before, figures, leg.orientation_tokens, rates)):
             self._hand_offs.append(hand_off)
-        self._before = leg
+        self._before = figures
         if len(self._seen) < MOST_SEEN:
             self._seen = self._seen | leg.seen
 
@@ -232,7 +230,7 @@ class Fold:
         figures = phase.figures
         leg = self._leg
         if leg is not None and leg.started.phase_id == phase.phase_id:
-            return replace(figures, totals=figures.totals + leg.sum.totals)
+            return replace(figures, totals=add_totals(figures.totals, leg.sum.totals))
         return figures
 
 

@@ -66,7 +66,6 @@ class LegTally:
     """Figures of one session as they grow. Mutable: that is its purpose.
 
     Args:
-        started: What it began with; None where the log has lost that.
         known: Files that earlier sessions were shown or changed.
     """
 
@@ -116,21 +115,6 @@ class LegTally:
     def seen(self) -> set[str]:
         """Files that it was shown or changed by name."""
         return self._reads.shown | self._changed
-
-    @property
-    def last_tokens(self) -> int | None:
-        """What its context held after its last response."""
-        return self._last_tokens
-
-    @property
-    def first_tokens(self) -> int | None:
-        """The prompt of its first response."""
-        return self._first_tokens
-
-    @property
-    def turns(self) -> int:
-        """Its responses."""
-        return self.sum.numbers.get("turns", 0)
 
     def take(self, record: LoggedEvent) -> None:
         """Take an event of the session."""
@@ -196,16 +180,12 @@ class LegTally:
                 self._changed.add(path)
 
     def _answer(self, at: float, event: ResponseReceived) -> None:
-        self.sum.count("turns")
-        self.sum.wait("answer_s", event.duration_s)
+        self.sum.answer(event)
         self._turn, self._last = event.turn, event
         self._band = find_band(event.fill_tokens, event.soft_tokens) or self._band
         self._count_in_band("turns")
         if event.usage is None:
-            self.sum.count("unknown_turns")
-            self.sum.charge(Usage(), event.cost_usd, estimated=event.estimated)
             return
-        self.sum.charge(event.usage, event.cost_usd, estimated=event.estimated)
         rates = find_table_rates(event.model, at)
         carried = min(event.usage.prompt_tokens, self._composition.tokens)
         self.sum.count("carried_tokens", carried)
@@ -294,8 +274,7 @@ class LegTally:
         self.sum.count("crossings", event.line == "soft")
 
     def _retry(self, _: float, event: RetryScheduled) -> None:
-        self.sum.count("retries", event.attempt > 0)
-        self.sum.wait("retries_s", event.wait_s)
+        self.sum.retry(event)
 
     def _break_cache(self, _: float, __: CacheBroken) -> None:
         self.sum.count("cache_breaks")

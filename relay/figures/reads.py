@@ -66,9 +66,8 @@ class Reads:
     def drop(self) -> None:
         """Forget what is in context: it was compacted."""
         self.noise_tokens = 0
-        self._parts.clear()
         self._failed.clear()
-        self._count = 0
+        self._forget()
 
     def _forget(self) -> None:
         self._parts.clear()

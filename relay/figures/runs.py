@@ -3,12 +3,12 @@
 from collections import deque
 from dataclasses import replace
 
+from relay.figures.composition import TokenSource, add_sources
 from relay.figures.series import RUN_POINTS, thin
-from relay.figures.tallies import KEPT_WARNINGS, Sum
+from relay.figures.tallies import KEPT_WARNINGS, Sum, add_totals
 from relay.figures.values import LegFigures, RunFigures
 from relay.session.events import CacheRefreshed, ResponseReceived, RetryScheduled, RunEnded, RunStarted
 from relay.session.records import LoggedEvent
-from relay.session.usage import Usage
 
 MOST_LEGS = 1_000
 """Sessions of a run that are kept; of more the oldest are in its totals only."""
@@ -46,19 +46,14 @@ class RunTally:
         """Take what happened outside of any session: a planner's trial, a log that lost the beginning of one."""
         match record.event:
             case ResponseReceived() as event:
-                self.sum.count("turns")
-                self.sum.wait("answer_s", event.duration_s)
-                self.sum.count("unknown_turns", event.usage is None)
-                usage = event.usage or Usage()
-                self.sum.charge(usage, event.cost_usd, estimated=event.estimated)
-                if usage.prompt_tokens:
-                    self.sum.sources["other"] = self.sum.sources.get("other", 0) + usage.prompt_tokens
+                self.sum.answer(event)
+                if event.usage is not None and event.usage.prompt_tokens:
+                    add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
             case CacheRefreshed() as event:
                 self.sum.refresh(event)
-                self.sum.sources["other"] = self.sum.sources.get("other", 0) + event.usage.prompt_tokens
+                add_sources(self.sum.sources, [(TokenSource.OTHER, event.usage.prompt_tokens)])
             case RetryScheduled() as event:
-                self.sum.count("retries", event.attempt > 0)
-                self.sum.wait("retries_s", event.wait_s)
+                self.sum.retry(event)
             case _:
                 pass
 
@@ -109,7 +104,7 @@ class RunTally:
             exit_code=ended.exit_code if ended else None,
             reason=ended.reason if ended else "",
             next_command=ended.next_command if ended else "",
-            totals=self.sum.totals + working.totals if working else self.sum.totals,
+            totals=add_totals(self.sum.totals, *([working.totals] if working else [])),
             legs=legs,
             legs_left_out=self._left_out,
             warnings=tuple(self._warnings),

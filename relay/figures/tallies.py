@@ -6,8 +6,8 @@ from itertools import count
 
 from relay.figures.composition import add_sources
 from relay.figures.values import MONEY, CostlyResult, LogFigures, ToolFigures, Totals, rank
-from relay.session.events import CacheRefreshed
-from relay.session.usage import Spent, Usage
+from relay.session.events import CacheRefreshed, ResponseReceived, RetryScheduled
+from relay.session.usage import Spent, Usage, add_usd
 
 COSTLIEST = 10
 """Results that are kept of each tool."""
@@ -24,9 +24,7 @@ class Sum:
     """`Totals` as they grow. Mutable: that is its purpose."""
 
     def __init__(self) -> None:
-        self.usage = Usage()
-        self.cost_usd: float | None = 0.0
-        self.estimated = False
+        self.spent = Spent()
         self.sources: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
@@ -40,26 +38,31 @@ class Sum:
         """Add to a duration of `Totals`."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
-    def charge(self, usage: Usage, cost_usd: float | None, *, estimated: bool) -> None:
+    def answer(self, event: ResponseReceived) -> None:
         """Add a response."""
-        self.usage += usage
-        self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
-        self.estimated = self.estimated or estimated
+        self.spent += Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
+        self.count("turns")
+        self.count("unknown_turns", event.usage is None)
+        self.wait("answer_s", event.duration_s)
+
+    def retry(self, event: RetryScheduled) -> None:
+        """Add a wait for another try."""
+        self.count("retries", event.attempt > 0)
+        self.wait("retries_s", event.wait_s)
 
     def refresh(self, event: CacheRefreshed) -> None:
         """Add what kept the cache warm."""
-        self.charge(event.usage, event.cost_usd, estimated=event.estimated)
+        self.spent += Spent(usage=event.usage, cost_usd=event.cost_usd, estimated=event.estimated)
         self.count("refreshes")
         self.pay("refresh_usd", event.cost_usd)
 
     def pay(self, name: str, usd: float | None) -> None:
         """Add to a sum of money of `Totals`; unknown stays unknown."""
-        before = self.usd[name]
-        self.usd[name] = None if usd is None or before is None else before + usd
+        self.usd[name] = add_usd(self.usd[name], usd)
 
     def add(self, totals: Totals) -> None:
         """Add what was summed elsewhere."""
-        self.charge(totals.spent.usage, totals.spent.cost_usd, estimated=totals.spent.estimated)
+        self.spent += totals.spent
         add_sources(self.sources, totals.sources)
         for name in MONEY:
             self.pay(name, getattr(totals, name))
@@ -71,13 +74,20 @@ class Sum:
     @property
     def totals(self) -> Totals:
         """What it comes to."""
-        spent = Spent(usage=self.usage, cost_usd=self.cost_usd, estimated=self.estimated)
         # The two kinds of numbers and the money are fields of `Totals` by their names; a typo would raise.
-        return replace(Totals(spent=spent, sources=rank(self.sources)), **self.numbers, **self.seconds, **self.usd)  # type: ignore[arg-type]
+        return replace(Totals(spent=self.spent, sources=rank(self.sources)), **self.numbers, **self.seconds, **self.usd)  # type: ignore[arg-type]
 
 
 _SECONDS = tuple(name for name in Totals.__dataclass_fields__ if name.endswith("_s"))
 _NUMBERS = tuple(name for name in Totals.__dataclass_fields__ if name not in {"spent", "sources", *MONEY, *_SECONDS})
+
+
+def add_totals(*found: Totals) -> Totals:
+    """Add up."""
+    total = Sum()
+    for totals in found:
+        total.add(totals)
+    return total.totals
 
 
 class ToolTally:
@@ -94,28 +104,24 @@ class ToolTally:
 
     def end(self, tool: str, *, is_error: bool, duration_s: float) -> None:
         """Count a call."""
-        figures = self._find(tool)
-        self._figures[figures.name] = replace(
-            figures,
-            calls=figures.calls + 1,
-            errors=figures.errors + is_error,
-            duration_s=figures.duration_s + duration_s,
-        )
+        self.add(ToolFigures(name=tool, calls=1, errors=int(is_error), duration_s=duration_s))
 
     def weigh(self, result: CostlyResult, *, duplicate: bool) -> None:
         """Count the tokens of a result, now that they are known."""
-        figures = self._find(result.tool)
-        self._figures[figures.name] = replace(
-            figures,
-            result_tokens=figures.result_tokens + result.tokens,
-            duplicates=figures.duplicates + duplicate,
-            duplicate_tokens=figures.duplicate_tokens + result.tokens * duplicate,
+        self.add(
+            ToolFigures(
+                name=result.tool,
+                result_tokens=result.tokens,
+                duplicates=int(duplicate),
+                duplicate_tokens=result.tokens * duplicate,
+                costliest=(result,),
+            )
         )
-        self._keep(figures.name, result)
 
     def add(self, figures: ToolFigures) -> None:
         """Add what was counted elsewhere."""
-        own = self._find(figures.name)
+        name = self.name(figures.name)
+        own = self._figures.get(name) or ToolFigures(name=name)
         self._figures[own.name] = replace(
             own,
             calls=own.calls + figures.calls,
@@ -127,10 +133,6 @@ class ToolTally:
         )
         for result in figures.costliest:
             self._keep(own.name, result)
-
-    def _find(self, tool: str) -> ToolFigures:
-        name = self.name(tool)
-        return self._figures.get(name) or ToolFigures(name=name)
 
     def _keep(self, name: str, result: CostlyResult) -> None:
         heap = self._costliest.setdefault(name, [])

@@ -4,7 +4,6 @@ Each says how it is made and from where. None is *unknown* or *does not apply*, 
 """
 
 from dataclasses import field
-from typing import Self
 
 from relay.figures.evidence import BandCounts, FreshStart, PhaseWork, ReviewEvidence, TickEvidence
 from relay.meters.gauge import Band
@@ -105,22 +104,6 @@ class Totals:
         """
         usage = self.spent.usage
         return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else None
-
-    def __add__(self, other: Self) -> Self:
-        """Add up; unknown stays unknown."""
-        summed = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in Totals.__dataclass_fields__
-            if name not in _NOT_NUMBERS
-        }
-        summed |= {name: _add_usd(getattr(self, name), getattr(other, name)) for name in MONEY}
-        sources = dict(self.sources)
-        for source, tokens in other.sources:
-            sources[source] = sources.get(source, 0) + tokens
-        return type(self)(
-            sources=rank(sources),
-            **summed,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,13 +363,6 @@ class Figures:
     def legs(self) -> tuple[LegFigures, ...]:
         """Sessions of all runs."""
         return tuple(leg for run in self.runs for leg in run.legs)
-
-
-_NOT_NUMBERS = frozenset({"sources", *MONEY})
-
-
-def _add_usd(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
 
 
 def rank(sources: dict[str, int]) -> tuple[tuple[str, int], ...]:

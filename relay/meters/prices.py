@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, Self
 
-from relay.session.usage import Usage
+from relay.session.usage import Usage, add_usd
 from relay.values import dataclass
 
 PRICES_SEEN = date(2026, 11, 20)
@@ -199,8 +199,8 @@ class Budget:
         """Add one response; None makes the sum of money unknown."""
         return replace(
             self,
-            run_usd=_add(self.run_usd, usd),
-            phase_usd=_add(self.phase_usd, usd),
+            run_usd=add_usd(self.run_usd, usd),
+            phase_usd=add_usd(self.phase_usd, usd),
             tokens=self.tokens + tokens,
         )
 
@@ -245,11 +245,6 @@ class Budget:
                 f"spent; {name} raises it"
             )
         return None
-
-
-def _add(total: float | None, usd: float | None) -> float | None:
-    """Add money; unknown stays unknown."""
-    return None if total is None or usd is None else total + usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

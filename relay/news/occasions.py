@@ -12,6 +12,7 @@ from relay.session.events import (
     RunEnded,
     RunStarted,
 )
+from relay.session.usage import add_usd
 from relay.session.values import SessionEnd
 from relay.values import dataclass
 from relay.words import render_duration, render_usd, shorten
@@ -96,7 +97,7 @@ class Watcher:
         return self._make("question", words, f"{event.question} (assumed: {event.assumed})")
 
     def _count(self, cost_usd: float | None) -> News | None:
-        self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
+        self._spent = add_usd(self._spent, cost_usd)
         cap = self._started.cap_usd if self._started else None
         if self._has_told_cost or not cap or self._spent is None or self._spent < COST_SHARE * cap:
             return None

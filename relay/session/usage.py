@@ -56,11 +56,18 @@ class Spent:
 
     def __add__(self, other: Self) -> Self:
         """Add up; unknown stays unknown."""
-        known = self.cost_usd is not None and other.cost_usd is not None
-        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
-        return type(self)(usage=self.usage + other.usage, cost_usd=cost, estimated=self.estimated or other.estimated)
+        return type(self)(
+            usage=self.usage + other.usage,
+            cost_usd=add_usd(self.cost_usd, other.cost_usd),
+            estimated=self.estimated or other.estimated,
+        )
 
     @property
     def tokens(self) -> int:
         """All tokens of all classes."""
         return self.usage.context_tokens
+
+
+def add_usd(one: float | None, other: float | None) -> float | None:
+    """Add money; unknown stays unknown."""
+    return None if one is None or other is None else one + other

@@ -15,7 +15,7 @@ from relay.figures.legs import MOST_OPEN_CALLS
 from relay.figures.reads import MOST_PATHS
 from relay.figures.runs import MOST_LEGS
 from relay.figures.series import LEG_POINTS, RUN_POINTS
-from relay.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS
+from relay.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_TOOLS, add_totals
 from relay.figures.values import Figures, LegFigures, Totals
 from relay.meters.gauge import Band
 from relay.session.events import (
@@ -443,10 +443,10 @@ def test_totals_of_parts_are_the_totals_of_the_whole(answers: list[tuple[int, in
         events += [leg(f"s{n}", str(n % 3)), *turn(1, prompt, output), *call("read", "a", tokens, lines=(1, 2))]
         events += [*turn(2, prompt + output + tokens), over(f"s{n}", str(n % 3))]
     found = fold(*events)
-    summed = sum((one.totals for one in found.legs), start=Totals())
+    summed = add_totals(*(one.totals for one in found.legs))
     assert summed.spent.usage == found.totals.spent.usage
     assert summed.sources == found.totals.sources
-    assert sum((phase.totals for phase in found.phases), start=Totals()).sources == summed.sources
+    assert add_totals(*(phase.totals for phase in found.phases)).sources == summed.sources
     assert sum(tool.result_tokens for tool in found.tools) == sum(
         tokens for one in found.legs for tool in one.tools for tokens in [tool.result_tokens]
     )
