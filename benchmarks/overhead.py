@@ -1,10 +1,11 @@
 """What relay's loop adds to a model's calls: time, CPU, memory and prompt, against a bare script with the SDK.
 
-    python benchmarks/overhead.py [--quick] [--git] [--out DIR]
+    python benchmarks/overhead.py [--quick] [--git] [--latency-ms N] [--out DIR]
 
-The rehearsal server plays the same calls of one kind to both, without latency; both are started as processes, in turn,
-so that a busy machine slows both alike. Two lengths of the same session separate what a call costs from what a start
-costs. Read the differences and ratios; absolute times are those of the machine. Writes ``overhead.md`` and ``.json``.
+The rehearsal server plays the same calls of one kind to both, at once unless told otherwise; both are started as
+processes, in turn, so that a busy machine slows both alike. Two lengths of the same session separate what a call costs
+from what a start costs. Read the differences and ratios; absolute times are those of the machine. Writes
+``overhead.md`` and ``.json``.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ class Size:
     """Tracked files of the repository."""
     many_files: int
     """Of the large repository, for snapshots only."""
+    latency_ms: float = 0.0
+    """Until the server answers."""
 
 
 FULL = Size(
@@ -82,9 +85,9 @@ def make_call(kind: str, n: int) -> dict[str, Any]:
             return {"name": "bash", "input": {"command": f"echo {n}"}}
 
 
-def make_script(kind: str, calls: int) -> str:
+def make_script(kind: str, calls: int, latency_ms: float) -> str:
     """Return a session of `calls` calls, then the tick and the last word."""
-    turns = [{"tools": [make_call(kind, n)]} for n in range(calls)]
+    turns = [{"tools": [make_call(kind, n)], "delay_s": latency_ms / 1000} for n in range(calls)]
     tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "called"}}]}
     return json.dumps({"sessions": [{"turns": [*turns, tick, {"text": "Commit: Make the calls"}]}]})
 
@@ -97,9 +100,10 @@ def make_files(files: int) -> dict[str, str]:
 # Processes
 
 
-def run_session(setup: str, kind: str, calls: int, files: int, *, path: str = os.environ["PATH"]) -> Cost:
+def run_session(setup: str, kind: str, calls: int, size: Size, *, path: str = os.environ["PATH"]) -> Cost:
     """Play one session to one of the setups."""
-    with make_repository(make_files(files)) as root, serve(parse_script(make_script(kind, calls))) as server:
+    script = parse_script(make_script(kind, calls, size.latency_ms))
+    with make_repository(make_files(size.files)) as root, serve(script) as server:
         argv = [sys.executable, str(HERE / "bare_agent.py"), server.base_url]
         if setup != "bare":
             argv = [sys.executable, "-P", "-m", "relay", "run", *setup.split()[1:]]
@@ -116,7 +120,7 @@ def measure_calls(size: Size) -> list[dict[str, Any]]:
         for kind in size.kinds:
             for setup in size.setups:
                 for calls in (size.short, size.long):
-                    taken.setdefault((kind, setup, calls), []).append(run_session(setup, kind, calls, size.files))
+                    taken.setdefault((kind, setup, calls), []).append(run_session(setup, kind, calls, size))
         print(f"round {number + 1} of {size.rounds}", flush=True)
     return [summarise(size, kind, setup, taken) for kind in size.kinds for setup in size.setups]
 
@@ -153,7 +157,7 @@ def count_git(size: Size) -> dict[str, float]:
 
         def count(kind: str, calls: int) -> int:
             log.write_text("", encoding="utf-8")
-            run_session("relay --sandbox off", kind, calls, size.files, path=f"{folder}:{os.environ['PATH']}")
+            run_session("relay --sandbox off", kind, calls, size, path=f"{folder}:{os.environ['PATH']}")
             return len(log.read_text(encoding="utf-8").split())
 
         calls = {kind: (count(kind, size.long), count(kind, size.short)) for kind in size.kinds}
@@ -170,7 +174,7 @@ def measure_parts(size: Size) -> dict[str, float]:
     rounds = 3 * size.rounds
     version = "from relay.__main__ import main; main()"
     starts = {"python -c 'pass'": ("pass",), "relay --version": (version, "--version")}
-    if size is FULL:  # a bare session has imported it anyway
+    if size.rounds > 1:  # a bare session has imported it anyway
         starts["python -c 'import anthropic'"] = ("import anthropic",)
     parts = {name: time_all(partial(run_python, *words), size.rounds) for name, words in starts.items()}
     for files in (size.files, size.many_files):
@@ -253,8 +257,8 @@ def render_report(size: Size, rows: list[dict[str, Any]], git: dict[str, float],
     return f"""# What relay's loop adds
 
 `python benchmarks/overhead.py` — {size.rounds} rounds, sessions of {size.short} and {size.long} calls, {size.files:,}
-tracked files, a rehearsal server without latency. Written by the benchmark. A model takes seconds to answer; everything
-here is milliseconds beside that.
+tracked files, a rehearsal server that answers after {size.latency_ms:.0f} ms. Written by the benchmark. A model takes
+seconds to answer; everything here is milliseconds beside that.
 
 | call | setup | wall ms/call | over bare | CPU ms/call | over bare | start wall ms | start CPU ms | peak RSS MB |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -282,9 +286,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, for a smoke test")
     parser.add_argument("--git", action="store_true", help="only count git processes, and print the numbers")
+    parser.add_argument("--latency-ms", type=float, default=0.0, help="until the server answers; 0 unless given")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
     options = parser.parse_args()
-    size = QUICK if options.quick else FULL
+    size = replace(QUICK if options.quick else FULL, latency_ms=options.latency_ms)
     if options.git:
         print(json.dumps(count_git(size)))
         return

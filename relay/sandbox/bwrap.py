@@ -191,13 +191,29 @@ class Bwrap:
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
         last = {mount.dest: mount.op for mount in mounts}
         layers = self.view.layers.keep({mount.source for mount in mounts})
+        env |= {**dict(pair for door in find_open(policy) for pair in door.env), **extra_env}
         return Launch(
             argv=layers.wrap(self.program, (*argv, *command)),
-            env={**env, **dict(pair for door in find_open(policy) for pair in door.env), **extra_env},
+            env=env,
+            alike=(mounts, _identify_sources(mounts), command, cwd, env),
+            points=tuple(last),
             pass_fds=fds,
             status_fd=status_fd,
             in_memory=(*(place for place, op in last.items() if op is Op.EMPTY), *layers.used[:1]),
         )
+
+
+def _identify_sources(mounts: tuple[Mount, ...]) -> tuple[tuple[int, int] | None, ...]:
+    """Return which file or directory each mount shows; None where one is gone."""
+
+    def identify(place: Path) -> tuple[int, int] | None:
+        try:
+            found = place.stat()
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+    return tuple(identify(m.source) for m in mounts if m.source)
 
 
 def lend_files(places: Sequence[Path], folder: Path) -> tuple[Lent, ...]:

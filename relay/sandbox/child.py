@@ -6,8 +6,6 @@
 import contextlib
 import os
 import signal
-import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -18,7 +16,7 @@ from relay.sandbox.launcher import find_descendants
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import kill_below, read_init_pid, wrap_limits
-from relay.sandbox.start import ATTEMPTS, Launch, settle, spawn
+from relay.sandbox.start import ATTEMPTS, Launch, Started, settle, spawn
 
 START_S = 20.0
 """How long the sandbox may take to be there; it takes a hundredth of it."""
@@ -32,22 +30,19 @@ class Child:
     """A running program. Mutable: it ends.
 
     Args:
-        process: What was started; everything it starts is below it.
-        speak: The other end of its standard input.
-        launch: How it was started.
+        started: Everything it starts is below it.
         limits: What it may hold.
         errors: File that has what it writes to standard error.
     """
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], speak: socket.socket, launch: Launch, limits: Limits, errors: Path
-    ) -> None:
+    def __init__(self, started: Started, limits: Limits, errors: Path) -> None:
+        process = started.process
         assert process.stdout is not None  # noqa: S101  # asked for
         self.output: IO[bytes] = process.stdout
         """What it says; read, and closed, by one thread."""
         self._process = process
-        self._speak = speak
-        self._launch = launch
+        self._speak = started.speak
+        self._launch = started.launch
         self._limits = limits
         self._errors = errors
         self._init_pid = 0
@@ -68,7 +63,7 @@ class Child:
             self._init_pid = read_init_pid(self._launch.status_fd)
             settle(self._init_pid)
         self._speak.settimeout(SEND_S)
-        self.send(b"\n")
+        self.send(self._launch.words)
         return True
 
     def send(self, data: bytes) -> bool:
@@ -164,7 +159,7 @@ def start_child(
 def _spawn(launch: Launch, limits: Limits, errors: Path) -> Child:
     try:
         with errors.open("wb") as said:
-            process, ours = spawn(launch, stderr=said)
+            started = spawn(launch, stderr=said)
     except (OSError, ValueError) as error:
         raise SandboxError(f"cannot run this: {error}") from error
-    return Child(process, ours, launch, limits, errors)
+    return Child(started, limits, errors)

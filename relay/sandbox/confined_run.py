@@ -1,6 +1,7 @@
 """Runs one command through a confinement."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,8 +11,9 @@ from types import MappingProxyType
 from relay.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import CommandResult, Ending, refuse, run_launch, wrap_limits
-from relay.sandbox.start import ATTEMPTS
+from relay.sandbox.process import CommandResult, Ending, refuse, render_words, run_started
+from relay.sandbox.standby import Standby, build_waiting
+from relay.sandbox.start import ATTEMPTS, spawn
 
 NO_ENV: Mapping[str, str] = MappingProxyType({})
 
@@ -31,6 +33,7 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     spool: Path | None = None,
     extra_env: Mapping[str, str] = NO_ENV,
     streams: tuple[int, int, int] | None = None,
+    standby: Standby | None = None,
     prepare: Callable[[], object] = lambda: None,
     hear: Callable[[bytes], None] = lambda _: None,
 ) -> CommandResult:
@@ -41,15 +44,23 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     """
     if not argv:
         return refuse("there is no command")
+    try:
+        told = render_words(() if streams else argv)
+    except ValueError as error:
+        return refuse(f"cannot run this: {error}")
     words = ""
     for _ in range(ATTEMPTS):
         lent = tuple(map(os.dup, streams or ()))
-        command = wrap_limits(
-            (*render_lending(confinement.inside, lent), *argv), limits, shared_user=confinement.counts_user
-        )
-        launch = confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
-        launch = replace(launch, pass_fds=(*launch.pass_fds, *lent), prepare=prepare, hear=hear)
-        ending = run_launch(launch, limits=limits, should_stop=should_stop, spool=spool)
+        # What lends has a mount of its own: its line is known from the start.
+        fixed = (*render_lending(confinement.inside, lent), *argv) if lent else ()
+        launch = build_waiting(confinement, fixed, limits=limits, cwd=cwd, extra_env=extra_env)
+        launch = replace(launch, pass_fds=(*launch.pass_fds, *lent), words=told, prepare=prepare, hear=hear)
+        try:
+            waiting = standby.take(launch) if standby and not lent else None
+            started = waiting or spawn(launch, stderr=subprocess.STDOUT)
+        except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
+            return refuse(f"cannot run this: {error}")
+        ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool)
         if ending.started:
             return ending.result
         words = _last_line(ending)

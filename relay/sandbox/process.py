@@ -9,12 +9,12 @@ import json
 import os
 import resource
 import selectors
+import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +22,7 @@ from relay.sandbox.launcher import find_descendants, read_processes
 from relay.sandbox.memory import holds_more, is_worth_a_look, read_files_bytes, render_limit
 from relay.sandbox.output import Capture
 from relay.sandbox.policy import Limits
-from relay.sandbox.start import Launch, settle, spawn
+from relay.sandbox.start import Started, has_mounts, settle
 from relay.values import dataclass
 
 POLL_S = 0.1
@@ -35,6 +35,8 @@ GONE_S = 2.0
 """How long a killed tree may take to disappear before harder means are used."""
 _CHUNK_BYTES = 256 * 1024
 _SHELL = "/bin/sh"
+_NEWLINE = "relay_newline"
+"""Of the shell alone: the command gets the variables that it was given."""
 NOT_STARTED = 126
 """Exit code for a command that could not be started, as shells use it; 127 is a missing binary."""
 
@@ -70,6 +72,8 @@ def wrap_limits(
 ) -> tuple[str, ...]:
     """Return a command that sets its own limits, says that it is ready, and becomes `argv` when relay answers.
 
+    The answer is a line with the words that stand before `argv`, all or none, see `render_words`.
+
     A relay that is killed cannot answer. Before the answer whatever ends the command with relay is in force, so that
     no command goes on alone, without limits, in the tree of the next run.
 
@@ -89,9 +93,22 @@ def wrap_limits(
     # dash and busybox call it -p, which is something else in bash: -u comes first.
     script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; "
     # Never the host's /dev/null, which uid 0 may chmod: the sandbox's own.
-    script += f'echo >&0; read -r go || exit {NOT_STARTED}; exec "$@"'
-    script += "" if keeps_input else " </dev/null"
+    script += f"{_NEWLINE}='\n'; echo >&0; read -r relay_words || exit {NOT_STARTED}; "
+    script += """eval "exec $relay_words"' "$@"'"""
+    script += "" if keeps_input else "' </dev/null'"
     return (_SHELL, "-c", script, "relay", *argv)
+
+
+def render_words(argv: Sequence[str]) -> bytes:
+    """Write the line by which a command that waits is told what to become.
+
+    Raises:
+        ValueError: No command line can hold a word of it.
+    """
+    line = shlex.join(argv).replace("\n", f"'\"${_NEWLINE}\"'")  # in single quotes, where `read` would end
+    if "\0" in line:
+        raise ValueError("embedded null byte")
+    return os.fsencode(line) + b"\n"
 
 
 def _cap(wanted: int, which: int, unit: int) -> int:
@@ -104,21 +121,15 @@ def _count_own_tasks() -> int:
     return sum(process.tasks for process in read_processes().values() if process.uid == me)
 
 
-def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool], spool: Path | None) -> Ending:
+def run_started(started: Started, *, limits: Limits, should_stop: Callable[[], bool], spool: Path | None) -> Ending:
     """Run it until the command and everything it started are gone."""
-    begin = time.monotonic()
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
-    try:
-        process, ours = spawn(launch, stderr=subprocess.STDOUT)
-    except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
-        capture.close()
-        return Ending(result=refuse(f"cannot run this: {error}", duration_s=time.monotonic() - begin), started=True)
-    with _Tree(process, launch, ours, capture) as tree:
-        launch.prepare()
+    with _Tree(started, capture) as tree:
+        started.launch.prepare()
         begin = time.monotonic()
         stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
         tree.finish()
-    exit_code = None if stopped.killed else _as_shell(process.returncode)
+    exit_code = None if stopped.killed else _as_shell(started.process.returncode)
     result = CommandResult(
         exit_code=exit_code,
         output=capture.render(),
@@ -131,7 +142,13 @@ def run_launch(launch: Launch, *, limits: Limits, should_stop: Callable[[], bool
     return Ending(result=result, started=stopped.killed or tree.command_started)
 
 
-def refuse(words: str, *, duration_s: float = 0.0) -> CommandResult:
+def end_started(started: Started) -> None:
+    """End what is not to be let go, and everything below it."""
+    with _Tree(started, Capture(keep_bytes=0, spool=None, spool_bytes=0)):
+        pass
+
+
+def refuse(words: str) -> CommandResult:
     """Return the result of a command that was not started."""
     output = f"relay: {words}\n".encode(errors="backslashreplace")
     return CommandResult(
@@ -140,7 +157,7 @@ def refuse(words: str, *, duration_s: float = 0.0) -> CommandResult:
         total_bytes=len(output),
         timed_out=False,
         interrupted=False,
-        duration_s=duration_s,
+        duration_s=0.0,
     )
 
 
@@ -162,16 +179,16 @@ class _Stopped:
 class _Tree:
     """A started launch: reads its output, knows when it ended, and ends it."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], launch: Launch, command: socket.socket, capture: Capture
-    ) -> None:
+    def __init__(self, started: Started, capture: Capture) -> None:
+        process, launch, command = started.process, started.launch, started.speak
         assert process.stdout is not None  # noqa: S101  # asked for above
         self._process = process
         self._pipe = process.stdout
         self._capture = capture
+        self._launch = launch
+        self._early = started.early
+        self._is_stale = False
         self._status_fd = status_fd = launch.status_fd
-        self._in_memory = launch.in_memory
-        self._hear = launch.hear
         self._idle_tasks = _count_all_tasks()
         self._status = b""
         self._init_pid = 0
@@ -205,8 +222,8 @@ class _Tree:
 
     @property
     def command_started(self) -> bool:
-        """False when bwrap failed before it ran the command: it reports an exit code only for a command."""
-        return self._status_fd is None or b'"exit-code"' in self._status
+        """False when bwrap ended before it ran the command: it reports an exit code only for a command."""
+        return not self._is_stale and (self._status_fd is None or b'"exit-code"' in self._status)
 
     def watch(self, *, deadline: float, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
@@ -219,7 +236,7 @@ class _Tree:
                 next_look = now + POLL_S
                 if should_stop():
                     return _Stopped(interrupted=True)
-                self._hear(self._capture.get_end())
+                self._launch.hear(self._capture.get_end())
                 # The kernel's limit on processes does not bind uid 0.
                 tasks, all_tasks = limits.processes, _count_all_tasks()
                 # The machine's count is one cheap read; the walk over /proc comes only when it could be true: at once
@@ -235,7 +252,7 @@ class _Tree:
         return _Stopped()
 
     def _holds_more(self, limit_bytes: int) -> bool:
-        files_bytes = read_files_bytes(self._init_pid, self._in_memory)
+        files_bytes = read_files_bytes(self._init_pid, self._launch.in_memory)
         return holds_more(find_descendants(self._process.pid), limit_bytes, files_bytes=files_bytes)
 
     def _handle(self, timeout_s: float) -> None:
@@ -284,9 +301,13 @@ class _Tree:
             if not self._command.recv(1):
                 return
             self._read_status()
+            self._is_stale = self._early and not has_mounts(self._init_pid, self._launch.points)
+            if self._is_stale:
+                self._kill()
+                return
             if self._init_pid:
                 settle(self._init_pid)
-            self._command.send(b"\n")
+            self._command.sendall(self._launch.words)
         self._command.close()
 
     def _read_output(self) -> None:

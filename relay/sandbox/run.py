@@ -18,6 +18,7 @@ from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.probe import ACTS, OPENERS, holds, prove
 from relay.sandbox.process import CommandResult, refuse
 from relay.sandbox.proofs import find_proof, has_proof, save_proof
+from relay.sandbox.standby import Standby
 from relay.values import dataclass
 
 
@@ -39,6 +40,8 @@ class Sandbox:
     """Given the last bytes of what a command has printed, ten times a second while it runs, on the caller's thread."""
     prepare: Callable[[], object] = lambda: None
     """Called while the namespaces of a command are made; the command begins when this has returned."""
+    standby: Standby = field(default_factory=Standby)
+    """The next command's, where `expect_command` was called."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -94,32 +97,41 @@ class Sandbox:
             spool=spool,
             extra_env=extra_env,
             streams=streams,
+            standby=self.standby,
             prepare=self.prepare,
             hear=self.hear,
         )
         return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
 
+    def expect_command(self, *, limits: Limits) -> None:
+        """Make the sandbox of the next command now, at the top of the repository and with these limits.
+
+        On the thread that goes on to run it, or the kernel ends it with the one that has made it.
+        """
+        self.standby.begin(self.confinement, limits=limits, cwd=self.policy.root)
+
     def renew(self) -> Self:
         """Return the same sandbox with an empty private directory of its own; the caller closes it."""
         private = PrivateDir()
-        return replace(self, confinement=self.confinement.renew(private), private=private)
+        return replace(self, confinement=self.confinement.renew(private), private=private, standby=Standby())
 
     def show(self, stage: StandIn) -> Self | None:
         """Return this sandbox with something else in the place of the repository; None where it cannot be."""
         confinement = self.confinement.show(stage)
-        return None if confinement is None else replace(self, confinement=confinement)
+        return None if confinement is None else replace(self, confinement=confinement, standby=Standby())
 
     def reveal(self, place: Path) -> Self:
         """Return this sandbox with a file of the repository shown that is hidden for its name only."""
-        return replace(self, confinement=self.confinement.reveal(place))
+        return replace(self, confinement=self.confinement.reveal(place), standby=Standby())
 
     def lend(self, lent: Lent) -> Self:
         """Return this sandbox with a copy to write in a directory's place; the same where that cannot be."""
         confinement = self.confinement.lend(lent)
-        return self if confinement is None else replace(self, confinement=confinement)
+        return self if confinement is None else replace(self, confinement=confinement, standby=Standby())
 
     def close(self) -> None:
-        """Remove the private directory."""
+        """End what waits for a command, and remove the private directory."""
+        self.standby.close()
         self.private.close()
 
     def __enter__(self) -> Self:

@@ -5,16 +5,18 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO
 
+from relay.regexes import regex
 from relay.sandbox.launcher import find_descendants
 from relay.values import dataclass
 
 ATTEMPTS = 3
 """A path that vanished between check and mount fails the set-up before a command runs; then it is laid out anew."""
 _EXPENDABLE = "1000"
+_ESCAPED = regex(rb"\\([0-7]{3})")  # how the kernel writes a blank, a tab, a newline and a backslash
 _LOOKS, _PAUSE_S = 2000, 0.0005
 
 
@@ -31,6 +33,12 @@ class Launch:
     """Directories that the command writes and that live in memory, as it sees them."""
     hear: Callable[[bytes], None] = lambda _: None  # as `Sandbox.hear`
     prepare: Callable[[], object] = lambda: None  # as `Sandbox.prepare`
+    words: bytes = b"\n"
+    """The line that lets the command go; see `wrap_limits`."""
+    alike: object = None
+    """What is equal to that of another launch where either does for both; None where none does for this one."""
+    points: tuple[Path, ...] = ()
+    """Where something is mounted for the command."""
 
     def close(self) -> None:
         """Give up a launch that is not started."""
@@ -38,8 +46,21 @@ class Launch:
             os.close(fd)
 
 
-def spawn(launch: Launch, *, stderr: int | IO[bytes]) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a program, and return it with the other end of its standard input; its output is a pipe.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A program that waits for the line that lets its command go."""
+
+    process: subprocess.Popen[bytes]
+    """Its output is a pipe."""
+    speak: socket.socket
+    """The other end of its standard input."""
+    launch: Launch
+    early: bool = False
+    """Whether time has passed since its mounts were laid out, in which somebody may have changed what they cover."""
+
+
+def spawn(launch: Launch, *, stderr: int | IO[bytes]) -> Started:
+    """Start a program.
 
     Raises:
         OSError: It cannot be started.
@@ -71,7 +92,7 @@ def spawn(launch: Launch, *, stderr: int | IO[bytes]) -> tuple[subprocess.Popen[
             os.close(fd)
     if launch.status_fd is not None:
         make_expendable(process.pid)
-    return process, ours
+    return Started(process=process, speak=ours, launch=launch)
 
 
 def make_expendable(*pids: int) -> None:
@@ -97,6 +118,22 @@ def settle(init: int) -> None:
     with contextlib.suppress(OSError):
         if _find_score(init).read_text() != f"{_EXPENDABLE}\n":  # it was made before relay could say it of bwrap
             make_expendable(init, *_list_below(init))
+
+
+def has_mounts(init: int, points: Collection[Path]) -> bool:
+    """Say whether a sandbox still has all of these mounts, and none of something that was removed.
+
+    The kernel takes away what is mounted on a file or directory that is removed or replaced outside of the sandbox, and
+    what is mounted on one that is renamed goes with it: what stands there now has nothing over it.
+    """
+    try:
+        lines = Path(f"/proc/{init}/mountinfo").read_bytes().splitlines()
+    except OSError:  # it has ended
+        return False
+    rows = [line.split(b" ", 5) for line in lines]
+    names = (name for _, _, _, source, name, _ in rows if not source.endswith(b"//deleted"))
+    there = {_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name) for name in names}
+    return there.issuperset(map(os.fsencode, points))
 
 
 def _list_below(pid: int) -> list[int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from relay.errors import SandboxError
 from relay.sandbox.process import CommandResult
+from relay.sandbox.standby import Standby
 from relay.sandbox.text import render_output
 from relay.tools.output import ToolAnswer
 from relay.tools.workspace import RefusedError, Workspace
@@ -49,7 +50,8 @@ class _Job:
 
     def _run(self, workspace: Workspace) -> CommandResult:
         most = workspace.limits.memory_bytes
-        return replace(workspace.sandbox, hear=_ignore).run(  # what is heard is told on the session's thread only
+        # What is heard is told, and what stands by is taken, on the session's thread only.
+        return replace(workspace.sandbox, hear=_ignore, standby=Standby()).run(
             ["bash", "-c", self.command],
             limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE),
             cwd=workspace.root,

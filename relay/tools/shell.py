@@ -47,13 +47,11 @@ def run_bash(
     if background is not None and given.get("background"):
         keep()
         return background.start(command, spool)
+    limits = replace(workspace.limits, timeout_s=timeout_s)
     result = replace(workspace.sandbox, prepare=keep).run(
-        ["bash", "-c", command],
-        limits=replace(workspace.limits, timeout_s=timeout_s),
-        cwd=workspace.root,
-        should_stop=workspace.should_stop,
-        spool=spool,
+        ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
     )
+    workspace.sandbox.expect_command(limits=limits)
     output = render_output(result.output).strip("\n")
     notes = [*_name_kept(workspace, command, output, failed=result.exit_code != 0)]
     notes += [*(f"[{note}]" for note in result.notes), *(background.take_news() if background else ())]

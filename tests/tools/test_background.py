@@ -44,7 +44,7 @@ OWN = os.getpid()
 def is_running(word: str) -> bool:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if word.encode() in path.read_bytes():
+            if word.encode() in path.read_bytes().replace(b"\0", b" "):
                 return True
         except OSError:
             continue  # it ended meanwhile

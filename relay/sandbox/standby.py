@@ -1,0 +1,71 @@
+"""The sandbox of a session's next command, made while the model is asked what the command is.
+
+It holds where nothing that a command is shown has changed since: what would be laid out now is laid out, and the kernel
+still has each mount of it. Where it does not hold, it is made anew, as for any other command.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from relay.errors import SandboxError
+from relay.sandbox.confinement import Confinement
+from relay.sandbox.policy import Limits
+from relay.sandbox.process import end_started, wrap_limits
+from relay.sandbox.start import Launch, Started, spawn
+
+_FROM = 2
+"""A session that has run so many commands runs another; most that run one run no second."""
+
+
+def build_waiting(
+    confinement: Confinement, argv: tuple[str, ...], *, limits: Limits, cwd: Path, extra_env: Mapping[str, str]
+) -> Launch:
+    """Return the launch of a command that waits to be let go; of `argv` all or the end, see `wrap_limits`.
+
+    Raises:
+        SandboxError: The confinement cannot be set up as things are now.
+    """
+    command = wrap_limits(argv, limits, shared_user=confinement.counts_user)
+    return confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
+
+
+class Standby:
+    """What waits for the next command. Mutable: it is made, taken and ended, on one thread."""
+
+    def __init__(self) -> None:
+        self._commands = 0
+        self._started: Started | None = None
+
+    def begin(self, confinement: Confinement, *, limits: Limits, cwd: Path) -> None:
+        """Start the next command's sandbox now that a command has ended; the next command tells what fails here."""
+        self._commands += 1
+        # Where the kernel counts the user's other processes, a limit is another one at each look.
+        if self._started is not None or self._commands < _FROM or confinement.counts_user:
+            return
+        try:
+            launch = build_waiting(confinement, (), limits=limits, cwd=cwd, extra_env={})
+            if launch.alike is None:
+                launch.close()
+                return
+            self._started = replace(spawn(launch, stderr=subprocess.STDOUT), early=True)
+        except (SandboxError, OSError, ValueError):
+            self._started = None
+
+    def take(self, launch: Launch) -> Started | None:
+        """Return what waits, to be let go as `launch` says, which is used up then; None where it is not the same."""
+        started, self._started = self._started, None
+        if started is None:
+            return None
+        if launch.alike != started.launch.alike:
+            end_started(started)
+            return None
+        launch.close()
+        return replace(started, launch=replace(launch, pass_fds=(), status_fd=started.launch.status_fd))
+
+    def close(self) -> None:
+        """End what waits."""
+        if self._started is not None:
+            end_started(self._started)
+            self._started = None
