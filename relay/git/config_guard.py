@@ -9,6 +9,7 @@ may be in the work tree, are overruled by the user's value for the same key, els
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from relay.git.command import Git
@@ -42,11 +43,17 @@ class Setting:
 
 def read_config(repo: Repo) -> tuple[Setting, ...]:
     """Return the configuration as it stands now, without relay's own overrides."""
-    parts = read_listing(repo).split(b"\0")
-    entries = [entry for entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False) if entry[0] != b"command"]
-    of_user = {entry[:2] for entry in entries if entry[0] in {b"system", b"global"}}
+    entries = _list_entries(read_listing(repo))
+    of_user = {source for source, _ in entries if source[0] in {b"system", b"global"}}
     trusted = {source for source in of_user if _is_outside_file(repo.root, source[1])}
-    return tuple(_parse_setting(repo.root, entry[2], trusted=entry[:2] in trusted) for entry in entries)
+    return tuple(_parse_setting(repo.root, entry, trusted=source in trusted) for source, entry in entries)
+
+
+def _list_entries(listing: bytes) -> list[tuple[tuple[bytes, bytes], bytes]]:
+    """Return scope and origin of each entry, and the entry; relay's own overrides are none."""
+    parts = listing.split(b"\0")
+    entries = zip(zip(parts[0::3], parts[1::3], strict=False), parts[2::3], strict=False)
+    return [(source, entry) for source, entry in entries if source[0] != b"command"]
 
 
 def _is_outside_file(root: Path, origin: bytes) -> bool:
@@ -119,13 +126,24 @@ class Guarded:
         """Return a boolean setting."""
         return is_true(find_value(self.config, key), default=default)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether objects, and refs that only relay uses, are written as by default: then relay may do it itself."""
-        formats = {setting.key for setting in self.config if setting.key.startswith("extensions.")}
-        odd = find_value(self.config, "core.sharedrepository") or self.flag("core.protecthfs", default=False)
-        logs = (find_value(self.config, "core.logallrefupdates") or "").lower()
-        return not odd and logs != "always" and formats <= _PLAIN_EXTENSIONS
+
+def is_plain(repo: Repo) -> bool:
+    """Return whether objects, and refs that only relay uses, are written as by default: then relay may do it itself."""
+    return _is_plain(read_listing(repo))
+
+
+@lru_cache(maxsize=16)
+def _is_plain(listing: bytes) -> bool:
+    """Read it of the same configuration once: it is asked for with each object."""
+    config = tuple(
+        Setting(key=key, value=value, trusted=False)
+        for _, entry in _list_entries(listing)
+        for key, _, value in (os.fsdecode(entry).partition("\n"),)
+    )
+    odd = find_value(config, "core.sharedrepository") or is_true(find_value(config, "core.protecthfs"), default=False)
+    logs = (find_value(config, "core.logallrefupdates") or "").lower()
+    formats = {setting.key for setting in config if setting.key.startswith("extensions.")}
+    return not odd and logs != "always" and formats <= _PLAIN_EXTENSIONS
 
 
 def guard(repo: Repo) -> Guarded:

@@ -7,6 +7,7 @@ finds in the current directory, and what a shell would still expand, may be a se
 import os
 import shlex
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from relay.regexes import regex
@@ -31,23 +32,30 @@ _SEPARATORS = frozenset({";", "|", "||", "&", "&&"})
 
 def runs_outside(command: str, root: Path) -> bool:
     """Say whether nothing that a filter command runs can be in the work tree."""
+    parts = _split(command)
+    return parts is not None and all(_are_outside(part, root) for part in parts)
+
+
+@lru_cache(maxsize=64)
+def _split(command: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the words of each simple command; None where only a shell can tell. It is asked before every git."""
     if _EXPANDS.search(command):
-        return False
+        return None
     try:
         lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|()")
         lexer.whitespace_split = True
         words = list(lexer)
     except ValueError:
-        return False
-    if not words or any(set(word) <= set("();&|") and word not in _SEPARATORS for word in words):
-        return not words
+        return None
+    if any(set(word) <= set("();&|") and word not in _SEPARATORS for word in words):
+        return None
     simple: list[list[str]] = [[]]
     for word in words:
         if word in _SEPARATORS:
             simple.append([])
         else:
             simple[-1].append(word)
-    return all(_are_outside(part, root) for part in simple if part)
+    return tuple(tuple(part) for part in simple if part)
 
 
 def _are_outside(words: Sequence[str], root: Path) -> bool:

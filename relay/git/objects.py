@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relay.files.tree import open_file, sync_directory
 from relay.git.command import NULL_ENVIRONMENT, Git
-from relay.git.config_guard import Guarded, guard
+from relay.git.config_guard import guard, is_plain
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.loose import compute_id, write_loose
 from relay.git.message import Message, render_message
@@ -152,7 +152,7 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
         RepoError: A file cannot be read.
     """
     found: dict[str, str] = {}
-    is_plain = bool(paths) and guard(repo).is_plain
+    own = bool(paths) and is_plain(repo)
     for start in range(0, len(paths), _MOST_OPEN):
         with contextlib.ExitStack() as stack:
             large: dict[str, int] = {}
@@ -160,7 +160,7 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
                 if (fd := open_file(repo.root, path)) is None:
                     continue
                 stack.callback(os.close, fd)
-                if is_plain and (data := _read_small(fd)) is not None:
+                if own and (data := _read_small(fd)) is not None:
                     found[path] = write_loose(repo.objects_dir, repo.object_format, "blob", data)
                 else:
                     large[path] = fd
@@ -203,7 +203,7 @@ def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
     """Store blobs as they are and return their ids in order."""
     if not contents:
         return ()
-    if guard(repo).is_plain:
+    if is_plain(repo):
         return tuple(write_loose(repo.objects_dir, repo.object_format, "blob", data) for data in contents)
     return tuple(hash_bytes(repo.git, data) for data in contents)
 
@@ -211,19 +211,17 @@ def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
 def write_commit(repo: Repo, tree: str, parents: Iterable[str], message: Message | bytes) -> str:
     """Store an unsigned commit object of relay's own; nothing points to it yet."""
     text = render_message(message) if isinstance(message, Message) else message
-    return write_unsigned(repo, guard(repo), tree, tuple(parents), text, RELAY_IDENTITY)
+    return write_unsigned(repo, tree, tuple(parents), text, RELAY_IDENTITY)
 
 
-def write_unsigned(  # what a commit is made of
-    repo: Repo, guarded: Guarded, tree: str, parents: Sequence[str], text: bytes, identity: Mapping[str, str]
-) -> str:
+def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, identity: Mapping[str, str]) -> str:
     """Store a commit by the clock and in the time zone of here, as git does; `identity` is as git has it already."""
-    if guarded.is_plain:
+    if is_plain(repo):
         data = _render_commit(tree, parents, text, identity)
         if data is not None:
             return write_loose(repo.objects_dir, repo.object_format, "commit", data)
     args = [part for parent in parents for part in ("-p", parent)]
-    return guarded.git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
+    return guard(repo).git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
 
 
 def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> bytes | None:
@@ -277,7 +275,7 @@ def write_tree(git: Git, index: str) -> str:
 def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
     """Store a tree of ``(path, mode, object id)``, on top of the tree `start` or alone, and return its id."""
     entries, guarded = tuple(entries), guard(repo)
-    if start is None and guarded.is_plain and all(is_plain_entry(path, mode) for path, mode, _ in entries):
+    if start is None and is_plain(repo) and all(is_plain_entry(path, mode) for path, mode, _ in entries):
         return write_changed_tree(repo, repo.empty_tree, entries)
     index = repo.make_relay_dir() / "paths-index"
     remove_private(index)

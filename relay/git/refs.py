@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from relay.files.tree import sync_directory
 from relay.git.command import GitError, GitResult
-from relay.git.config_guard import guard
+from relay.git.config_guard import guard, is_plain
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
 from relay.git.ref_files import find_id, remove_id, replace_id
@@ -59,7 +59,7 @@ def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
         it cannot.
     """
     logged = (repo.common_dir / "logs" / ref).exists()
-    if logged or not guard(repo).is_plain or not replace_id(repo.common_dir, ref, new, old):
+    if logged or not is_plain(repo) or not replace_id(repo.common_dir, ref, new, old):
         return False
     sync_ref(repo, ref, is_new_place=not old)
     return True
@@ -97,7 +97,7 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
         GitError: The ref is where it should be, but git could not remove it.
     """
     guarded = guard(repo)
-    is_simple = _is_own(repo, ref) and guarded.is_plain and not (repo.common_dir / "logs" / ref).exists()
+    is_simple = _is_own(repo, ref) and is_plain(repo) and not (repo.common_dir / "logs" / ref).exists()
 
     def change() -> GitResult:
         if is_simple and remove_id(repo.common_dir, ref, old):

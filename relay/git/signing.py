@@ -38,7 +38,7 @@ def write_user_commit(repo: Repo, guarded: Guarded, draft: Draft, *, timeout_s: 
         RepoError: Signing is asked for but does not work without a prompt.
     """
     if not guarded.flag("commit.gpgsign", default=False):
-        return write_unsigned(repo, guarded, draft.tree, draft.parents, draft.message, draft.identity)
+        return write_unsigned(repo, draft.tree, draft.parents, draft.message, draft.identity)
     args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
     git = _make_signing_git(repo, guarded)
     result = git.probe(*args, "-S", stdin=draft.message, env=draft.identity, timeout_s=timeout_s)

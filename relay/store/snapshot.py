@@ -25,7 +25,7 @@ from typing import Self
 from relay.files.tree import Look, find_stat, read_file, take_look
 from relay.git import objects
 from relay.git.command import GitError
-from relay.git.config_guard import Guarded, guard
+from relay.git.config_guard import Guarded, guard, is_plain
 from relay.git.index_flags import find_hidden, read_flagged, show_hidden
 from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK, find_mode
 from relay.git.repository import Repo
@@ -191,7 +191,7 @@ def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, s
         git = objects.private_git(guarded.git)
         objects.fill_index(git, index, entries)
         return objects.write_tree(git, index)
-    if guarded.is_plain and all(is_plain_entry(path, mode) for path, mode, _ in entries):
+    if is_plain(repo) and all(is_plain_entry(path, mode) for path, mode, _ in entries):
         return write_changed_tree(repo, start, entries)
     return objects.write_paths_tree(repo, entries, start=start)
 

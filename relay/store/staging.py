@@ -9,7 +9,7 @@ from relay.errors import RepoError
 from relay.files.tree import find_stat
 from relay.git import objects
 from relay.git.command import Git, GitError
-from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value
+from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, is_plain
 from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, FILE, GITLINK, SYMLINK
 from relay.git.repository import Repo
@@ -161,7 +161,7 @@ def write_plain_tree(
     given = {path: (modes.get(path, (FILE, ""))[0], data) for path, data in files.items()}
     kinds = {path: mode for path, (mode, _) in (*entries.items(), *given.items())}
     is_odd = GITLINK in kinds.values() or len(kinds) > _MOST_PLAIN
-    if is_odd or not guarded.is_plain or not guarded.flag("core.symlinks", default=True):
+    if is_odd or not is_plain(repo) or not guarded.flag("core.symlinks", default=True):
         return None
     if not all(is_plain_entry(path, mode) for path, mode in kinds.items()):
         return None
