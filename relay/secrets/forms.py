@@ -74,8 +74,16 @@ def _rule(kind: str, anchors: str, pattern: str, *, stops: bool = True) -> Rule:
     names = tuple(anchors.split())
     # What is distinct by itself may stand behind a letter or a digit; else also behind a line end inside of a string.
     distinct = stops and all(len(name) >= _MIN_KEYWORD and re.search(r"[_.:-]", name) for name in names)
-    bounded = pattern if distinct else rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])){pattern}"
-    return Rule(kind=kind, anchors=names, pattern=bounded, stops=stops)
+    # Its first character first: that of most places in a text is another.
+    first = _find_first(pattern)
+    bounded = rf"{first}(?:(?<![A-Za-z0-9]{first})|(?<=\\[nrt]{first})){pattern[len(first) :]}"
+    return Rule(kind=kind, anchors=names, pattern=pattern if distinct else bounded, stops=stops)
+
+
+def _find_first(pattern: str) -> str:
+    """Return what a pattern has for the first character, one of its own or a set; empty where it is neither."""
+    end = pattern.find("]") + 1 if pattern.startswith("[") else int(pattern[0].isalnum() or pattern[0] == "-")
+    return "" if pattern[end] in "{+*?" else pattern[:end]
 
 
 OWN = (

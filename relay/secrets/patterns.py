@@ -8,6 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import groupby
 
 from relay.regexes import regex
 from relay.secrets.forms import OWN, Rule, compile_rule, load_foreign
@@ -74,8 +75,9 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Susp
     """
     lowered = text.lower()
     places = {(start, FROM_ENVIRONMENT) for start, _ in _find_values(text, environ_values)}
-    places |= {(start, rule.kind) for rule in OWN if rule.stops for start, _ in _match(rule, text, lowered)}
-    others = {(start, rule.kind) for rule in load_foreign() for start, _ in _match(rule, text, lowered)}
+    rules = find_rules(text, lowered)
+    places |= {(start, rule.kind) for rule in OWN if rule.stops and rule in rules for start, _ in _match(rule, text)}
+    others = {(start, rule.kind) for rule in rules.difference(OWN) for start, _ in _match(rule, text)}
     if not (places or others):
         return ()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -91,20 +93,50 @@ def find_secrets(text: str, *, environ_values: Iterable[str] = ()) -> tuple[Susp
 
 def redact(text: str, *, environ_values: Iterable[str] = ()) -> str:
     """Return the text with everything that looks like a secret replaced; inside JSON the result is JSON again."""
-    lowered = text.lower()
-    found = (rules for anchor, any_case, rules in _list_anchors() if anchor in (lowered if any_case else text))
-    spans = {span for rules in found for rule in rules for span in _match(rule, text, lowered)}
+    spans = {span for rule in find_rules(text, text.lower()) for span in _match(rule, text)}
     return _replace(text, {*_find_values(text, environ_values), *spans})
 
 
+def find_rules(text: str, lowered: str) -> set[Rule]:
+    """Return the rules that have an anchor in the text; one pass for nearly all: every event is looked through."""
+    known = _list_anchors()
+    found = {character for character in known.characters if character in lowered}
+    match = known.pattern.search(lowered)
+    while match:
+        found.add(match[0])
+        match = known.pattern.search(lowered, match.start() + 1)  # another one may begin inside of it
+    there = (entry for start in found for entry in known.by_start[start])
+    return {rule for anchor, any_case, rules in there if anchor in (lowered if any_case else text) for rule in rules}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Anchors:
+    """The anchors of all rules, by what they begin with in lower case; a longer one stands with a shorter such."""
+
+    by_start: Mapping[str, list[tuple[str, bool, tuple[Rule, ...]]]]
+    """Each anchor, whether it stands for any case, and its rules."""
+    characters: tuple[str, ...]
+    """Those of the beginnings that are one character, which stands in most texts, and often."""
+    pattern: re.Pattern[str]
+    """Finds any other in a lowered text."""
+
+
 @cache
-def _list_anchors() -> tuple[tuple[str, bool, tuple[Rule, ...]], ...]:
-    """Return each anchor once, with whether it stands for any case, and its rules: every event is looked through."""
+def _list_anchors() -> _Anchors:
     found: dict[tuple[str, bool], tuple[Rule, ...]] = {}
     for rule in (*OWN, *load_foreign()):
         for anchor in rule.anchors:
             found[anchor, rule.any_case] = (*found.get((anchor, rule.any_case), ()), rule)
-    return tuple((*key, rules) for key, rules in found.items())
+    starts: dict[str, list[tuple[str, bool, tuple[Rule, ...]]]] = {}
+    start = "\0"  # begins none
+    for (anchor, any_case), rules in sorted(found.items(), key=lambda entry: entry[0][0].lower()):
+        start = start if anchor.lower().startswith(start) else anchor.lower()
+        starts.setdefault(start, []).append((anchor, any_case, rules))
+    # By first letters: at most places of a text none begins.
+    groups = groupby((start for start in starts if len(start) > 1), key=lambda start: start[0])
+    words = (f"{re.escape(first)}(?:{'|'.join(re.escape(word[1:]) for word in group)})" for first, group in groups)
+    characters = tuple(start for start in starts if len(start) == 1)
+    return _Anchors(by_start=starts, characters=characters, pattern=re.compile("|".join(words)))
 
 
 def redact_for_strangers(text: str, environ: Mapping[str, str]) -> str:
@@ -137,9 +169,7 @@ def _find_values(text: str, values: Iterable[str]) -> Iterator[tuple[int, int]]:
                 at = text.find(form, at + len(form))
 
 
-def _match(rule: Rule, text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    looked_at = lowered if rule.any_case else text
-    if any(anchor in looked_at for anchor in rule.anchors):
-        for match in compile_rule(rule.pattern).finditer(text):
-            if rule.is_token(match[0]):
-                yield match.span()
+def _match(rule: Rule, text: str) -> Iterator[tuple[int, int]]:
+    for match in compile_rule(rule.pattern).finditer(text):
+        if rule.is_token(match[0]):
+            yield match.span()

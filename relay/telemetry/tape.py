@@ -7,7 +7,6 @@ what cannot be written is given up.
 import json
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO
@@ -47,6 +46,7 @@ class FileTape:
         self._descriptor = descriptor
         self._secret_values = secret_values
         self._messages: list[Any] = []
+        self._fields: dict[str, tuple[Any, str]] = {}
         self._written = 0
         self._lock = RLock()
         self._most_bytes = most_bytes
@@ -60,23 +60,36 @@ class FileTape:
         if self._descriptor is None:
             return
         if note.get("kind") == "request":
-            _, messages = find_conversation(note["body"])
+            name, messages = find_conversation(note["body"])
             note = shorten_request(note["body"], self._messages)
             self._messages = messages
-        line = self._render(note)
+            line = self._render_request(note, name)
+        else:
+            line = self._render(note)
         if self._written + len(line) > self._most_bytes:
             self._write(b'{"kind":"full"}\n')
             self.close()
             return
         self._write(line)
 
+    def _render_request(self, note: Note, conversation: str) -> bytes:
+        """Write a request field by field: but for its conversation it mostly says what the one before said."""
+        fields = {}
+        for name, value in note["body"].items():
+            before = self._fields.get(name)
+            text = before[1] if before and before[0] == value else self._clean(_dump({name: value})[1:-1])
+            fields[name] = (value, text)
+        body = ",".join(text for _, text in fields.values())
+        self._fields = {name: field for name, field in fields.items() if name != conversation}
+        return _encode(f'{{"kind":"request","same":{note["same"]},"body":{{{body}}}}}')
+
+    def _clean(self, text: str) -> str:
+        return redact(text, environ_values=self._secret_values)
+
     def _render(self, note: Note) -> bytes:
-        leave_out = partial(redact, environ_values=self._secret_values)
         if note.get("kind") == "answer":
-            note = {**note, "body": redact_stream(note["body"], leave_out)}
-        note = seal_content(note, leave_out)
-        text = json.dumps(note, ensure_ascii=False, separators=(",", ":"), default=str)
-        return f"{leave_out(text)}\n".encode("utf-8", "backslashreplace")
+            note = {**note, "body": redact_stream(note["body"], self._clean)}
+        return _encode(self._clean(_dump(seal_content(note, self._clean))))
 
     def _write(self, data: bytes) -> None:
         if self._descriptor is None:
@@ -94,6 +107,14 @@ class FileTape:
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _encode(line: str) -> bytes:
+    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def open_tape(

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from relay.errors import ExitCode
+from relay.secrets.patterns import redact
 from relay.telemetry import tape
 from relay.telemetry.log import sweep
 from relay.telemetry.tape import list_tapes, open_tape, read_tape
@@ -130,6 +131,25 @@ def test_a_planted_link_is_not_followed(tmp_path, planted):
     assert outside.joinpath("file").read_text() == '{"kind":"session"}\n'
     assert read_tape(tmp_path / "repo", "s1") is None
     assert list_tapes(tmp_path / "repo") == ()
+
+
+def test_no_request_keeps_a_secret_also_where_it_says_what_the_one_before_said(tmp_path):
+    """Fields that stay the same are not looked through again; one that changes is, and each has its own value."""
+    asked = {"system": f"key {SECRET}", "tools": [{"name": SECRET}], "messages": ["a"], "stream": True}
+    bodies = [
+        asked,
+        {**asked, "messages": ["a", f"say {SECRET}"]},
+        {**asked, "system": "no more", "messages": ["a", "b"]},
+        {**asked, "system": f"{SECRET} again", "messages": ["a", "b"], "effort": 1},
+    ]
+    kept = open_tape(tmp_path, "s1")
+    kept.keep({"kind": "session"})
+    for body in bodies:
+        kept.keep({"kind": "request", "body": body})
+    kept.close()
+    taped = read_tape(tmp_path, "s1")
+    assert taped
+    assert [exchange.body for exchange in taped.exchanges] == json.loads(redact(json.dumps(bodies)))
 
 
 def test_a_tape_has_a_largest_size_and_is_written_once(tmp_path):
