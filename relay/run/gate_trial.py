@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from relay.git.hooks import has_hook, make_hook_run
 from relay.git.status import read_status
 from relay.plan.files import STATE_DIR
 from relay.run.commit.gates import render_gate, reveal, run_hook
+from relay.run.commit.hook_refusal import find_hook_causes, render_hook
 from relay.sandbox.run import Sandbox
 from relay.sandbox.veil import lift_veil
 from relay.session.events import GateFinished, GateStarted, Observe
@@ -77,19 +77,15 @@ def _try_hook(request: RunRequest, workspace: Workspace, fresh: Sandbox, name: s
     if (repo.git_dir / "index").is_file():
         shutil.copyfile(repo.git_dir / "index", scratch / "index")
     args = {"pre-commit": (), "commit-msg": (str(message),)}.get(name, (str(message), "message"))
-    begin = time.monotonic()
     hook = make_hook_run(repo, guard(repo).config, name, args, index=scratch / "index")
     result = run_hook(workspace, repo, fresh, hook, timeout_s=timeout_s)
-    status = Outcome.PASSED if result.ok else Outcome.FAILED
-    failure = Failure(command=f"{name} hook", status=status, output=result.output, missing="", timeout_s=timeout_s)
-    return CommandCheck(
-        command=failure.command,
-        exit_code=0 if result.ok else 1,
-        status=status,
-        duration_s=time.monotonic() - begin,
-        output_tail=result.output,
-        causes=() if result.ok else find_causes(failure, lift_veil(fresh)),
+    if result.ok:
+        return render_hook(name, result.output, duration_s=result.duration_s)
+    failed = Failure(
+        command=f"{name} hook", status=Outcome.FAILED, output=result.output, missing="", timeout_s=timeout_s
     )
+    causes = (*find_causes(failed, lift_veil(fresh)), *find_hook_causes(name, result.output))
+    return render_hook(name, result.output, duration_s=result.duration_s, causes=causes)
 
 
 def find_uncommitted(request: RunRequest) -> tuple[str, ...]:

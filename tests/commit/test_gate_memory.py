@@ -53,7 +53,7 @@ def test_only_what_has_not_passed_yet_is_run(stage, run):
     first, second = run()
     assert (DOCUMENT in first, second) == (True, ("grep -q world world.txt",))
     baseline = [event for event in stage.seen(GateFinished) if event.baseline][1]
-    assert baseline.summary.endswith(f"Not run again, because it has just passed: `{DOCUMENT}`.")
+    assert baseline.summary.endswith(f"\nnot run again, because it has just passed: `{DOCUMENT}`")
     assert [check["status"] for check in baseline.checks] == ["passed", "failed"]
     assert not baseline.passed
 

@@ -105,7 +105,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     ran = {**known, **{check.command: check for check in result.commands}}
     result = GateResult(commands=tuple(ran[command] for command in task.commands))
     verdict = compare_gate(task.baseline, result, own=task.own)
-    again = f" Not run again, because it has just passed: {list_some([f'`{command}`' for command in known])}."
+    again = f"\nnot run again, because it has just passed: {list_some([f'`{command}`' for command in known])}"
     ctx.observe(
         GateFinished(
             phase_id=task.phase_id,

@@ -64,30 +64,53 @@ def explain_hook(hook: str, output: str) -> Refused:
     Args:
         output: Its words, behind a line of relay's that says how it ended.
     """
-    for pattern, cause, ways in _CAUSES:
-        if found := pattern.search(output):
-            start = output.rfind("\n", 0, found.start()) + 1
-            ended, *said = output[start:].splitlines()
-            line = next(filter(_MISSING.search, said), ended) if start == 0 else ended
-            line = shorten(line.strip(), _LINE_CHARS)
-            words = f"the {hook} hook refused, and no session can repair that: {cause}: {line}"
-            return Refused(for_user=words, ways=ways.format(hook=hook) + _SKIP)
+    if found := _find_cause(hook, output):
+        cause, line, ways = found
+        words = f"the {hook} hook refused, and no session can repair that: {cause}: {line}"
+        return Refused(for_user=words, ways=ways)
     lines = output.strip().splitlines() or [""]
     telling = next(filter(_TELLING.search, lines[1:]), lines[-1]).strip()
     ways = _SKIP if hook == "pre-commit" else _MESSAGE + _SKIP
     return Refused(for_user=f"a commit hook refused: {shorten(telling, _LINE_CHARS)}", for_model=output, ways=ways)
 
 
+def find_hook_causes(hook: str, output: str) -> tuple[str, ...]:
+    """Return, of a hook that no session can repair, why and what the user can do about it."""
+    found = _find_cause(hook, output)
+    return (f"{found[0]}: {found[2]}",) if found else ()
+
+
+def _find_cause(hook: str, output: str) -> tuple[str, str, str] | None:
+    """Return the cause, the line that tells it, and what helps; None where a session may repair it."""
+    for pattern, cause, ways in _CAUSES:
+        if found := pattern.search(output):
+            start = output.rfind("\n", 0, found.start()) + 1
+            ended, *said = output[start:].splitlines()
+            line = next(filter(_MISSING.search, said), ended) if start == 0 else ended
+            return cause, shorten(line.strip(), _LINE_CHARS), ways.format(hook=hook) + _SKIP
+    return None
+
+
 def render_hook_gate(phase_id: str, refused: CommitOutcome) -> GateFinished:
     """Return a hook's refusal as a red gate: its words are on the screen, in the log and in what is kept of a run."""
-    command = f"{refused.hook} hook"
-    ended, _, said = refused.output.partition("\n")
+    check = render_hook(refused.hook, refused.output, duration_s=refused.hook_s)
+    return render_gate(phase_id, GateResult(commands=(check,)), passed=False, summary=f"the {check.command} refused")
+
+
+def render_hook(hook: str, output: str, *, duration_s: float, causes: tuple[str, ...] = ()) -> CommandCheck:
+    """Return what became of a hook as what became of a verify command.
+
+    Args:
+        output: As for `explain_hook`.
+    """
+    ended, _, said = output.partition("\n")
     code = _ENDED.search(ended)
-    check = CommandCheck(
-        command=command,
-        exit_code=int(code[1]) if code else None,
-        status=Outcome.FAILED if code else Outcome.TIMED_OUT,
-        duration_s=refused.hook_s,
+    exit_code = int(code[1]) if code else None
+    return CommandCheck(
+        command=f"{hook} hook",
+        exit_code=exit_code,
+        status=Outcome.TIMED_OUT if code is None else Outcome.FAILED if exit_code else Outcome.PASSED,
+        duration_s=duration_s,
         output_tail=said,
+        causes=causes,
     )
-    return render_gate(phase_id, GateResult(commands=(check,)), passed=False, summary=f"the {command} refused")
