@@ -22,16 +22,19 @@ _MAX_BYTES = 1024 * 1024
 _VARIABLE = "_RELAY_COMPLETE"
 
 
-@click.command("completion", short_help="Print what makes a shell complete relay's commands.")
+HELP = """Print what makes a shell complete commands, options, plans, phases and models.
+
+\b
+bash  eval "$(relay completion bash)"                             in ~/.bashrc
+zsh   eval "$(relay completion zsh)"                              in ~/.zshrc
+fish  relay completion fish > ~/.config/fish/completions/relay.fish
+"""
+
+
+@click.command("completion", help=HELP, short_help="Print what makes a shell complete relay's commands.")
 @click.argument("shell", type=click.Choice(SHELLS), help="The shell that reads it.")
 def command(shell: str) -> None:
-    r"""Print what makes a shell complete commands, options, plans, phases and models.
-
-    \b
-    bash  eval "$(relay completion bash)"                             in ~/.bashrc
-    zsh   eval "$(relay completion zsh)"                              in ~/.zshrc
-    fish  relay completion fish > ~/.config/fish/completions/relay.fish
-    """
+    """Print what makes a shell complete commands, options, plans, phases and models."""
     from click.shell_completion import get_completion_class
 
     from relay.cli.main import relay

@@ -63,7 +63,7 @@ def up(data: Path | None) -> None:
 @command.command("submit", short_help="Queue the phases that can begin now.")
 @_DATABASE
 @_REMOTE
-@click.argument("plans", nargs=-1, metavar="[PLAN]...")
+@click.argument("plans", nargs=-1, metavar="[PLAN]...", help="Plan files; from the settings (PLAN.md) when left out.")
 def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
     """Queue the phases of plans that can begin now; a worker that is done with one queues what waited for it."""
     from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
@@ -134,7 +134,9 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
 
 @command.command("cancel", short_help="Take queued phases back.")
 @_DATABASE
-@click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
+@click.argument(
+    "numbers", nargs=-1, required=True, type=int, metavar="NUMBER...", help="As relay fleet status shows it."
+)
 def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
     """Take phases back by the number that relay fleet status shows; one that is worked on hands over.
 
@@ -181,7 +183,7 @@ def get_data(name: str = _DATABASE_PLACE) -> Path:
 
 
 @command.command("template", short_help="Print a job file for a scheduler that you have.")
-@click.argument("kind", type=click.Choice(list(_TEMPLATES)))
+@click.argument("kind", type=click.Choice(list(_TEMPLATES)), help="The scheduler that reads it.")
 def template(kind: str) -> None:
     """Print a job file for GitHub Actions, Slurm, Kubernetes or Nomad: each runs relay work, and is yours to change."""
     from relay.prompts.package_data import get_shipped

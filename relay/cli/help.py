@@ -6,15 +6,16 @@ from relay.cli.screen import say
 
 
 @click.command("help", short_help="Show the help of relay, or of one command.")
-@click.argument("name", metavar="COMMAND", required=False, help="The command; relay itself when left out.")
+@click.argument("names", nargs=-1, metavar="[COMMAND]...", help="The command; relay itself when left out.")
 @click.pass_context
-def command(ctx: click.Context, name: str | None) -> None:
+def command(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Show the help of relay, or of one command."""
-    top = ctx.find_root()
-    group = top.command
-    if name is None or not isinstance(group, click.Group):
-        say(top.get_help())
-        return
-    _, found, _ = group.resolve_command(top, [name])
-    if found is not None:
-        say(found.get_help(click.Context(found, info_name=name, parent=top)))
+    shown = ctx.find_root()
+    for name in names:
+        found: click.Command | None = None
+        if isinstance(shown.command, click.Group):
+            _, found, _ = shown.command.resolve_command(shown, [name])
+        if found is None:
+            raise click.UsageError(f"{shown.command_path} has no command {name!r}", ctx=shown)
+        shown = click.Context(found, info_name=name, parent=shown)
+    say(shown.get_help())

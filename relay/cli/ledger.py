@@ -84,7 +84,7 @@ def list_claims(plan: str | None, *, as_json: bool) -> None:
 
 
 @command.command("show", short_help="One claim in full.")
-@click.argument("claim_id", metavar="ID")
+@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
 @_options
 def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
     """Show one claim with its whole text, its reason and its sources."""
@@ -101,7 +101,7 @@ def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
 
 
 @command.command("why", short_help="Why a claim holds or not, down to its sources.")
-@click.argument("claim_id", metavar="ID")
+@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
 @_options
 def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
     """Show why a claim holds or not: what it rests on, what replaced it, who said it, and what its sources say now."""
@@ -149,7 +149,14 @@ def _iter_remarks(found: Open) -> Iterable[str]:
 
 
 @command.command("compact", short_help="What matters most, within a budget of tokens.")
-@click.option("--budget", type=click.IntRange(min=0), default=BUDGET_TOKENS, metavar="TOKENS", show_default=True)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=0),
+    default=BUDGET_TOKENS,
+    metavar="TOKENS",
+    show_default=True,
+    help="What it may take up.",
+)
 @_options
 def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
     """Show what sessions are shown of the ledger, in at most that many tokens as the gauge estimates them."""
@@ -179,9 +186,9 @@ def draw_ledger(plan: str | None, *, as_json: bool) -> None:
 
 
 @command.command("add", short_help="Add a claim.")
-@click.argument("text")
+@click.argument("text", help="What you claim, in a sentence.")
 @_because
-@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What it is.")
 @click.option(
     "--source", "places", multiple=True, metavar="PATH[:10-20|::NAME]", help="Where it was read; may be repeated."
 )
@@ -211,7 +218,7 @@ def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **giv
 
 
 @command.command("retract", short_help="Take a claim back, and with it what rests on it.")
-@click.argument("claim_id", metavar="ID")
+@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
 @_because
 @_options
 def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
@@ -227,7 +234,7 @@ def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
 
 
 @command.command("confirm", short_help="Say that a claim holds, with its sources as they are now.")
-@click.argument("claim_id", metavar="ID")
+@click.argument("claim_id", metavar="ID", help="As `relay ledger list` shows it.")
 @_because
 @_options
 def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
@@ -243,7 +250,7 @@ def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
 
 
 @command.command("nogood", short_help="Say that claims cannot all hold.")
-@click.argument("claim_ids", metavar="ID ID…", nargs=-1, required=True)
+@click.argument("claim_ids", metavar="ID...", nargs=-1, required=True, help="As `relay ledger list` shows it.")
 @_because
 @_options
 def note_nogood(plan: str | None, claim_ids: tuple[str, ...], because: str, *, as_json: bool) -> None:

@@ -29,7 +29,7 @@ def require_place(file: Path) -> None:
 
 
 @click.command("review", short_help="Have a phase or a range of commits reviewed; nothing is changed.")
-@click.argument("what", metavar="PHASE|RANGE", required=False, shell_complete=offer_phases, help="What is reviewed.")
+@click.argument("what", metavar="[PHASE|RANGE]", required=False, shell_complete=offer_phases, help="What is reviewed.")
 @click.option("--sarif", metavar="FILE", type=click.Path(dir_okay=False), help="Write what was found for code hosts.")
 @session_options
 def command(what: str | None, sarif: str | None, *, as_json: bool, **options: Any) -> int:

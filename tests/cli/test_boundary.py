@@ -220,15 +220,27 @@ def test_the_process_ends_with_what_was_left_for_its_end(project, environ, threa
     assert done.stdout == ("thread\n" if thread else "") + "registered"
 
 
-def test_every_command_and_option_has_help():
-    """`relay --help` lists every command with a line, and no option is left unexplained."""
+def list_commands(group, above=""):
+    """Yield each command of a group and of those in it, with its name."""
     ctx = click.Context(group)
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
-        assert command is not None, name
+        yield f"{above}{name}", command
+        if isinstance(command, click.Group):
+            yield from list_commands(command, f"{above}{name} ")
+
+
+def test_every_command_option_and_argument_has_help():
+    """`relay --help` has a line for each, all else has its words, and what may be left out is in brackets."""
+    for name, command in list_commands(group):
         assert command.short_help or command.help, name
         for param in command.params:
             assert getattr(param, "help", None), f"{name} {param.name}"
+            if isinstance(param, click.Argument):
+                shown = param.make_metavar(click.Context(command))
+                assert shown.startswith("[") != param.required, f"{name} {shown}"
+        page = command.get_help(click.Context(command, info_name=name, terminal_width=80))
+        assert "\\" not in page, name
 
 
 def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot_be_made(tmp_path):

@@ -67,4 +67,5 @@ def test_help_and_version_are_where_one_looks_for_them(relay):
         ]
         assert asked[0] == asked[1] != ""
     assert relay("-V").out == relay("--version").out
-    assert relay("help", "rnu").code == 2
+    assert relay("help", "fleet", "worker").out == relay("fleet", "worker", "--help").out
+    assert [relay("help", *words).code for words in (["rnu"], ["run", "x"], ["fleet", "x"])] == [2, 2, 2]
