@@ -19,12 +19,12 @@ def command(*, as_json: bool, **options: Any) -> int:
     missing the plan stays as it is, to the byte.
     """
     from relay.planning.planner import PlanTask, plan_feature, read_existing
+    from relay.setup.place import load_plan
 
     task = PlanTask(converge=True)
     request, place = make_request("converge", options)
     before = read_existing(place.root, place.plan_name, task)
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
-    after = read_existing(place.root, place.plan_name, task)
-    if code == ExitCode.DONE and not as_json and before and after and after.text != before.text:
+    if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
         show_plan(place, before.text)
     return code

@@ -16,7 +16,7 @@ from relay.hints import DOCTOR, RUN, STATUS, Command
 from relay.plan.check import check_plan
 from relay.plan.encoding import decode_text, encode_text, require_utf8
 from relay.plan.files import STATE_DIR
-from relay.plan.model import Plan, Violation
+from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.planning.questions import Interview
 from relay.planning.sizes import measure_phases
@@ -114,9 +114,10 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
 
 def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
     judgement = submissions.judgement
-    if isinstance(judgement, Rejected):
-        return "; ".join(judgement.faults)
-    return ended.detail or "the session submitted no plan"
+    faults = "; ".join(judgement.faults) if isinstance(judgement, Rejected) else ""
+    if ended.end in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL} or not ended.detail:
+        return faults or ended.detail or "the session submitted no plan"
+    return f"{ended.detail}; of the last one: {faults}" if faults else ended.detail
 
 
 def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
@@ -125,7 +126,7 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     Commands call it before anything is opened: an unfinished plan is no reason to ask an endpoint anything.
 
     Raises:
-        PlanError: It is unfinished and would be overwritten, or it is needed and not there.
+        PlanError: It is unfinished and would be overwritten, or it is needed and not there or not fit for the task.
     """
     data = read_file(root, plan_path)
     needed = bool(task.revise or task.split or task.converge)
@@ -149,7 +150,26 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
             f"{plan_path} has open items: an unfinished plan is not overwritten",
             hint=(Command(words=("plan", "--revise", "what to change")), " changes it, --force replaces it"),
         )
+    _require_fit(plan, plan_path, task)
     return plan if needed else None
+
+
+def _require_fit(plan: Plan, plan_path: str, task: PlanTask) -> None:
+    """Refuse to hold an open plan against the repository, and to split a phase that is not open."""
+    if task.converge and not plan.done:
+        raise PlanError(f"{plan_path} has open phases; a finished plan is held against the repository", hint=RUN)
+    if task.split:
+        _get_open_phase(plan, task.split)
+
+
+def _get_open_phase(plan: Plan, phase_id: str) -> Phase:
+    phase = plan.find_phase(phase_id)
+    if phase is None:
+        known = ", ".join(phase.id for phase in plan.phases)
+        raise PlanError(f"there is no phase {phase_id!r} to split", hint=f"phases: {known}")
+    if phase.done:
+        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=STATUS)
+    return phase
 
 
 def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str, Judge]:
@@ -166,18 +186,9 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
         message = render_revise_message(task.revise, before.text)
         return message, lambda text, sizes: judge_plan(text, measure if sizes else None, before=before)
     if task.converge:
-        if not before.done:
-            raise PlanError(
-                f"{ctx.plan_path} has open phases; a finished plan is held against the repository", hint=RUN
-            )
         message = render_converge_message(before)
         return message, lambda text, sizes: judge_appended(text, measure if sizes else None, before=before)
-    phase = before.find_phase(task.split)
-    if phase is None:
-        known = ", ".join(phase.id for phase in before.phases)
-        raise PlanError(f"there is no phase {task.split!r} to split", hint=f"phases: {known}")
-    if phase.done:
-        raise PlanError(f"phase {phase.id} is done; only open phases are split", hint=STATUS)
+    phase = _get_open_phase(before, task.split)
     message = render_split_message(before, phase)
     return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
 

@@ -209,7 +209,13 @@ def _find_way_back(place: Place) -> Hint:
     repo, is_inside = place.found, not Path(place.plan_name).is_absolute()
     if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:
         return ("the last commit has it: git restore ", TypedPath(path=place.plan_name))
-    return ("`", Command(words=("plan",)), ' "what you want"` writes one; `relay init` puts an example there')
+    folder, typed = place.caller.folder, place.caller.plan
+    # Typed below the root as if it were there, or not typed where a plan stands beside the user.
+    other = os.path.normpath(typed or Path(folder, place.plan_name))
+    if other != place.plan_name and (place.root / other).is_file():
+        return ("--plan ", TypedPath(path=other), " names the one that is there")
+    writes = ("`", Command(words=("plan",)), ' "what you want"` writes one')
+    return writes if typed else (writes, "; `relay init` puts an example there")
 
 
 def _name(path: Path, root: Path) -> str:

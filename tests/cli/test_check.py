@@ -98,8 +98,7 @@ def test_no_plan_at_all(relay):
     ran = relay("check", "nope.md")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        "Error: nope.md: there is no such plan\n"
-        'Hint: `relay plan --plan nope.md "what you want"` writes one; `relay init` puts an example there\n'
+        'Error: nope.md: there is no such plan\nHint: `relay plan --plan nope.md "what you want"` writes one\n'
     )
 
 

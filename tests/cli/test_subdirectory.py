@@ -95,6 +95,19 @@ def test_a_plan_named_on_the_command_line_is_relative_to_where_it_is_typed(play,
     assert (wrong.code, wrong.err.splitlines()[0]) == (1, "Error: docs/deep/BUILD.md: there is no such plan")
 
 
+def test_the_plan_that_was_meant_is_named(relay, deep, git):
+    """One beside the user that was not named, and one that was named as if the user stood at the root."""
+    git("mv", "PLAN.md", "docs/deep/PLAN.md")
+    git("commit", "-q", "-m", "moved")
+
+    for words in ((), ("--plan", "docs/deep/PLAN.md")):
+        ran = relay("status", *words, cwd=deep)
+        assert (ran.code, ran.err.splitlines()[1]) == (1, "Hint: --plan PLAN.md names the one that is there")
+
+    assert "`relay init` puts an example there" in relay("status").err
+    assert "init" not in relay("status", "--plan", "other.md").err
+
+
 def test_planning_writes_the_roots_plan(play, deep, project):
     """Without --plan the settings' name counts from the root."""
     (project / "PLAN.md").unlink()

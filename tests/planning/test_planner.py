@@ -110,6 +110,38 @@ def test_the_last_plan_that_is_not_taken_ends_the_session(stage):
     assert len([r for r in stage.server.requests if r.path == "/v1/messages"]) == MAX_SUBMISSIONS
 
 
+def test_what_ended_the_session_comes_before_the_faults_of_its_last_plan(stage):
+    """Nobody looks for the cause in the plan when it was the endpoint."""
+    script = json.loads(submit("no plan"))
+    script["sessions"][0]["turns"][1]["fault"] = {"kind": "status", "status": 400, "message": "no such field"}
+
+    ended = stage.plan(json.dumps(script), PlanTask(feature="x", force=True))
+
+    assert ended.reason.startswith("no plan was accepted: HTTP 400 ")
+    assert "no such field" in ended.reason
+    assert "; of the last one: " in ended.reason
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "--split", "9"), "there is no phase '9' to split"),
+        (("plan", "--split", "1"), "phase 1 is done; only open phases are split"),
+        (("converge",), "PLAN.md has open phases"),
+    ],
+)
+def test_a_task_that_does_not_fit_the_plan_opens_nothing(stage, words, said):
+    """No key is asked for, and no run begins that could only end at once."""
+    stage.write("PLAN.md", PLAN)
+    stage.commit("plan")
+
+    ran = stage.relay(*words)
+
+    assert (ran.returncode, ran.stdout) == (ExitCode.USER, "")
+    assert ran.stderr.startswith(f"Error: {said}")
+    assert not (stage.root / ".relay").exists()
+
+
 @given(
     st.text(min_size=1).filter(lambda text: text.strip()),
     st.sampled_from(["feature", "revise", "split"]),
