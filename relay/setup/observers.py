@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from relay.errors import ExitCode, RelayError
+from relay.meters.spend import Meter
 from relay.sandbox.openings.inquiries import Inquiries
 from relay.secrets.patterns import find_secret_values, redact
 from relay.session.events import (
@@ -43,6 +44,8 @@ class Observers:
     log: EventLog | None = None
     """None until the repository is this run's: the log is a file in it."""
     counters: list[Observe] = field(default_factory=list)
+    meter: Meter | None = None
+    """What the plan has cost; None until that is known."""
     news: "Newsroom | None" = None
     """None where nobody wants to be called."""
     is_job: bool = False
@@ -88,10 +91,20 @@ class Observers:
                 with self._exporting(request, run_id), self._calling(request, values):
                     yield
             except RelayError as error:  # shown, and noted, by who called
-                log.append(RunEnded(exit_code=ExitCode.USER, reason=str(error), next_command="", spent_usd=None))
+                log.append(self._end(str(error)))
                 raise
             finally:
                 self.log = None
+
+    def _end(self, reason: str) -> RunEnded:
+        spent = self.meter.total if self.meter else None
+        return RunEnded(
+            exit_code=ExitCode.USER,
+            reason=reason,
+            next_command="",
+            spent_usd=spent.cost_usd if spent else None,
+            estimated=spent is not None and spent.estimated,
+        )
 
     @contextmanager
     def _exporting(self, request: RunRequest, run_id: str) -> Iterator[None]:

@@ -70,6 +70,7 @@ def open_run(
         stack.enter_context(observers.logging(request, run_id))
         workspace, waits = _listen(observers, stack.enter_context(open_workspace(request, rules, interrupts)))
         sessions, book = _make_sessions(request, opened.get, observe, workspace, waits)
+        observers.meter = sessions.meter
         require(preconditions.check_caps(settings, sessions.price, sessions.meter))
         observers.counters += [sessions.meter.observe, sessions.pace.observe, book.observe, waits.observe]
         ctx = RunContext(

@@ -6,6 +6,8 @@ from relay.errors import PlanError
 from relay.git.repository import open_repo
 from relay.session.events import GateFinished, LegStarted, Noticed
 from relay.store.legs import read_leg
+from relay.telemetry.logs import list_logs
+from tests.loop.test_run import HELLO
 from tests.scripted import ScriptedRunner
 
 
@@ -122,6 +124,17 @@ def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no
     assert "phase 2 is to change what you have not committed: world.txt; commit it, or this run stops there" in [
         event.text for event in stage.seen(Noticed)
     ]
+
+
+def test_a_run_that_is_refused_behind_its_first_phase_keeps_what_that_has_cost(stage):
+    """Its log would say that nobody knows, to `relay watch` and `report`."""
+    stage.write("world.txt", "a draft\n")
+    with pytest.raises(PlanError, match=r"no session was started for phase 2"):
+        stage.run(f"sessions: {HELLO}", dirty=True)
+    (entry,) = list_logs(stage.root)
+    (done,) = [commit for commit in stage.commits() if commit.status == "done"]
+    assert entry.ended.spent_usd == pytest.approx(done.spent.cost_usd, abs=1e-6)
+    assert entry.ended.spent_usd > 0
 
 
 def test_a_phase_that_goes_on_is_refused_while_the_file_is_in_its_way(stage):
