@@ -28,9 +28,14 @@ def show_evidence(figures: Figures) -> Chapter:
     return Chapter(name="evidence", title="Evidence", lead=lead, tables=tables, folds=folds)
 
 
+def count_findings(reviews: Sequence[ReviewEvidence]) -> tuple[int, int]:
+    """Return how many faults were found, and how many of them confirmed."""
+    return sum(len(review.findings) for review in reviews), sum(review.confirmed for review in reviews)
+
+
 def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
     """Show what reviewers found, and what became of it."""
-    found, confirmed = sum(len(review.findings) for review in reviews), sum(review.confirmed for review in reviews)
+    found, confirmed = count_findings(reviews)
     lead = (
         f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. What "
         "is confirmed goes back for repair before the commit; the rest is reported only."

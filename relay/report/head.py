@@ -6,9 +6,16 @@ from relay.figures.evidence import DRIFT_WARNING
 from relay.figures.values import Figures, RunFigures
 from relay.report.beliefs import Beliefs, find_worries
 from relay.report.blocks import Card, Ink
+from relay.report.evidence import count_findings
 from relay.report.wording import NOTHING, cut_id, render_length, render_per_decision, render_share, render_time
 from relay.words import UNKNOWN, count, render_usd
 
+_BESIDE_PHASES = {
+    "plan": "A plan was asked for",
+    "converge": "The plan was held against the repository",
+    "review": "A change was reviewed",
+}
+"""What commands did that work on no phase: how many are to go is not theirs to say."""
 _LATEST = 5
 """Commits and warnings that are shown at the top; all others are further down."""
 
@@ -40,6 +47,17 @@ def answer_all(figures: Figures, beliefs: Beliefs | None) -> tuple[Card, ...]:
 
 
 def _say_done(figures: Figures) -> Card:
+    question, sessions = (
+        "What was done",
+        f"{count(len(figures.legs), 'session')}, {count(figures.totals.turns, 'turn')}",
+    )
+    commands = dict.fromkeys(run.command for run in figures.runs)
+    if commands and commands.keys() <= _BESIDE_PHASES.keys():
+        found, confirmed = count_findings(figures.reviews)
+        reviewed = (f"{count(found, 'finding')}, {confirmed} confirmed",) if figures.reviews else ()
+        return Card(
+            question=question, words="; ".join(_BESIDE_PHASES[name] for name in commands), lines=(*reviewed, sessions)
+        )
     done = [phase for phase in figures.phases if phase.phase_id and phase.work.is_done]
     totals = figures.totals
     to_go = figures.forecast.phases if figures.forecast else None
@@ -47,9 +65,9 @@ def _say_done(figures: Figures) -> Card:
     ticked = f"{count(totals.ticks, 'box', 'boxes')} ticked in {count(totals.commits, 'commit')}"
     commits = [f"{cut_id(tick.commit)} {tick.subject}" for tick in figures.ticks[-_LATEST:]]
     return Card(
-        question="What was done",
+        question=question,
         words=f"{count(len(done), 'phase')} done, {rest}",
-        lines=(f"{ticked}, {count(len(figures.legs), 'session')}, {count(totals.turns, 'turn')}", *commits),
+        lines=(f"{ticked}, {sessions}", *commits),
         ink=Ink.GOOD if to_go == 0 else Ink.TEXT,
     )
 

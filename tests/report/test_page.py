@@ -17,7 +17,8 @@ from relay.ledger import Claim, Kind, Ledger, Nogood, Stamp, judge
 from relay.report.beliefs import Beliefs
 from relay.report.contents import make_comparison, make_page
 from relay.report.page import MARK, MOST_BYTES, render_page
-from relay.session.events import Event, LegStarted
+from relay.session.events import Event, LegStarted, ReviewFinished
+from relay.session.shapes import ShownFinding
 from tests.any_event import any_event
 from tests.figures.streams import leg, over, start, turn
 from tests.report.reading import Reader, fold
@@ -130,6 +131,21 @@ def test_what_is_not_known_is_not_nothing():
     assert "What it cost | unknown" in texts
     assert "Its log has no end" in texts
     assert "Why it stopped | Nothing of it is in the log" in " | ".join(Reader(render(fold([]))).texts)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("review", "A change was reviewed | 1 finding, 1 confirmed | "), ("plan", "A plan was asked for | ")],
+)
+def test_what_works_on_no_phase_says_nothing_of_phases(command, words):
+    finding = ShownFinding(
+        file="a.py", line=1, summary="wrong", failure_scenario="x", category="missing", severity="nit",
+        verdict="confirmed", reason="",
+    )  # fmt: skip
+    found = [ReviewFinished(phase_id="1", round=1, findings=(finding,), confirmed=1)] * (command == "review")
+    events = [start(command=command), leg(), *turn(1, 5_000), over(), *found]
+    texts = " | ".join(Reader(render(fold(events))).texts)
+    assert f"What was done | {words}1 session, 1 turn | " in texts
 
 
 def test_a_decision_has_its_cost_and_a_ledger_its_half_life():
