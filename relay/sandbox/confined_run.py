@@ -5,13 +5,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from relay.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import CommandResult, Ending, refuse, render_words, run_started
+from relay.sandbox.process import CommandResult, Ending, refuse, run_started
 from relay.sandbox.standby import Standby, build_waiting
 from relay.sandbox.start import ATTEMPTS, spawn
 
@@ -44,22 +45,20 @@ def run_confined(  # noqa: PLR0913  # one process needs all of these, and most h
     """
     if not argv:
         return refuse("there is no command")
-    try:
-        told = render_words(() if streams else argv)
-    except ValueError as error:
-        return refuse(f"cannot run this: {error}")
     words = ""
     for _ in range(ATTEMPTS):
         lent = tuple(map(os.dup, streams or ()))
-        # What lends has a mount of its own: its line is known from the start.
-        fixed = (*render_lending(confinement.inside, lent), *argv) if lent else ()
-        launch = build_waiting(confinement, fixed, limits=limits, cwd=cwd, extra_env=extra_env)
-        launch = replace(launch, pass_fds=(*launch.pass_fds, *lent), words=told, prepare=prepare, hear=hear)
+        build = partial(build_waiting, confinement, limits=limits, cwd=cwd, extra_env=extra_env)
         try:
-            waiting = standby.take(launch) if standby and not lent else None
-            started = waiting or spawn(launch, stderr=subprocess.STDOUT)
+            started = None if lent or standby is None else standby.take(build, argv)
+            if started is None:
+                launch = build((*render_lending(confinement.inside, lent), *argv))
+                launch = replace(launch, pass_fds=(*launch.pass_fds, *lent))
+                started = spawn(launch, stderr=subprocess.STDOUT)
         except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line is at fault
             return refuse(f"cannot run this: {error}")
+        launch = replace(started.launch, prepare=prepare, hear=hear)
+        started = replace(started, launch=launch)
         ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool)
         if ending.started:
             return ending.result

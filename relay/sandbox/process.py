@@ -35,8 +35,8 @@ GONE_S = 2.0
 """How long a killed tree may take to disappear before harder means are used."""
 _CHUNK_BYTES = 256 * 1024
 _SHELL = "/bin/sh"
-_NEWLINE = "relay_newline"
-"""Of the shell alone: the command gets the variables that it was given."""
+_END = "#told"
+"""A comment for the shell."""
 NOT_STARTED = 126
 """Exit code for a command that could not be started, as shells use it; 127 is a missing binary."""
 
@@ -68,11 +68,9 @@ class Ending:
 
 
 def wrap_limits(
-    argv: tuple[str, ...], limits: Limits, *, shared_user: bool, keeps_input: bool = False
+    argv: tuple[str, ...] | None, limits: Limits, *, shared_user: bool, keeps_input: bool = False
 ) -> tuple[str, ...]:
     """Return a command that sets its own limits, says that it is ready, and becomes `argv` when relay answers.
-
-    The answer is a line with the words that stand before `argv`, all or none, see `render_words`.
 
     A relay that is killed cannot answer. Before the answer whatever ends the command with relay is in force, so that
     no command goes on alone, without limits, in the tree of the next run.
@@ -82,7 +80,7 @@ def wrap_limits(
     Alpine and macOS, `preexec_fn` is unsafe with threads.
 
     Args:
-        argv: The command.
+        argv: The command; None: relay's answer says it, see `render_words`.
         limits: What to set; never above the limits relay itself has.
         shared_user: The processes of the user outside count too: no user namespace of its own.
         keeps_input: The command goes on to read what relay says; else it reads nothing.
@@ -91,24 +89,27 @@ def wrap_limits(
     tasks = _cap(limits.processes + (_count_own_tasks() if shared_user else 0), resource.RLIMIT_NPROC, 1)
     script = f"ulimit -c 0; ulimit -f {blocks} || exit {NOT_STARTED}; "
     # dash and busybox call it -p, which is something else in bash: -u comes first.
-    script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; "
+    script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; echo >&0; "
+    if argv is None:  # by cat, which waits from now on: `read` asks the kernel for each byte
+        script += f"relay_words=$(cat); case $relay_words in *{_END}) ;; *) exit {NOT_STARTED} ;; esac; "
+        script += 'eval "exec $relay_words"'
+    else:
+        script += f'read -r relay_words || exit {NOT_STARTED}; exec "$@"'
     # Never the host's /dev/null, which uid 0 may chmod: the sandbox's own.
-    script += f"{_NEWLINE}='\n'; echo >&0; read -r relay_words || exit {NOT_STARTED}; "
-    script += """eval "exec $relay_words"' "$@"'"""
-    script += "" if keeps_input else "' </dev/null'"
-    return (_SHELL, "-c", script, "relay", *argv)
+    script += "" if keeps_input else " </dev/null"
+    return (_SHELL, "-c", script, "relay", *(argv or ()))
 
 
 def render_words(argv: Sequence[str]) -> bytes:
-    """Write the line by which a command that waits is told what to become.
+    """Write how a command that waits is told what to become; it has been told all when the socket is closed.
 
     Raises:
         ValueError: No command line can hold a word of it.
     """
-    line = shlex.join(argv).replace("\n", f"'\"${_NEWLINE}\"'")  # in single quotes, where `read` would end
+    line = f"{shlex.join(argv)} {_END}"
     if "\0" in line:
         raise ValueError("embedded null byte")
-    return os.fsencode(line) + b"\n"
+    return os.fsencode(line)
 
 
 def _cap(wanted: int, which: int, unit: int) -> int:

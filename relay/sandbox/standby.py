@@ -5,14 +5,14 @@ still has each mount of it. Where it does not hold, it is made anew, as for any 
 """
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from relay.errors import SandboxError
 from relay.sandbox.confinement import Confinement
 from relay.sandbox.policy import Limits
-from relay.sandbox.process import end_started, wrap_limits
+from relay.sandbox.process import end_started, render_words, wrap_limits
 from relay.sandbox.start import Launch, Started, spawn
 
 _FROM = 2
@@ -20,9 +20,9 @@ _FROM = 2
 
 
 def build_waiting(
-    confinement: Confinement, argv: tuple[str, ...], *, limits: Limits, cwd: Path, extra_env: Mapping[str, str]
+    confinement: Confinement, argv: tuple[str, ...] | None, *, limits: Limits, cwd: Path, extra_env: Mapping[str, str]
 ) -> Launch:
-    """Return the launch of a command that waits to be let go; of `argv` all or the end, see `wrap_limits`.
+    """Return the launch of a command that waits to be let go; without one it is told then.
 
     Raises:
         SandboxError: The confinement cannot be set up as things are now.
@@ -41,28 +41,31 @@ class Standby:
     def begin(self, confinement: Confinement, *, limits: Limits, cwd: Path) -> None:
         """Start the next command's sandbox now that a command has ended; the next command tells what fails here."""
         self._commands += 1
-        # Where the kernel counts the user's other processes, a limit is another one at each look.
+        # Without a user namespace of its own there is little to make, and its limit is another one at each look.
         if self._started is not None or self._commands < _FROM or confinement.counts_user:
             return
         try:
-            launch = build_waiting(confinement, (), limits=limits, cwd=cwd, extra_env={})
-            if launch.alike is None:
-                launch.close()
-                return
+            launch = build_waiting(confinement, None, limits=limits, cwd=cwd, extra_env={})
             self._started = replace(spawn(launch, stderr=subprocess.STDOUT), early=True)
         except (SandboxError, OSError, ValueError):
             self._started = None
 
-    def take(self, launch: Launch) -> Started | None:
-        """Return what waits, to be let go as `launch` says, which is used up then; None where it is not the same."""
-        started, self._started = self._started, None
-        if started is None:
+    def take(self, build: Callable[[None], Launch], argv: Sequence[str]) -> Started | None:
+        """Return what waits, to be let go for a command, and used up then; None where it is not what `build` builds.
+
+        Raises:
+            SandboxError: `build` does.
+            ValueError: No command line can hold a word of the command.
+        """
+        if self._started is None:
             return None
+        words, launch = render_words(argv), build(None)
+        launch.close()
+        started, self._started = self._started, None
         if launch.alike != started.launch.alike:
             end_started(started)
             return None
-        launch.close()
-        return replace(started, launch=replace(launch, pass_fds=(), status_fd=started.launch.status_fd))
+        return replace(started, launch=replace(started.launch, words=words))
 
     def close(self) -> None:
         """End what waits."""

@@ -34,9 +34,9 @@ class Launch:
     hear: Callable[[bytes], None] = lambda _: None  # as `Sandbox.hear`
     prepare: Callable[[], object] = lambda: None  # as `Sandbox.prepare`
     words: bytes = b"\n"
-    """The line that lets the command go; see `wrap_limits`."""
+    """What lets the command go; see `wrap_limits`."""
     alike: object = None
-    """What is equal to that of another launch where either does for both; None where none does for this one."""
+    """What is equal to that of another launch where either does for both."""
     points: tuple[Path, ...] = ()
     """Where something is mounted for the command."""
 
@@ -48,7 +48,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A program that waits for the line that lets its command go."""
+    """A program that waits for the words that let its command go."""
 
     process: subprocess.Popen[bytes]
     """Its output is a pipe."""

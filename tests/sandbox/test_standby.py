@@ -239,21 +239,19 @@ def test_it_is_not_taken_for_a_command_that_differs(counted: Counted, more: dict
     assert (result.exit_code == 0) == ("limits" not in more)
 
 
-WORDS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), min_size=1, max_size=4)
-
-
-@given(WORDS, WORDS)
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), max_size=4), st.data())
 @hypothesis(max_examples=20)
-def test_words_arrive_as_they_are(told: list[str], known: list[str]) -> None:
-    """What a command is told and what it was started with, in this order; its variables are the caller's."""
-    printf = ("/usr/bin/printf", r"%s\0")
-    command = wrap_limits(tuple(known), LIMITS, shared_user=True)
+def test_words_arrive_as_they_are(words: list[str], data: st.DataObject) -> None:
+    """All of them, or the command does not begin; its variables are the caller's."""
+    told = render_words(("/usr/bin/printf", r"%s\0", *words, ""))
+    sent = data.draw(st.sampled_from([len(told), len(told), 0, len(told) - 1]) | st.integers(0, len(told)))
+    command = wrap_limits(None, LIMITS, shared_user=True)
     ours, theirs = socket.socketpair()
-    env = {"go": "mine", "LC_ALL": "C"}
-    with theirs, subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.PIPE, env=env) as process:
+    with theirs, subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.PIPE) as process:
+        theirs.close()
         with ours:
             assert ours.recv(1) == b"\n"
-            ours.sendall(render_words((*printf, *told)))
+            ours.sendall(told[:sent])
         assert process.stdout
         output = process.stdout.read()
-    assert output.decode().split("\0")[:-1] == [*told, *known]
+    assert output.decode().split("\0")[:-1] == ([*words, ""] if sent == len(told) else [])
