@@ -54,6 +54,30 @@ def project(tmp_path: Path, environ: dict[str, str]) -> Path:
 
 
 @pytest.fixture
+def git(project: Path, environ: dict[str, str]) -> Callable[..., str]:
+    """Run git in the project, with further variables where they are given; return what it prints, without its end."""
+
+    def run(*args: str, **variables: str) -> str:
+        done = subprocess.run(
+            ["git", *args], cwd=project, env={**environ, **variables}, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def commit(git: Callable[..., str]) -> Callable[..., None]:
+    """Commit all that is in the project."""
+
+    def run() -> None:
+        git("add", "-A")
+        git("commit", "-q", "--allow-empty", "-m", "plan")
+
+    return run
+
+
+@pytest.fixture
 def relay(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> Callable[..., Ran]:
     """Run the real program in the project and return how it ended."""
 

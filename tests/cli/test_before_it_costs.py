@@ -3,18 +3,16 @@
 import pytest
 
 from relay.errors import ExitCode
-from tests.cli.test_run import git
 
 KEY = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
 """An endpoint that nobody answers at: whoever asks it fails otherwise."""
 
 
 @pytest.fixture
-def write(project, environ):
+def write(project, commit):
     def put(verify, item="Say hello — hello.txt"):
         (project / "PLAN.md").write_text(f"# Greetings\n\n## Phase 1 — Hello\n{verify}\n- [ ] {item}\n")
-        git(project, environ, "add", "-A")
-        git(project, environ, "commit", "-q", "--allow-empty", "-m", "plan")
+        commit()
 
     return put
 
@@ -49,10 +47,9 @@ def test_a_gate_of_the_document_is_a_gate(relay, write, project):
     assert relay("run", "--dry-run").code == ExitCode.DONE
 
 
-def test_the_example_is_no_plan(relay, project, environ):
+def test_the_example_is_no_plan(relay, commit):
     assert relay("init").code == 0
-    git(project, environ, "add", "-A")
-    git(project, environ, "commit", "-q", "-m", "init")
+    commit()
     for ran in (relay("run", env=KEY), relay("check"), relay("run", "--dry-run")):
         assert ran.code == ExitCode.USER
         assert "PLAN.md: this is the example that relay init put here" in ran.err + ran.out

@@ -1,7 +1,5 @@
 """`relay run --branch`: the work goes on a branch of the plan's own; the one before and every file stay as they are."""
 
-import subprocess
-
 import pytest
 
 from relay.rehearsal.script import parse_script
@@ -18,15 +16,6 @@ sessions:
       - text: Done.
 """
 BRANCH = "relay/add-keys-such"
-
-
-@pytest.fixture
-def git(project, environ):
-    def run(*args):
-        done = subprocess.run(["git", *args], cwd=project, env=environ, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    return run
 
 
 @pytest.fixture

@@ -6,19 +6,17 @@ import stat
 import pytest
 
 from relay.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
-from tests.cli.test_run import git
+from tests.scripts import serving
 
 
 @pytest.fixture
-def write(project, environ):
+def write(project, git):
     def put(verify, **files):
         (project / "PLAN.md").write_text(f"# P\n\n## Phase 1 — Hello\n{verify}\n- [ ] Say hello — hello.txt\n")
         for name, text in files.items():
             (project / name).write_text(text)
-        git(project, environ, "add", "PLAN.md")
-        git(project, environ, "commit", "-q", "--allow-empty", "-m", "plan")
+        git("add", "PLAN.md")
+        git("commit", "-q", "--allow-empty", "-m", "plan")
 
     return put
 
@@ -108,8 +106,7 @@ def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project):
     (project / ".gitignore").write_text("*.log\n")
     (project / "old.log").write_text("there before\n")
     write("Verify: `grep -q hello out.log`")
-    with serve(parse_script(IGNORED)) as server:
-        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+    with serving(IGNORED) as (_, given):
         assert relay("run", "--allow-dirty", env=given).out.splitlines()[-1] == "next: relay run"
     ran = relay("gate")
     assert ran.code == ExitCode.DONE

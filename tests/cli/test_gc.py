@@ -1,22 +1,10 @@
 """`relay gc` takes old snapshots of work that is committed, and nothing else."""
 
-import subprocess
 import time
 
 import pytest
 
 DAY_S = 86_400
-
-
-@pytest.fixture
-def git(project, environ):
-    def run(*args, **dates):
-        done = subprocess.run(
-            ["git", *args], cwd=project, env={**environ, **dates}, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
-
-    return run
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import shutil
 import pytest
 
 from relay.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
-from tests.cli.test_run import git, mask
+from tests.cli.test_run import mask
+from tests.scripts import serving
 
 PLAN = """\
 # Greetings
@@ -34,16 +33,14 @@ sessions:
 
 
 @pytest.fixture
-def play(relay, project, environ):
+def play(relay, project, commit):
     """Run the committed plan on a script."""
 
     def run(script, *words, **env):
         (project / "PLAN.md").write_text(PLAN)
         (project / "check.sh").write_text(CHECK)
-        git(project, environ, "add", "-A")
-        git(project, environ, "commit", "-q", "-m", "plan")
-        with serve(parse_script(script)) as server:
-            given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        commit()
+        with serving(script) as (_, given):
             return relay("run", *words, env={**given, **env})
 
     return run
@@ -80,10 +77,9 @@ def test_a_red_gate_shows_its_output_and_is_found_again(relay, project, stopped)
     assert "hunter2" not in ran.out + stopped.out
 
 
-def test_a_run_that_could_not_begin_is_remembered_and_another_relays_lock_is_not(relay, project, environ):
+def test_a_run_that_could_not_begin_is_remembered_and_another_relays_lock_is_not(relay, project, commit):
     (project / "PLAN.md").write_text(PLAN)
-    git(project, environ, "add", "-A")
-    git(project, environ, "commit", "-q", "-m", "plan")
+    commit()
     assert relay("run").code == ExitCode.USER  # no key
     said = relay("status", "--why").out
     assert "(exit 1): " in said
@@ -105,7 +101,7 @@ sessions:
 """
 
 
-def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, play, project, environ):
+def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, play, project, git):
     """Another run would meet the same again; an edit of the plan is another beginning."""
     ran = play(HANDS_OVER, "--max-legs", "1")
     assert ran.out.splitlines()[-1] == "next: relay plan --split 1"
@@ -113,11 +109,11 @@ def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_
     assert "\nnext   relay plan --split 1\n       without it relay run goes on with phase 1: " in told
     (spent,) = (line for line in told.splitlines() if line.startswith("spent"))
 
-    git(project, environ, "switch", "-q", "--detach")
+    git("switch", "-q", "--detach")
     detached = relay("status").out.splitlines()
     assert spent in detached
     assert any("git switch main goes back to where a phase is open" in line for line in detached)
 
-    git(project, environ, "switch", "-q", "main")
+    git("switch", "-q", "main")
     (project / "PLAN.md").write_text(PLAN.replace("Say hello", "Say a hello"))
     assert "\nnext   relay run goes on with phase 1: " in relay("status").out

@@ -1,12 +1,10 @@
 """A run calls whom the user wants to be called, from the whole program over real HTTP."""
 
 import json
-import subprocess
 
 from relay.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.news.listener import listen
+from tests.scripts import serving
 
 PLAN = "# Hello\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 SCRIPT = """\
@@ -25,15 +23,13 @@ notify = [
 """
 
 
-def test_a_red_gate_and_the_end_of_a_run_are_told(relay, project, environ, tmp_path):
+def test_a_red_gate_and_the_end_of_a_run_are_told(relay, project, tmp_path, commit):
     (project / "PLAN.md").write_text(PLAN)
-    for args in (("add", "."), ("commit", "-q", "-m", "plan")):
-        subprocess.run(["git", *args], cwd=project, env=environ, check=True)
+    commit()
     config = tmp_path / "home/.config/relay/config.toml"
     config.parent.mkdir(parents=True)
-    with listen() as endpoint, serve(parse_script(SCRIPT)) as server:
+    with listen() as endpoint, serving(SCRIPT) as (server, env):
         config.write_text(CONFIG.replace("URL", endpoint.url))
-        env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
         ran = relay("run", env=env)
         told = [json.loads(body) for *_, body in endpoint.seen]
     assert (ran.code, server.errors) == (ExitCode.DONE, [])

@@ -6,11 +6,10 @@ import sys
 import threading
 
 from relay.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.commit.test_review import FINDING, REPAIR, WORK, judge, report
 from tests.news.listener import listen
 from tests.planning.test_questions import WHERE, ask
+from tests.scripts import serving
 from tests.waiting import wait_until
 
 PLAN = """\
@@ -49,13 +48,12 @@ REST = (
 )
 
 
-def test_a_night(relay, project, environ, tmp_path):
+def test_a_night(relay, project, environ, tmp_path, git, commit):
     config = tmp_path / "home/.config/relay/config.toml"
     config.parent.mkdir(parents=True)
 
     def command(script, *args, during=None):
-        with serve(parse_script(script)) as server:
-            env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        with serving(script) as (server, env):
             ran = during(env) if during else relay(*args, env=env)
             assert server.errors == [], ran
             return ran
@@ -76,17 +74,13 @@ def test_a_night(relay, project, environ, tmp_path):
             limit.cancel()
             run.kill()
 
-    def git(*args):
-        return subprocess.run(["git", *args], cwd=project, env=environ, check=True, capture_output=True).stdout.decode()
-
     with listen() as endpoint:
         call = f'{{ form = "json", url = "{endpoint.url}", on = ["blocked"], details = true }}'
         config.write_text(f'review = "phase"\nnotify = [{call}]\n')
         planned = command(PLANNED, "plan", "greetings")
         assert planned.code == ExitCode.DONE
         assert "## Assumptions\n\n- Where are keys kept? in a file\n" in (project / "PLAN.md").read_text()
-        git("add", ".")
-        git("commit", "-qm", "plan")
+        commit()
         command(WAITS, during=kill_while_paused)
         ran = command(REST, "run")
         told = [json.loads(body) for *_, body in endpoint.seen]
@@ -97,7 +91,7 @@ def test_a_night(relay, project, environ, tmp_path):
     done = git("log", "-1", "--format=%B")
     assert done.startswith("Say hello safely\n")
     assert "Relay-Review: rounds=2 found=2 confirmed=1 open=0 " in done
-    assert git("show", "HEAD:hello.txt") == "hello\n"
+    assert git("show", "HEAD:hello.txt") == "hello"
     assert "v2 client" not in done
     assert "review 1 of phase 1: 2 found, 1 confirmed" in ran.out
     assert "gate of phase 1 passed" in ran.out.split("review 1 of phase 1:")[1]

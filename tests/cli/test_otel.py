@@ -2,7 +2,6 @@
 
 import json
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.events import (
     CacheRefreshed,
     Committed,
@@ -38,6 +35,7 @@ from relay.telemetry.metrics import MOST_SERIES, TOKEN_TYPE, Metrics
 from relay.telemetry.otel import PROVIDER, Spans, render_spans
 from tests.any_event import any_event
 from tests.news.listener import listen
+from tests.scripts import serving
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 
@@ -316,15 +314,13 @@ sessions:
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_run_sends_its_own_while_it_is_at_work(relay, project, environ, collector, away):
+def test_a_run_sends_its_own_while_it_is_at_work(relay, project, collector, away, commit):
     """A collector that refuses costs the run a line, and nothing else."""
     (project / "PLAN.md").write_text(PLAN)
-    for args in (("add", "."), ("commit", "-q", "-m", "plan")):
-        subprocess.run(["git", *args], cwd=project, env=environ, check=True)
+    commit()
     if away:
         collector.answers.append(503)
-    with serve(parse_script(SCRIPT)) as server:
-        env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+    with serving(SCRIPT) as (server, env):
         ran = relay("run", env={**env, "RELAY_OTEL_ENDPOINT": collector.url})
         used = sum(request.usage["input_tokens"] for request in server.requests if request.usage)
     assert ran.code == 0

@@ -7,18 +7,12 @@ import pytest
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.scripts import HELLO
 
 FINDING = {
     "file": "hello.txt", "line": 1, "summary": "It greets nobody", "failure_scenario": "somebody is there",
     "category": "missing", "severity": "important",
 }  # fmt: skip
-WORK = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 
 
 def act(name, field, given, **expect):
@@ -30,7 +24,7 @@ def act(name, field, given, **expect):
 @pytest.fixture
 def review(stage, monkeypatch):
     """Run the command against a script, in a repository whose first phase is done."""
-    stage.arrange("a phase to review", lambda: stage.run(WORK, all_=False))
+    stage.arrange("a phase to review", lambda: stage.run(HELLO, all_=False))
 
     def run(script, *args):
         with serve(parse_script(f"sessions:\n{script}")) as server:

@@ -2,19 +2,16 @@
 
 import json
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
-from tests.cli.test_run import PLAN, git
+from tests.cli.test_run import PLAN
+from tests.scripts import serving
 
 
-def test_the_difference_is_shown(relay, project, environ):
+def test_the_difference_is_shown(relay, project, commit):
     (project / "PLAN.md").write_text(PLAN)
-    git(project, environ, "add", "-A")
-    git(project, environ, "commit", "-q", "-m", "plan")
+    commit()
     now = PLAN.replace("Say world — world.txt", "Say world loudly — world.txt")
     script = f"sessions: [{{turns: [{{tools: [{{name: submit_plan, input: {{markdown: {json.dumps(now)}}}}}]}}]}}]"
-    with serve(parse_script(script)) as server:
-        given = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+    with serving(script) as (_, given):
         ran = relay("plan", "--revise", "louder", "-e", env={**given, "EDITOR": "sed -i s/loudly/LOUDLY/"})
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()

@@ -16,6 +16,7 @@ from relay.cli.views.narrate import STOPPING
 from relay.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.scripts import serving
 from tests.waiting import wait_until
 
 PLAN = """\
@@ -48,17 +49,11 @@ sessions:
 """
 
 
-def git(project, environ, *args):
-    done = subprocess.run(["git", *args], cwd=project, env=environ, check=True, capture_output=True, text=True)
-    return done.stdout
-
-
 @pytest.fixture
-def planned(project, environ):
+def planned(project, commit):
     """A project whose plan is committed."""
     (project / "PLAN.md").write_text(PLAN)
-    git(project, environ, "add", "PLAN.md")
-    git(project, environ, "commit", "-q", "-m", "plan")
+    commit()
     return project
 
 
@@ -77,7 +72,7 @@ def mask(text):
     return re.sub(r"\d[\d,]* (of [\d,]+ tokens \()\d+%", r"N \1N%", text)
 
 
-def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, environ, endpoint):
+def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, endpoint, git):
     """Two phases, two commits; the log is stable and harmless; afterwards git alone tells the status."""
     ran = relay("run", env=endpoint)
     assert ran.err == ""
@@ -103,7 +98,7 @@ def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, environ, endpoint
     ):
         assert line in lines, "\n".join(lines)
     assert lines[-1] == "done: 2 of 2 phases (spent $N)"
-    assert git(planned, environ, "log", "--format=%s").splitlines()[:2] == [
+    assert git("log", "--format=%s").splitlines()[:2] == [
         "relay: phase 2 — World",
         "relay: phase 1 — Hello",
     ]
@@ -165,18 +160,17 @@ sessions:
 """
 
 
-def test_a_plan_is_written_and_shown_and_nothing_committed(relay, project, environ):
+def test_a_plan_is_written_and_shown_and_nothing_committed(relay, project, git):
     """The plan's text and its sizes follow the log; the file is there and HEAD is where it was."""
-    head = git(project, environ, "rev-parse", "HEAD")
-    with serve(parse_script(PLANNER % json.dumps(NEW_PLAN))) as rehearsal:
-        env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+    head = git("rev-parse", "HEAD")
+    with serving(PLANNER % json.dumps(NEW_PLAN)) as (_, env):
         ran = relay("plan", "say goodbye", env=env)
         assert (ran.code, ran.err) == (0, "")
         assert NEW_PLAN in ran.out
         assert "next: relay run\n" in ran.out
         assert ran.out.splitlines()[-1] == "PLAN.md is valid: 2 phases, 2 items"
         assert (project / "PLAN.md").read_text() == NEW_PLAN
-        assert git(project, environ, "rev-parse", "HEAD") == head
+        assert git("rev-parse", "HEAD") == head
         ran = relay("plan", "something else", env=env)
         assert (ran.code, "--force" in ran.err) == (1, True)
 
@@ -186,8 +180,7 @@ def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
     stall = "      - text: wait\n        fault: {kind: stall, times: always}\n"
     turn = "      - tools:\n          - {name: tick"
     script = SCRIPT.replace(turn, stall + turn, 1)
-    with serve(parse_script(script)) as rehearsal:
-        env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+    with serving(script) as (rehearsal, env):
         running = subprocess.Popen(
             [sys.executable, "-P", "-m", "relay", "run"],
             cwd=planned,
@@ -214,9 +207,10 @@ def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
         assert "goes on with phase 1" in status.splitlines()[-1]
 
 
-def test_without_a_key_nothing_starts(relay, planned, environ):
+@pytest.mark.usefixtures("planned")
+def test_without_a_key_nothing_starts(relay, git):
     """A clear error, exit 1, and not a byte changed."""
-    before = git(planned, environ, "for-each-ref"), git(planned, environ, "status", "--porcelain", "--ignored")
+    before = git("for-each-ref"), git("status", "--porcelain", "--ignored")
     ran = relay("run")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
@@ -224,8 +218,8 @@ def test_without_a_key_nothing_starts(relay, planned, environ):
         "Hint: export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`\n"
     )
     assert (
-        git(planned, environ, "for-each-ref"),
-        git(planned, environ, "status", "--porcelain", "--ignored"),
+        git("for-each-ref"),
+        git("status", "--porcelain", "--ignored"),
     ) == before
 
 
@@ -256,8 +250,8 @@ def test_a_plan_outside_the_repository_is_refused(relay, tmp_path):
     assert "is not in this repository" in ran.err
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, environ):
-    before = git(planned, environ, "for-each-ref"), sorted(planned.iterdir())
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git):
+    before = git("for-each-ref"), sorted(planned.iterdir())
     ran = relay("run", "--dry-run", env={"RELAY_VERIFY": "test -e ."})
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[-5:] == [
@@ -267,7 +261,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, envi
         "model  claude-opus-5-5, hands off at min(45%,100k)",
         "dry run: nothing was sent and nothing changed",
     ]
-    assert (git(planned, environ, "for-each-ref"), sorted(planned.iterdir())) == before
+    assert (git("for-each-ref"), sorted(planned.iterdir())) == before
 
 
 @pytest.mark.usefixtures("planned")
@@ -287,38 +281,38 @@ def test_a_phase_that_cannot_be_run_is_refused_without_a_key(relay, flags):
     assert (ran.code, ran.out, ran.err) == (1, "", "Error: phase 2 comes after 1, which is not done\nHint: relay run\n")
 
 
-def test_what_is_done_is_said_without_a_key(relay, planned, environ):
+def test_what_is_done_is_said_without_a_key(relay, planned, git):
     """Nothing is left: no key, no session, exit 0; an edit that nobody has committed is not taken for done."""
     text = PLAN.replace("[ ]", "[x]", 1)
     (planned / "PLAN.md").write_text(text)
-    git(planned, environ, "commit", "-qam", "by hand")
+    git("commit", "-qam", "by hand")
     ran = relay("run", "--phase", "1")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "done: the phase was done already (spent $0.00)\nnext: relay run\n"
     (planned / "PLAN.md").write_text(text.replace("[ ]", "[x]"))
     assert relay("run").err.startswith("Error: no API key")
-    git(planned, environ, "commit", "-qam", "by hand")
+    git("commit", "-qam", "by hand")
     ran = relay("run")
     assert (ran.code, ran.out, ran.err) == (0, "done: 2 of 2 phases (spent $0.00)\n", "")
     event = json.loads(relay("run", "--json").out)
     assert (event["event"], event["exit_code"]) == ("RunEnded", 0)
-    assert git(planned, environ, "for-each-ref", "refs/relay") == ""
+    assert git("for-each-ref", "refs/relay") == ""
 
 
-def test_a_broken_ledger_is_named_with_its_line(relay, planned, environ, endpoint):
+def test_a_broken_ledger_is_named_with_its_line(relay, planned, endpoint, git):
     """The ledger is read before a session starts; its path and line are told like a plan's."""
     (planned / "PLAN.ledger.yaml").write_text("# c\n- x\n")
-    git(planned, environ, "add", "PLAN.ledger.yaml")
-    git(planned, environ, "commit", "-q", "-m", "ledger")
+    git("add", "PLAN.ledger.yaml")
+    git("commit", "-q", "-m", "ledger")
     ran = relay("run", env=endpoint)
     assert ran.code == 1
     assert "Error: PLAN.ledger.yaml:2: found an entry of no known kind" in ran.err
     assert "Hint: relay only appends to it" in ran.err
 
 
-def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, environ, endpoint):
+def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, endpoint, git):
     (planned / "mine.txt").write_text("1")
-    git(planned, environ, "add", "mine.txt")
+    git("add", "mine.txt")
     ran = relay("run", env=endpoint)
     assert ran.code == 1
     assert ran.err.startswith("Error: tracked files have uncommitted changes: mine.txt\nHint: ")
@@ -448,12 +442,12 @@ def test_doctor_shows_origins_and_hostile_settings_harmless(relay, project):
     assert "PROBLEM  settings" in ran.out
 
 
-def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, environ, endpoint):
+def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, endpoint, git):
     """As it was typed, in the folder where it was typed, quoted; the plan of the settings is not named again."""
     (planned / "docs").mkdir()
     (planned / "docs/my plan.md").write_text(PLAN)
-    git(planned, environ, "add", "-A")
-    git(planned, environ, "commit", "-qm", "another plan")
+    git("add", "-A")
+    git("commit", "-qm", "another plan")
     docs, named = planned / "docs", "--plan 'my plan.md'"
     assert relay("run", "--phase", "2", "--plan", "my plan.md", cwd=docs).err.splitlines()[-1] == (
         f"Hint: relay run {named}"
@@ -471,7 +465,7 @@ def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, environ,
     assert ran.err.splitlines()[-1] == f"Hint: relay status {named}"
 
 
-def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ):
+def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ, git):
     """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
     from relay.git.repository import open_repo
     from relay.session.usage import Spent
@@ -481,18 +475,18 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     (planned / "docs").mkdir()
     (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))
     (planned / "docs/open.md").write_text(PLAN)
-    git(planned, environ, "add", "-A")
-    git(planned, environ, "commit", "-qm", "three plans")
+    git("add", "-A")
+    git("commit", "-qm", "three plans")
     repo = open_repo(planned, environ)
     with lock_worktree(repo):
         leg = open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
         save_wip(repo, leg, WipRecord(spend=Spent()))
-    refs = git(planned, environ, "for-each-ref")
+    refs = git("for-each-ref")
 
     ran = relay("run", "--plan", "done.md", cwd=planned / "docs")
     assert (ran.code, ran.out, ran.err) == (0, "done: 2 of 2 phases (spent $0.00)\n", "")
     assert relay("status", "--plan", "docs/done.md").out.splitlines()[-1] == "next   nothing is left"
-    assert git(planned, environ, "for-each-ref") == refs
+    assert git("for-each-ref") == refs
     status = relay("status", "--plan", "open.md", cwd=planned / "docs").out.splitlines()
     assert status[-2:] == [
         "now    phase 1 of PLAN.md is open; `relay run --plan ../PLAN.md` goes on with it",
@@ -501,15 +495,15 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])
-def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, environ, endpoint, flags):
+def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, endpoint, flags, git):
     """Reading the plan is what protects from its commands, so one that cannot be read stops the run before it."""
     (planned / "PLAN.md").write_text(PLAN.replace("`grep -q hello", "`touch ran; \u202egrep -q hello"))
-    git(planned, environ, "commit", "-qam", "hidden")
+    git("commit", "-qam", "hidden")
     ran = relay("run", *flags, env=endpoint)
     assert ran.code == 1
     assert "a verify command of phase 1 holds the character U+202E, which a screen does not show" in ran.err
     assert not (planned / "ran").exists()
-    assert git(planned, environ, "for-each-ref", "refs/relay") == ""
+    assert git("for-each-ref", "refs/relay") == ""
 
 
 @pytest.mark.parametrize("on", ["models", "messages"])
@@ -522,8 +516,7 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, planned, on):
         "faults": [{"on": "models", "fault": fault}] if on == "models" else [],
         "sessions": [{"repeat": True, "turns": [turn]}],
     }
-    with serve(parse_script(json.dumps(script))) as rehearsal:
-        env = {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": key, "NO_PROXY": "*"}
+    with serving(json.dumps(script), key=key) as (_, env):
         commands = [("run",), ("run", "--json"), ("plan", "--force", "x"), ("doctor",), ("doctor", "--json")]
         said = [relay(*words, env=env) for words in commands]
 
@@ -534,7 +527,7 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, planned, on):
     assert key not in kept.stdout
 
 
-def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint):
+def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, git):
     """Subjects, commands and file names reach git as UTF-8, and the screen as what it can show."""
     plain = {**environ, **endpoint, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     (planned / "PLAN.md").write_text(PLAN.replace("Greetings", "Grüße — an alle"))
@@ -543,4 +536,4 @@ def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint):
     done = subprocess.run(command, cwd=planned, env=plain, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"phase 1 - Hello" in done.stdout or b"phase 1 leg 1 - Hello" in done.stdout
-    assert "relay: phase 1 — Hello" in git(planned, environ, "log", "--format=%s%n%gs", "-g", "main")
+    assert "relay: phase 1 — Hello" in git("log", "--format=%s%n%gs", "-g", "main")

@@ -2,12 +2,10 @@
 
 import json
 import shlex
-import subprocess
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.scripts import HELLO, serving
 
 PLAN = """\
 # Greetings
@@ -16,37 +14,17 @@ PLAN = """\
 Verify: `grep -q hello hello.txt`
 - [ ] Say hello — hello.txt
 """
-RUN = """\
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 
 
 @pytest.fixture
-def git(project, environ):
-    """Run git in the project and return what it prints."""
-
-    def run(*args):
-        return subprocess.run(
-            ["git", *args], cwd=project, env=environ, check=True, capture_output=True, text=True
-        ).stdout
-
-    return run
-
-
-@pytest.fixture
-def deep(project, git):
+def deep(project, commit):
     """A directory two levels down, in a project with a plan at its root and another one half way."""
     folder = project / "docs/deep"
     folder.mkdir(parents=True)
     (folder / "kept.txt").write_text("kept\n")
     (project / "PLAN.md").write_text(PLAN)
     (project / "docs/BUILD.md").write_text(PLAN.replace("Greetings", "Built"))
-    git("add", ".")
-    git("commit", "-q", "-m", "plans")
+    commit()
     return folder
 
 
@@ -55,8 +33,7 @@ def play(relay):
     """Run a command against a script."""
 
     def run(script, *args, **options):
-        with serve(parse_script(script)) as server:
-            env = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "NO_PROXY": "*"}
+        with serving(script) as (server, env):
             ran = relay(*args, env=env, **options)
             assert server.errors == []
         return ran
@@ -69,7 +46,7 @@ def test_a_run_works_on_the_roots_plan_and_paths_are_the_roots(play, relay, deep
     assert "PLAN.md on main: 0 of 1 phase done" in relay("status", cwd=deep).out
     assert relay("check", cwd=deep).out.endswith("PLAN.md is valid: 1 phase, 1 item\n")
 
-    ran = play(RUN, "run", cwd=deep)
+    ran = play(HELLO, "run", cwd=deep)
 
     assert (ran.code, ran.err) == (0, "")
     assert git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
@@ -84,7 +61,7 @@ def test_a_plan_named_on_the_command_line_is_relative_to_where_it_is_typed(play,
     assert "docs/BUILD.md on main" in relay("status", "--plan", "../BUILD.md", cwd=deep).out
     assert relay("check", "../BUILD.md", cwd=deep).out.endswith("docs/BUILD.md is valid: 1 phase, 1 item\n")
 
-    ran = play(RUN, "run", "--plan", "../BUILD.md", cwd=deep)
+    ran = play(HELLO, "run", "--plan", "../BUILD.md", cwd=deep)
 
     assert (ran.code, ran.err) == (0, "")
     assert git("show", "--name-only", "--format=", "HEAD").split() == ["docs/BUILD.md", "hello.txt"]
@@ -124,7 +101,7 @@ def test_planning_writes_the_roots_plan(play, deep, project):
 def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git, how):
     """A revert writes and removes files everywhere, a branch nothing anywhere; the directory stays."""
     start = git("rev-parse", "HEAD").strip()
-    assert play(RUN, "run", cwd=deep).code == 0
+    assert play(HELLO, "run", cwd=deep).code == 0
 
     ran = relay("rewind", "1", "--yes", *how, cwd=deep)
 

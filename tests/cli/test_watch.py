@@ -174,11 +174,10 @@ def test_what_is_no_log_is_not_read(relay, project, make):
         LogTail(project, "aaaa1111")
 
 
-def test_status_says_what_a_run_at_work_does(relay, project, environ):
+def test_status_says_what_a_run_at_work_does(relay, project, environ, commit):
     """From the end of its log: leg, gauge, activity; the whole of a large log is not read."""
     (project / "PLAN.md").write_text(PLAN)
-    for args in (("add", "-A"), ("commit", "-qm", "plan")):
-        subprocess.run(["git", *args], cwd=project, env=environ, check=True)
+    commit()
     repo = open_repo(project, environ)
     open_leg(repo, LegStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
     lines = LOG.splitlines()

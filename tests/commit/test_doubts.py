@@ -6,15 +6,10 @@ import pytest
 
 from relay.errors import ExitCode
 from relay.session.events import Noticed
+from tests.scripts import run_commands
 
 IDLE = "no file was changed, and the verify commands passed before too"
 ABSENT = "1.1 names src/export.py, which no commit has"
-
-
-def script(*commands):
-    turns = [{"tools": [{"name": "bash", "input": {"command": command}}]} for command in commands]
-    tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "seen"}}]}
-    return json.dumps({"sessions": [{"name": "s", "turns": [*turns, tick, {"text": "Commit: Do it", "repeat": 6}]}]})
 
 
 @pytest.fixture
@@ -25,7 +20,7 @@ def run(stage):
         stage.write("old.py", "old\n")
         stage.write("PLAN.md", f"## Phase 1 — Export\n{verify}- [ ] {item}\n")
         stage.commit("plan")
-        return stage.run(script(*commands), max_repairs=0, unchecked=True)
+        return stage.run(run_commands(*commands), max_repairs=0, unchecked=True)
 
     return run_phase
 

@@ -7,8 +7,8 @@ from relay.git.repository import open_repo
 from relay.session.events import GateFinished, LegStarted, Noticed
 from relay.store.legs import read_leg
 from relay.telemetry.logs import list_logs
-from tests.loop.test_run import HELLO
 from tests.scripted import ScriptedRunner
+from tests.scripts import HELLO
 
 
 def plan(stage, command, item="Say hello — hello.txt"):
@@ -130,7 +130,7 @@ def test_a_run_that_is_refused_behind_its_first_phase_keeps_what_that_has_cost(s
     """Its log would say that nobody knows, to `relay watch` and `report`."""
     stage.write("world.txt", "a draft\n")
     with pytest.raises(PlanError, match=r"no session was started for phase 2"):
-        stage.run(f"sessions: {HELLO}", dirty=True)
+        stage.run(HELLO, dirty=True)
     (entry,) = list_logs(stage.root)
     (done,) = [commit for commit in stage.commits() if commit.status == "done"]
     assert entry.ended is not None

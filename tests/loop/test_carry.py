@@ -9,6 +9,7 @@ from relay.planning.planner import PlanTask
 from relay.session.events import Committed, GateStarted, LegStarted, Noticed
 from relay.store.legs import read_leg
 from tests.commit.candidate import WHOLE
+from tests.scripts import HELLO
 
 BLOCKED = """
 sessions:
@@ -133,16 +134,7 @@ sessions:
 """
     planned = stage.plan(planner.replace("'", '"'), PlanTask(feature="new"))
 
-    ended = stage.run(
-        """
-sessions:
-  - name: hello
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
-      - text: "Commit: Say hello"
-"""
-    )
+    ended = stage.run(HELLO)
 
     assert planned.exit_code == ExitCode.DONE, planned
     assert ended.exit_code == ExitCode.DONE, ended

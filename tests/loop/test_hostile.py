@@ -6,15 +6,8 @@ from relay.errors import ExitCode, PlanError, RelayError, RepoError
 from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
+from tests.scripts import HELLO
 
-HELLO = """
-sessions:
-  - name: hello
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 FORMAT = "#!/bin/sh\nfor f in *.txt; do grep -q formatted $f || echo formatted >> $f; done\n"
 
 

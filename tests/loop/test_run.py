@@ -4,15 +4,9 @@ from relay.errors import ExitCode
 from relay.run.ends import find_done_plan
 from relay.session.events import GateFinished, LegEnded, LegStarted
 from tests.scripted import ScriptedRunner
+from tests.scripts import HELLO
 from tests.waiting import wait_until
 
-HELLO = """
-  - name: hello
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 WORLD = """
   - name: world
     turns:
@@ -26,7 +20,7 @@ WORLD = """
 
 def test_a_plan_becomes_one_commit_per_phase(stage):
     """Code, ticks and trailers in one commit each; nothing is left open."""
-    ended = stage.run(f"sessions: {HELLO} {WORLD}")
+    ended = stage.run(HELLO + WORLD)
 
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "2 of 2 phases")
     world, hello = stage.commits()
@@ -43,7 +37,7 @@ def test_a_plan_becomes_one_commit_per_phase(stage):
 
 def test_a_second_run_has_nothing_to_do(stage):
     """Running again changes nothing and asks no model."""
-    stage.run(f"sessions: {HELLO} {WORLD}")
+    stage.run(HELLO + WORLD)
     head = stage.git("rev-parse", "HEAD")
 
     ended = stage.run("sessions: []")
@@ -55,7 +49,7 @@ def test_a_second_run_has_nothing_to_do(stage):
 
 def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
     """What is on the branch is; the phase that was just added is not."""
-    stage.run(f"sessions: {HELLO} {WORLD}")
+    stage.run(HELLO + WORLD)
     with stage.enter("run", flags={}, runner=ScriptedRunner([])) as ctx:
         assert find_done_plan(ctx.files) is not None
         added = "\n## Phase 3 — More\nVerify: `test -f more.txt`\n- [ ] Say more — more.txt\n"
@@ -65,7 +59,7 @@ def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
 
 def test_one_phase_stops_after_it(stage):
     """`--phase next` does one phase and says how to go on."""
-    ended = stage.run(f"sessions: {HELLO}", all_=False)
+    ended = stage.run(HELLO, all_=False)
 
     assert (ended.exit_code, ended.next_command) == (ExitCode.DONE, "relay run")
     assert [c.phase for c in stage.commits()] == ["1"]
@@ -98,7 +92,7 @@ sessions:
 
 def test_a_green_hand_off_is_committed(stage):
     """What is ticked and passes the gate at a hand-off goes onto the branch, with the baton in the body."""
-    stage.run(f"sessions: {HELLO}", all_=False)
+    stage.run(HELLO, all_=False)
     script = """
 sessions:
   - name: first
@@ -178,7 +172,7 @@ def test_what_a_command_in_the_background_writes_is_in_the_next_snapshot(stage):
 
     stage.on_tool = wait
     session = HELLO.replace("turns:\n", f"turns:\n{background}")
-    stage.run(f"sessions: {session}", all_=False)
+    stage.run(session, all_=False)
 
     ref = stage.git("for-each-ref", "--format=%(refname)", "refs/relay/wip").strip()
     ticked = stage.git("log", "--reverse", "--format=%H", "--grep=^Relay-Items: 1.1$", ref).split()[0]

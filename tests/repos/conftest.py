@@ -9,22 +9,14 @@ from typing import Any
 import pytest
 
 from relay.errors import ExitCode
-
-SCRIPT = """
-sessions:
-  - name: hello
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
+from tests.scripts import HELLO
 
 
 @pytest.fixture
 def finish(stage) -> Callable[..., list[str]]:
     """Run phase 1 to its commit and return the paths in it; objects are sound and nothing stays open."""
 
-    def run(script: str = SCRIPT, **options: Any) -> list[str]:
+    def run(script: str = HELLO, **options: Any) -> list[str]:
         ended = stage.run(script, all_=False, **options)
         assert ended.exit_code == ExitCode.DONE, ended
         assert stage.server is not None

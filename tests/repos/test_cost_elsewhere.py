@@ -5,8 +5,8 @@ import json
 import pytest
 
 from relay.session.events import ResponseReceived
-from tests.resume.conftest import HELLO
 from tests.scripted import ScriptedRunner
+from tests.scripts import HELLO
 
 WORLD = """\
   - turns:

@@ -14,14 +14,8 @@ from relay.git.repository import open_repo
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, RunStarted
 from relay.store.lock import lock_worktree
+from tests.scripts import HELLO
 
-HELLO = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 HALF = """
 sessions:
   - turns:

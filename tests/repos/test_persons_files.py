@@ -2,7 +2,8 @@
 
 from relay.errors import ExitCode
 from relay.session.events import Noticed
-from tests.resume.conftest import HELLO, LUNCH
+from tests.resume.conftest import LUNCH
+from tests.scripts import HELLO
 
 BLOCKED = HELLO.replace('- text: "Commit: Say hello"', "- tools: [{name: block, input: {reason: lunch}}]")
 MINE = {

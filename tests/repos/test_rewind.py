@@ -14,15 +14,8 @@ from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewin
 from relay.session.usage import Spent
 from relay.setup.account import read_spent
 from relay.store.completion import finish_pending, note_pending
+from tests.scripts import HELLO
 
-BOTH = """
-sessions:
-  - name: hello
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 SECOND = """
   - name: world
     turns:
@@ -42,7 +35,7 @@ MORE = "\n## Phase 3 — More\nVerify: `test -e more.txt`\n- [ ] More — more.t
 @pytest.fixture
 def done(stage):
     """Both phases are committed."""
-    stage.arrange("both phases", lambda: require_done(stage.run(BOTH + SECOND)))
+    stage.arrange("both phases", lambda: require_done(stage.run(HELLO + SECOND)))
     return stage
 
 
@@ -336,7 +329,7 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
     if planned:
         stage.git("rm", "-q", "--cached", "PLAN.md")
         stage.git("commit", "-q", "-m", "no plan yet")
-    assert stage.run(BOTH + SECOND).exit_code == ExitCode.DONE
+    assert stage.run(HELLO + SECOND).exit_code == ExitCode.DONE
     repo = open_repo(stage.root)
     spent = read_spent(repo, "PLAN.md")
     assert spent.cost_usd

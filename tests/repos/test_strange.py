@@ -11,7 +11,7 @@ import pytest
 from relay.errors import ExitCode, PlanError, RepoError
 from relay.git.command import GitError
 from relay.session.events import Noticed
-from tests.repos.conftest import SCRIPT
+from tests.scripts import HELLO
 
 BASH = """
 sessions:
@@ -248,7 +248,7 @@ def test_a_filter_of_the_repositorys_config_is_refused_by_name(stage, tmp_path):
     stage.git("commit", "-q", "-m", "attributes")
     head = stage.git("rev-parse", "HEAD")
 
-    ended = stage.run(SCRIPT, all_=False)
+    ended = stage.run(HELLO, all_=False)
 
     assert ended.exit_code == ExitCode.STOPPED
     assert "needs the filter 'evil'" in str(ended.reason)

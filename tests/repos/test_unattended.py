@@ -11,7 +11,7 @@ from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.session.events import Noticed
-from tests.repos.conftest import SCRIPT
+from tests.scripts import HELLO
 
 LEAVES = """\
 ## Phase 1 — Hello
@@ -43,7 +43,7 @@ def test_no_editor_and_no_prompt_is_ever_waited_for(stage, tmp_path, flags):
     hook.write_text("#!/bin/sh\nif read -r answer </dev/tty; then exit 1; fi\nif read -r answer; then exit 1; fi\n")
     hook.chmod(0o755)
     ours, theirs = pty.openpty()
-    with serve(parse_script(SCRIPT)) as server:
+    with serve(parse_script(HELLO)) as server:
         env = {**os.environ, "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k"}
         env |= {"GIT_EDITOR": f"touch {mark}; sleep 1000", "GIT_ASKPASS": str(mark), "SSH_ASKPASS": str(mark)}
         done = subprocess.run(

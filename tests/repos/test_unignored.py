@@ -10,13 +10,7 @@ from relay.git.repository import open_repo
 from relay.session.events import Noticed
 from relay.store.environment import load_environment
 from relay.store.legs import read_leg
-
-
-def script(*commands):
-    turns = [{"tools": [{"name": "bash", "input": {"command": command}}]} for command in commands]
-    tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "seen"}}]}
-    return json.dumps({"sessions": [{"name": "s", "turns": [*turns, tick, {"text": "Commit: Do it", "repeat": 6}]}]})
-
+from tests.scripts import run_commands
 
 OPEN_UP = "printf '*.tmp\\n' > .gitignore"
 HELLO = "echo hello > hello.txt"
@@ -33,7 +27,7 @@ def diary(stage):
 
 def test_a_file_that_was_ignored_when_the_phase_began_is_not_committed(diary, finish):
     """It is named; what the session itself wrote beside it is committed."""
-    assert finish(script(OPEN_UP, "echo own > local/own.txt", HELLO)) == [
+    assert finish(run_commands(OPEN_UP, "echo own > local/own.txt", HELLO)) == [
         ".gitignore",
         "PLAN.md",
         "hello.txt",
@@ -46,7 +40,7 @@ def test_a_file_that_was_ignored_when_the_phase_began_is_not_committed(diary, fi
 
 def test_it_does_not_help_to_move_its_directory(diary, finish):
     """The file keeps its time under another name."""
-    assert finish(script("mv local notes", HELLO)) == ["PLAN.md", "hello.txt"]
+    assert finish(run_commands("mv local notes", HELLO)) == ["PLAN.md", "hello.txt"]
     assert any("notes/diary.txt" in notice.text for notice in diary.seen(Noticed))
 
 
@@ -56,7 +50,7 @@ def test_a_phase_that_needs_it_is_refused(diary):
     diary.git("commit", "-qam", "plan")
 
     with pytest.raises(PlanError, match=r"no session was started for phase 1: .*: local/diary.txt \(ignored by git\)"):
-        diary.run(script(OPEN_UP))
+        diary.run(run_commands(OPEN_UP))
 
     assert "- [ ]" in diary.git("show", "HEAD:PLAN.md")
 
@@ -73,7 +67,7 @@ def test_a_renamed_directory_is_the_sessions_work(stage, finish, autocrlf):
     stage.git("checkout", "-q", "--", ".")
     assert (b"\r" in (stage.root / "src/a.txt").read_bytes()) == (autocrlf == "true")
 
-    assert finish(script("mv src lib", HELLO)) == ["PLAN.md", "hello.txt", "lib/a.txt", "lib/deep/b.bin"]
+    assert finish(run_commands("mv src lib", HELLO)) == ["PLAN.md", "hello.txt", "lib/a.txt", "lib/deep/b.bin"]
     assert stage.git("ls-tree", "HEAD", "src") == ""
 
 
@@ -92,4 +86,9 @@ def test_what_was_ignored_stays_known_to_the_sessions_of_a_phase(diary, finish):
 
     assert environment.holds("local/anything.txt")
     assert not environment.holds("hello.txt")
-    assert finish(script("echo own > local/own.txt", HELLO)) == [".gitignore", "PLAN.md", "hello.txt", "local/own.txt"]
+    assert finish(run_commands("echo own > local/own.txt", HELLO)) == [
+        ".gitignore",
+        "PLAN.md",
+        "hello.txt",
+        "local/own.txt",
+    ]

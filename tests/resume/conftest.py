@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relay.errors import ExitCode
+from tests.scripts import HELLO
 
 HALF = """
 sessions:
@@ -27,13 +28,6 @@ sessions:
       - text: "Commit: Say hello"
 """
 
-HELLO = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
 LUNCH = "sessions: [{turns: [{tools: [{name: block, input: {reason: lunch}}]}]}]"
 
 

@@ -17,9 +17,10 @@ from relay.state.standing import gather_standing
 from relay.store.legs import LegStart, open_leg
 from relay.store.lock import lock_worktree
 from tests.conftest import PLAN
-from tests.resume.conftest import HELLO, LUNCH
+from tests.resume.conftest import LUNCH
 from tests.resume.test_operations import read_everything
 from tests.resume.test_power import restart
+from tests.scripts import HELLO
 
 OTHER = "## Phase 1\nVerify: `test -d .`\n- [ ] Say something — other.txt\n"
 

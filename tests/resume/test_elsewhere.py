@@ -10,8 +10,8 @@ from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.state.resume import ResumeCase
-from tests.resume.conftest import HELLO
 from tests.resume.test_signals import Running
+from tests.scripts import HELLO
 
 WORLD = """\
   - turns:

@@ -10,7 +10,8 @@ from relay.interrupts import Urgency
 from relay.run.rewind import get_rewind, rewind_by_commit
 from relay.session.events import Committed, LegStarted
 from relay.store.legs import read_leg
-from tests.resume.conftest import HELLO, LUNCH
+from tests.resume.conftest import LUNCH
+from tests.scripts import HELLO
 
 PLAN = """\
 # Greetings

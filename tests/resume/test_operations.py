@@ -9,7 +9,7 @@ from relay.errors import ExitCode, RepoError
 from relay.session.events import LegStarted
 from relay.state.resume import ResumeCase
 from tests.effort import take_turns
-from tests.resume.conftest import HELLO
+from tests.scripts import HELLO
 
 
 @pytest.fixture

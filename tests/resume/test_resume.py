@@ -11,7 +11,8 @@ from relay.hints import AT_ROOT
 from relay.interrupts import Urgency
 from relay.session.events import LegStarted, Noticed, RunStarted
 from relay.state.resume import ResumeCase
-from tests.resume.conftest import HELLO, LUNCH, REST
+from tests.resume.conftest import LUNCH, REST
+from tests.scripts import HELLO
 
 HAND_OFF = """
 sessions:
@@ -57,14 +58,7 @@ def test_a_fresh_clone_of_the_branch_begins_at_the_next_phase(cut_off, clone, as
     cut_off()
     clone(refs=False)
     assert ask()["row"] == ResumeCase.NOTHING_OPEN
-    script = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
-    finish(script, ("PLAN.md", "hello.txt"))
+    finish(HELLO, ("PLAN.md", "hello.txt"))
 
 
 def test_a_clone_with_relays_refs_gets_the_work_back(stage, cut_off, clone, ask, finish):
