@@ -76,6 +76,11 @@ def make_list(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"anyOf": [{"type": "array", "items": schema}, schema]}
 
 
+def make_object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    """Describe a table of some keys and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
 def make_texts(allowed: str, pattern: str, *, bare: bool = True) -> Form:
     """Read a list of texts of a form; where `bare` ones are allowed, such a text is a list of one."""
     one = make_text(allowed, pattern)

@@ -14,6 +14,7 @@ from relay.config.forms import (
     make_choice,
     make_list,
     make_number,
+    make_object,
     make_rows,
     make_table,
     make_text,
@@ -144,35 +145,11 @@ class Key:
 
 
 _TOKENS = make_number(1, 1e9, whole=True)
-_NETWORK = Form(
-    read=read_network,
-    schema={
-        "anyOf": [
-            {"type": "boolean"},
-            {
-                "type": "object",
-                "properties": {"hosts": {"type": "array", "items": {"type": "string", "pattern": PATTERN}}},
-                "required": ["hosts"],
-                "additionalProperties": False,
-            },
-        ]
-    },
-)
+_HOSTS = make_object({"hosts": {"type": "array", "items": {"type": "string", "pattern": PATTERN}}}, "hosts")
+_NETWORK = Form(read=read_network, schema={"anyOf": [{"type": "boolean"}, _HOSTS]})
 _PORTS = Form(read=_read_ports, schema=make_list({"type": "integer", "minimum": 1024, "maximum": 65535}))
-_TRIAL = Form(
-    read=_read_trial,
-    schema={
-        "anyOf": [
-            {"const": "none"},
-            {
-                "type": "object",
-                "properties": {"reset_at": {"type": "array", "items": {"type": "string"}}},
-                "required": ["reset_at"],
-                "additionalProperties": False,
-            },
-        ]
-    },
-)
+_LINES = make_object({"reset_at": {"type": "array", "items": {"type": "string"}}}, "reset_at")
+_TRIAL = Form(read=_read_trial, schema={"anyOf": [{"const": "none"}, _LINES]})
 _RESET_AT = Form(read=_read_reset_at, schema={"type": ["string", "integer"]})
 MODEL_KEYS: Mapping[str, Form] = {
     "reset_at": _RESET_AT,
@@ -189,12 +166,7 @@ COMPAT_KEYS: Mapping[str, Form] = {
     "system_messages": SWITCH,
 }
 _COMPAT = make_table(COMPAT_KEYS, Compat, "in compat")
-_PRICE = {
-    "type": "object",
-    "properties": {name: {"type": "number", "minimum": 0} for name in PRICE_KEYS},
-    "required": ["input", "output"],
-    "additionalProperties": False,
-}
+_PRICE = make_object({name: {"type": "number", "minimum": 0} for name in PRICE_KEYS}, "input", "output")
 
 
 _COMMA = ","

@@ -16,13 +16,12 @@ _COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
 
 
 def _spec(name: str, description: str, required: dict[str, Any], optional: dict[str, Any] | None = None) -> ToolSpec:
-    schema = {
-        "type": "object",
-        "properties": {**required, **(optional or {})},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return ToolSpec(name=name, description=description, input_schema=schema)
+    return ToolSpec(name=name, description=description, input_schema=_object(required, optional))
+
+
+def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
+    properties = {**required, **(optional or {})}
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def say_timeouts(specs: tuple[ToolSpec, ...], *, default_s: float, most_s: float) -> tuple[ToolSpec, ...]:
@@ -121,12 +120,7 @@ BASH_READ_ONLY = _spec(
     {"command": _TEXT},
     {"timeout_s": _COUNT},
 )
-_QUESTION = {
-    "type": "object",
-    "properties": {"question": _TEXT, "options": _LIST, "default": _text("one of options")},
-    "required": ["question", "options", "default"],
-    "additionalProperties": False,
-}
+_QUESTION = _object({"question": _TEXT, "options": _LIST, "default": _text("one of options")})
 ASK = _spec(
     "ask",
     "Ask the user 1 to 4 things, each with 2 to 4 options; where nobody answers, the default holds.",
@@ -138,25 +132,15 @@ SUBMIT_PLAN = _spec(
     {"markdown": _TEXT},
 )
 
-_FINDING = {
-    "type": "object",
-    "properties": {
-        "file": _TEXT,
-        "line": {"type": "integer", "minimum": 0},
-        "summary": _text("one sentence"),
-        "failure_scenario": _text("what somebody does, and what goes wrong then"),
-        "category": {**_TEXT, "enum": ["correctness", "security", "tests", "missing", "other"]},
-        "severity": {**_TEXT, "enum": ["important", "nit"]},
-    },
-    "required": ["file", "line", "summary", "failure_scenario", "category", "severity"],
-    "additionalProperties": False,
-}
-_VERDICT = {
-    "type": "object",
-    "properties": {"number": _COUNT, "confirmed": {"type": "boolean"}, "reason": _TEXT},
-    "required": ["number", "confirmed", "reason"],
-    "additionalProperties": False,
-}
+_FINDING = _object({
+    "file": _TEXT,
+    "line": {"type": "integer", "minimum": 0},
+    "summary": _text("one sentence"),
+    "failure_scenario": _text("what somebody does, and what goes wrong then"),
+    "category": {**_TEXT, "enum": ["correctness", "security", "tests", "missing", "other"]},
+    "severity": {**_TEXT, "enum": ["important", "nit"]},
+})  # fmt: skip
+_VERDICT = _object({"number": _COUNT, "confirmed": {"type": "boolean"}, "reason": _TEXT})
 REPORT_FINDINGS = _spec(
     "report_findings",
     "Say what is wrong with the change; ends the session.",

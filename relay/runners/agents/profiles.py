@@ -226,12 +226,7 @@ GEMINI = Profile(
         ("GEMINI_MODEL", "{model}"),
         ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
     ),
-    files=(
-        (
-            ".gemini/settings.json",
-            _GEMINI_JSON,
-        ),
-    ),
+    files=((".gemini/settings.json", _GEMINI_JSON),),
     ways=(Way(family="gemini"),),
 )
 
