@@ -9,15 +9,7 @@ from relay.figures.evidence import BandCounts
 from relay.figures.reads import MOST_PATHS, Reads
 from relay.figures.series import Series
 from relay.figures.tallies import SUMMARY_CHARS, Sum, ToolTally
-from relay.figures.values import (
-    Compaction,
-    CostlyResult,
-    LegFigures,
-    PromptPart,
-    ToolSpan,
-    TurnFigures,
-    rank,
-)
+from relay.figures.values import Compaction, CostlyResult, LegFigures, PromptPart, ToolSpan, TurnFigures, rank
 from relay.meters.gauge import Band, find_band
 from relay.meters.prices import Rates, find_price
 from relay.session.events import (

@@ -14,14 +14,7 @@ from relay.regexes import regex
 from relay.rehearsal.cache import Ttl
 from relay.rehearsal.catalog import ModelCard
 from relay.rehearsal.conversation import check_conversation
-from relay.rehearsal.prompt import (
-    THINKING,
-    Block,
-    PromptBlock,
-    is_markable,
-    list_blocks,
-    read_mark,
-)
+from relay.rehearsal.prompt import THINKING, Block, PromptBlock, is_markable, list_blocks, read_mark
 from relay.rehearsal.signing import Signature, digest_text
 from relay.rehearsal.wire import ApiError, refuse
 

@@ -105,18 +105,7 @@ from relay.rehearsal.conditions import Conditions, parse_conditions
 from relay.rehearsal.dialects import DIALECTS
 from relay.rehearsal.faults import BEFORE, FaultName, parse_faults
 from relay.rehearsal.nodes import MAX_SCRIPT_BYTES, NodeReader, pick
-from relay.rehearsal.turns import (
-    Call,
-    EndpointFault,
-    Part,
-    Raw,
-    Say,
-    Script,
-    ScriptSession,
-    Think,
-    Turn,
-    TurnUsage,
-)
+from relay.rehearsal.turns import Call, EndpointFault, Part, Raw, Say, Script, ScriptSession, Think, Turn, TurnUsage
 
 _TOP = ("model", "models", "thinking", "pace", "faults", "dialect", "refuses", "sessions")
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")

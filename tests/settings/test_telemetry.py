@@ -16,12 +16,7 @@ from relay.session.events import LegEnded, Noticed, RequestStarted, RunStarted, 
 from relay.session.records import LoggedEvent, Scope, parse_record, render_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from relay.telemetry.log import (
-    OUTPUT_AGE_S,
-    OUTPUTS,
-    open_log,
-    sweep,
-)
+from relay.telemetry.log import OUTPUT_AGE_S, OUTPUTS, open_log, sweep
 from tests.logs import read_events
 
 NOW = 1_800_000_000.0

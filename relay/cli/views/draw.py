@@ -17,16 +17,7 @@ from relay.cli.views.narrate import LOST, STOPPING
 from relay.meters.gauge import Band, find_band, render_band
 from relay.session.events import RunEnded, RunStarted
 from relay.session.shapes import ShownItem, ShownPhase
-from relay.words import (
-    BOXES,
-    count,
-    name_item,
-    render_clock,
-    render_tokens,
-    render_usd,
-    shorten,
-    sum_up,
-)
+from relay.words import BOXES, count, name_item, render_clock, render_tokens, render_usd, shorten, sum_up
 
 BAND_STYLES = {
     Band.ORIENT: "cyan",

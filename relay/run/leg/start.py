@@ -34,14 +34,7 @@ from relay.state.session_ends import is_refunded
 from relay.state.staleness import find_stale, find_stale_claims
 from relay.store.environment import read_environment, save_environment
 from relay.store.history import find_beginning, read_plan_commits, was_made_here
-from relay.store.legs import (
-    LegStart,
-    OpenLeg,
-    continue_leg,
-    find_place_id,
-    keep_snapshot,
-    open_leg,
-)
+from relay.store.legs import LegStart, OpenLeg, continue_leg, find_place_id, keep_snapshot, open_leg
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.steering_files import find_strange
 from relay.store.surplus import Intent
