@@ -1,5 +1,6 @@
 """`bash`: one command in the sandbox, with its exit code first and its output made printable."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -74,7 +75,7 @@ def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool)
     if failed and _WANTS_VARIABLE.search(told):
         words[_USUAL] = None
     named = [word.removeprefix(f"{workspace.root}/").removeprefix("./") for word in words]
-    there = sorted({name for name in named if (workspace.root / name).is_file()})
+    there = sorted({name for name in named if os.path.isfile(workspace.root / name)})  # noqa: PTH113  # any may be named
     notes = []
     if hidden := [name for name in there if workspace.hidden.covers(name)]:
         notes.append(f"[{', '.join(hidden[:3])}: hidden from commands and tools; a gate may be shown one]")

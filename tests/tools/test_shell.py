@@ -41,6 +41,11 @@ def test_what_stops_a_formatter_of_all_files_is_said_in_a_line(bench):
     assert kept not in bench.refused("bash", command="grep EVIL PLAN.md; echo x > /usr/no; cat PLAN.md; exit 1")
 
 
+def test_a_name_that_nobody_can_look_at_takes_nothing_from_the_result(bench):
+    """As an absolute one of another user's is, in a command or in what it says."""
+    assert bench.ok("bash", command=f"ln -s {'x' * 300} long; echo said of ./long") == "exit 0\nsaid of ./long"
+
+
 def test_a_time_limit_kills_and_keeps_what_was_said(bench):
     text = bench.refused("bash", command="echo before; sleep 30; echo after", timeout_s=2)
     assert text == "killed after 2 s (timeout_s); output so far:\nbefore"
