@@ -6,6 +6,8 @@ import pytest
 
 from relay.errors import ExitCode, PlanError
 from relay.hints import AT_ROOT
+from relay.session.events import Noticed
+from tests.repos.conftest import SCRIPT
 
 
 def read_committed(stage, path="PLAN.md"):
@@ -93,6 +95,16 @@ def test_an_edited_plan_with_crlf_is_amended_and_ticked_in_place(stage, finish):
     assert (stage.root / "PLAN.md").read_bytes() == ticked
     assert read_committed(stage) == ticked.replace(b"\r\n", b"\n")
     assert stage.git("status", "--porcelain") == ""
+
+
+def test_line_ends_that_git_converts_are_nobodys_edit(stage, finish):
+    stage.git("config", "core.autocrlf", "true")
+    (stage.root / "PLAN.md").unlink()
+    stage.git("checkout", "-q", "PLAN.md")
+    assert b"\r\n" in (stage.root / "PLAN.md").read_bytes()
+
+    assert finish(SCRIPT.replace("turns:\n", "turns:\n      - tools: [{name: bash, input: {command: ls}}]\n", 1))
+    assert [event.text for event in stage.seen(Noticed) if "saved" in event.text] == []
 
 
 @pytest.mark.parametrize(

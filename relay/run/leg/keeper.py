@@ -84,7 +84,9 @@ class Keeper:
     def _look_at_all(self, last: TreeSnapshot) -> None:
         """Take the session's first snapshot, or one after the gate, which may have changed files too."""
         self.save()
-        found = tuple(change.path for change in diff_trees(self._ctx.repo, last.tree, self._get_last().tree))
+        now = self._get_last()
+        changes = diff_trees(self._ctx.repo, last.tree, now.tree)
+        found = tuple(change.path for change in changes if change.path not in now.replaced)  # these are relay's own
         self._foreign.update({path: take_look(self._ctx.repo.root, path) for path in found})
         if not self._has_looked:
             self._tell(found)
