@@ -87,7 +87,7 @@ def _say(session: str, played: "Replay", agent: str) -> None:
         say("       the session was stopped here", style="dim")
     ended = f"{played.end.value}{f' — {played.detail}' if played.detail else ''}"
     same = "byte for byte what it was" if played.is_same else "not what it was"
-    say(same if agent else f"{same}; ended: {ended}")
+    say(same if agent or played.beyond else f"{same}; ended: {ended}")  # how it would have gone on nobody knows
 
 
 def _render(session: str, played: "Replay") -> dict[str, object]:

@@ -80,6 +80,7 @@ def test_what_is_not_as_it_was_is_named(stage):
     path.write_text("\n".join(lines[: requests[4]]) + '\n{"torn": ')
     done = stage.relay("replay")
     assert (done.returncode, "the session was stopped here" in done.stdout) == (0, True)
+    assert done.stdout.splitlines()[-1] == "byte for byte what it was"
 
 
 def test_a_history_that_relay_did_not_write_breaks_nothing(stage):

@@ -154,7 +154,7 @@ def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten:
     if not rewritten:
         drop_ref(repo, ref, commit)
         return
-    words = f"the verify commands rewrote what you had not committed: {list_paths(rewritten)}"
+    words = f"what you had not committed changed while the verify commands ran: {list_paths(rewritten)}"
     observe(Noticed(text=f"{words}; as it was before, it is kept under {ref}", warning=True))
 
 
