@@ -1,5 +1,6 @@
 """A claim that is held: runs go on under it, and what comes of them is pushed with its signs of life."""
 
+import math
 import select
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,8 @@ _RETRY_S = 5.0
 _LOCK_S = 60.0
 _LEAST_S = 2.0
 """For one exchange with a remote, however little is left of a claim."""
+_SPARE = 6
+"""This part of a claim is kept for a sign of life without what takes longer to upload."""
 
 
 class LostError(Exception):
@@ -56,6 +59,7 @@ class Holding:
         self._observe, self._interrupts = observe, interrupts
         self._note_sign(read_clock() - (desk.now() - (claim.expires_s - claim.lease_s)))
         self._is_silent = False
+        self._is_behind = False
         self._is_over = False
 
     def run(self, job: Job, words: tuple[str, ...], environ: Mapping[str, str]) -> JobEnd:
@@ -127,21 +131,45 @@ class Holding:
             RemoteError: The remote cannot be reached.
             LostError: Another worker has taken the phase over.
         """
-        branch, asked_s = get_branch(job.repo), read_clock()
+        branch = get_branch(job.repo)
         here = read_here(job.repo, branch)
         self.claim = replace(self.claim, noted=find_noted(job.repo, branch))
+        try:
+            self._show_sign(job, branch, here)
+        except RemoteError as error:
+            if not find_updates(here, self._there):
+                raise
+            # Too much for the time that there is, or what the remote does not want: the claim must not end of it.
+            self._show_sign(job, branch, None)
+            if not self._is_behind:
+                words = (
+                    f"{error}; phase {job.phase_id} stays claimed, and whoever took it over would begin without this"
+                )
+                self._observe(Noticed(text=f"{words}; relay work --lease gives an upload more time", warning=True))
+            self._is_behind = True
+        else:
+            self._is_behind = False
+        self._is_silent = False
+
+    def _show_sign(self, job: Job, branch: str, here: Mapping[str, str] | None) -> None:
+        """Renew the claim, and have the remote's refs of the job be these; None leaves them as they are."""
         # A remote that takes the call and does not answer must not keep a run going beyond its claim.
-        remote = self._desk.remote
-        limit_s = min(remote.limit_s, max(_LEAST_S, (self._ends_s - asked_s) / 2))
-        desk = replace(self._desk, remote=replace(remote, limit_s=limit_s))
-        fresh = desk.renew(self.claim, *find_updates(here, self._there))
+        asked_s, remote = read_clock(), self._desk.remote
+        left_s = self._ends_s - asked_s
+        limit_s = min(remote.limit_s, max(_LEAST_S, left_s / 2))
+        most_s = math.inf if here is None else max(_LEAST_S, left_s - self._desk.lease_s / _SPARE)
+        desk = replace(self._desk, remote=replace(remote, limit_s=limit_s, most_s=most_s))
+        fresh = desk.renew(self.claim, *self._list_updates(here))
         if fresh is None and self._find_own(desk, job, branch):
-            fresh = desk.renew(self.claim, *find_updates(here, self._there))
+            fresh = desk.renew(self.claim, *self._list_updates(here))
         if fresh is None:
             raise LostError
-        self.claim, self._there, self._is_silent = fresh, here, False
+        self.claim, self._there = fresh, self._there if here is None else here
         self._note_sign(asked_s)
         write_claim_end(job.repo, self._ends_s)
+
+    def _list_updates(self, here: Mapping[str, str] | None) -> tuple[RefUpdate, ...]:
+        return () if here is None else find_updates(here, self._there)
 
     def _note_sign(self, at_s: float) -> None:
         self._due_s = at_s + self._desk.lease_s / 3

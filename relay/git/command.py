@@ -234,7 +234,7 @@ def _collect(
                 if time.monotonic() >= ends_s or step_s == limit_s:
                     # The whole group: a signing program that waits for a person would keep the pipes open.
                     os.killpg(child.pid, signal.SIGKILL)
-                    return GitResult(code=TIMED_OUT, out=b"", err=f"no answer within {limit_s} s".encode())
+                    return GitResult(code=TIMED_OUT, out=b"", err=f"no answer within {round(limit_s, 1):g} s".encode())
         # An interrupt too: a git that went on would write after relay has given up its lock.
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)

@@ -6,11 +6,13 @@ push drops what git says of refs outside of branches and tags, so that a refused
 start git without the inherited environment, and its import takes half a second.
 """
 
+import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from relay.errors import RepoError
@@ -83,6 +85,8 @@ class Remote:
     """The user's: what of it ssh, proxies and credentials need is handed on."""
     limit_s: float = _LIMIT_S
     """How long one exchange may take without coming further."""
+    most_s: float = math.inf
+    """How long one transfer may take, also where it comes further."""
     tell: Callable[[str], object] = lambda _: None
     """Told how far a transfer is that takes a while."""
 
@@ -149,8 +153,13 @@ class Remote:
     def _probe(self, *args: str) -> GitResult:
         git = _let_through(guard(self.repo), self.environ)
         if args[0] in {"fetch", "push"}:
-            git = replace(git, watch=Transfer(f"git {args[0]} {self.name}", self.tell).look)
+            git = replace(git, watch=partial(self._look, Transfer(f"git {args[0]} {self.name}", self.tell)))
         return git.probe(*args, timeout_s=self.limit_s)
+
+    def _look(self, transfer: Transfer, said: bytes) -> bool:
+        if transfer.age_s >= self.most_s:  # git is ended
+            raise RemoteError(f"{transfer.what}: not through after {transfer.age_s:.0f} s")
+        return transfer.look(said)
 
     def _explain(self, what: str, result: GitResult) -> RemoteError:
         said = [line for line in result.err.decode(errors="replace").splitlines() if line.strip()]

@@ -24,19 +24,24 @@ class Transfer:
     def __init__(
         self, what: str, tell: Callable[[str], object], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._what, self._tell, self._clock = what, tell, clock
+        self.what, self._tell, self._clock = what, tell, clock
         self._begun_s = clock()
         self._due_s = _UNTOLD_S
         self._last = b""
+
+    @property
+    def age_s(self) -> float:
+        """How long it has taken so far."""
+        return self._clock() - self._begun_s
 
     def look(self, said: bytes) -> bool:
         """Look at all that was said so far; return whether it has come further since the last look."""
         found = _PROGRESS.findall(said)
         before, self._last = self._last, b": ".join(found[-1]) if found else b""
-        took_s = self._clock() - self._begun_s
+        took_s = self.age_s
         if self._last and took_s >= self._due_s:
             self._due_s = 2 * took_s
-            self._tell(f"{self._what}: {self._last.decode()}")
+            self._tell(f"{self.what}: {self._last.decode()}")
         return self._last != before
 
 

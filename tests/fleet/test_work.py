@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -368,6 +369,32 @@ def test_a_sign_of_life_whose_answer_was_lost_was_one(field):
     assert thief.take(replace(bid, instead=claim.commit, ended=1))
     with pytest.raises(LostError):
         holding.renew(job)
+
+
+def test_a_claim_does_not_end_of_what_the_remote_does_not_take(field):
+    """It is held without; it is said once, and sent as soon as it can be."""
+    root = field.clone("ann")
+    task = field.task(root, SimpleNamespace(base_url=""))
+    desk = field.desk(task)
+    told: list[Any] = []
+    job = Job(phase_id="1", plan_path="PLAN.md", repo=task.main)
+    claim = desk.take(Bid(phase_id="1", reserve_usd=1.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0))
+    holding = Holding(desk, claim, read_here(task.main, "main"), told.append, Interrupts())
+    field.stage.git("-C", str(root), "update-ref", "refs/relay/wip/main/000001", "HEAD")
+    script = field.away / "hooks/pre-receive"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("#!/bin/sh\ngrep -q refs/relay/wip/ && exit 1\nexit 0\n")
+    script.chmod(0o755)
+
+    for _ in range(2):
+        holding.renew(job)
+        assert desk.read().held == (holding.claim,)
+    assert "refs/relay/wip/main/000001" not in field.refs()
+    assert ["phase 1 stays claimed" in notice.text for notice in told] == [True]
+
+    script.unlink()
+    holding.renew(job)
+    assert "refs/relay/wip/main/000001" in field.refs()
 
 
 def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(field):

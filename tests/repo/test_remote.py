@@ -170,6 +170,15 @@ def test_how_far_a_long_push_is_is_told_in_no_words_of_the_remotes(box, remote, 
     assert len(told) == 1
 
 
+def test_a_push_that_comes_further_ends_when_its_time_is_over(box, remote, away):
+    """Else the claim that it is to renew would end meanwhile."""
+    share = "n=$((n + 1)); printf 'Receiving objects: %d%% (9/9)\\r' $n >&2; sleep 0.2"
+    write_hook(away, f"n=0; while test $n -lt 1000; do {share}; done")
+    with pytest.raises(RemoteError, match=r"not through after \d+ s"):
+        replace(remote, most_s=0.5).push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD")))
+    assert remote.list_refs("refs/relay/*") == {}
+
+
 def test_what_was_refused_says_nothing_of_the_transfer(box, remote, away):
     write_hook(away, "echo 'Compressing objects: 100% (3/3), done.' >&2; echo no space left >&2; exit 1")
     assert remote.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD"))).words.startswith(

@@ -7,7 +7,7 @@ import pytest
 from relay.errors import ExitCode, PlanError
 from relay.hints import AT_ROOT
 from relay.session.events import Noticed
-from tests.repos.conftest import SCRIPT
+from tests.scripts import HELLO
 
 
 def read_committed(stage, path="PLAN.md"):
@@ -103,7 +103,7 @@ def test_line_ends_that_git_converts_are_nobodys_edit(stage, finish):
     stage.git("checkout", "-q", "PLAN.md")
     assert b"\r\n" in (stage.root / "PLAN.md").read_bytes()
 
-    assert finish(SCRIPT.replace("turns:\n", "turns:\n      - tools: [{name: bash, input: {command: ls}}]\n", 1))
+    assert finish(HELLO.replace("turns:\n", "turns:\n      - tools: [{name: bash, input: {command: ls}}]\n", 1))
     assert [event.text for event in stage.seen(Noticed) if "saved" in event.text] == []
 
 
