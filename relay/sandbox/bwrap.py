@@ -85,11 +85,12 @@ def render_argv(
         fds: The seccomp program and the status pipe.
     """
     seccomp_fd, status_fd = fds
+    sized = takes_size(bwrap)
     return (
         str(bwrap),
         *BASE,
         *(["--share-net"] if network else []),
-        *(part for mount in mounts for part in mount.render(sized=takes_size(bwrap))),
+        *(part for mount in mounts for part in mount.render(sized=sized)),
         "--chdir",
         str(cwd),
         "--seccomp",
@@ -179,7 +180,8 @@ class Bwrap:
         policy = self.policy
         command = (*render_first(policy, self.view.own), *command)
         # Each mount takes a sixth of a millisecond: what no word of the command names is not there.
-        mounts = tuple(m for m in self.list_mounts() if m.dest != self.inside or str(m.dest) in command)
+        unused = None if str(self.inside) in command else self.inside
+        mounts = tuple(mount for mount in self.list_mounts() if mount.dest != unused)
         closes_unix = policy.network and not knows_abstract()
         # An agent locks files of its own home by their times; the repository is a read-only mount, where nobody can.
         metadata = self.level is Level.READ_ONLY and not policy.for_agent

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 
 from relay.errors import SandboxError
@@ -345,6 +346,8 @@ def _find_staged(stage: StandIn, root: Path) -> tuple[Path, ...]:
 
 
 def _leave_out_staged(places: list[Path], root: Path, shown: tuple[Path, ...]) -> list[Path]:
+    if root in shown:
+        return places
     return [place for place in places if not place.is_relative_to(root) or place in shown or is_below(place, shown)]
 
 
@@ -374,14 +377,9 @@ def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
 
     Without it `mv docs old; mkdir docs` would put a new docs/AGENTS.md where the protected one was.
     """
-    between = {
-        parent
-        for place in places
-        if place.is_relative_to(root)
-        for parent in place.parents
-        if parent != root and parent.is_relative_to(root) and not is_below(parent, places)
-    }
-    return [Mount(op=Op.WRITE, source=place, dest=place) for place in sorted(between)]
+    below = (place.parents for place in places if root in place.parents)
+    between = {parent for parents in below for parent in takewhile(root.__ne__, parents)}
+    return [Mount(op=Op.WRITE, source=place, dest=place) for place in sorted(between) if not is_below(place, places)]
 
 
 def is_visible(place: Path, mounts: list[Mount]) -> bool:
