@@ -125,7 +125,7 @@ def open_box() -> Iterator[Callable[[Path], Sandbox]]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, open_box: Callable[[Path], Sandbox]) -> Bench:
+def bench(tmp_path: Path, open_box: Callable[[Path], Sandbox]) -> Iterator[Bench]:
     base = tmp_path.resolve()
     root = make_repository(base)
     outside = base / "outside"
@@ -140,7 +140,8 @@ def bench(tmp_path: Path, open_box: Callable[[Path], Sandbox]) -> Bench:
         limits=LIMITS,
     )
     notes = make_notes()
-    return Bench(root, outside, workspace, notes, build_runner_tools(workspace, notes))
+    yield Bench(root, outside, workspace, notes, build_runner_tools(workspace, notes))
+    workspace.sandbox.close()
 
 
 @pytest.fixture(scope="session")
