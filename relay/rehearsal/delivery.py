@@ -134,6 +134,9 @@ async def deliver(
         ConnectionEnded: The fault ended the connection, or the client left.
     """
     index = _find_break(pieces, fault)
+    if not event_s:  # what nothing parts is sent at once: each send wakes the client
+        parts = pieces[: max(index, 0)], pieces[max(index, 0) :]
+        pieces, index = [b"".join(part) for part in parts if part], min(index, 1)
     for number, piece in enumerate(pieces):
         if number == index and fault is not None and not await _break(connection, fault, pieces, number, render):
             break
@@ -181,7 +184,7 @@ async def _break(
     match fault.kind:
         case FaultName.CUT:
             if "after_bytes" in options:
-                sent = sum(len(p) for p in pieces[: _find_break(pieces, fault)])
+                sent = sum(map(len, pieces[:number]))
                 await connection.write(piece[: options["after_bytes"] - sent])
             if options.get("how", "fin") != "end":
                 await connection.end(options.get("how", "fin"))
