@@ -7,7 +7,7 @@ used either. What is written here is what ``%(trailers)`` shows in a repository 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 
 from relay.files.tree import read_start
@@ -156,6 +156,21 @@ def find_loose_text(repo: Repo, commit: str) -> CommitText | None:
     """Return one commit that has a file of its own; None when git has to be asked."""
     found = None if _is_cut_off(repo, commit) else repo.read_object(commit)
     return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
+
+
+def list_loose_texts(repo: Repo, commit: str, most: int) -> Iterator[CommitText]:
+    """Yield a commit and those that it stands on, each below the last, up to one that git has to be asked about.
+
+    That is one without a file of its own, or a merge.
+    """
+    for _ in range(most):
+        text = find_loose_text(repo, commit)
+        if text is None or len(text.parents) > 1:
+            return
+        yield text
+        if not text.parents:
+            return
+        commit = text.parents[0]
 
 
 def _is_cut_off(repo: Repo, commit: str) -> bool:

@@ -232,7 +232,7 @@ def _get_root(repo: Repo, rev: str) -> str:
         LookupError: Only git can tell.
     """
     key = (repo.common_dir, rev)
-    if key in _known or key in _trees:
+    if key in _known or key in _trees or rev == repo.empty_tree:
         return _trees.get(key, rev)
     found = repo.read_object(rev) if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", rev) else None
     if found is None or found[0] not in {"tree", "commit"}:

@@ -8,7 +8,7 @@ from functools import partial
 from relay.errors import RepoError
 from relay.files.tree import find_stat, read_file
 from relay.git.command import GitError
-from relay.git.message import CommitText, find_loose_text, read_texts
+from relay.git.message import CommitText, list_loose_texts, read_texts
 from relay.git.objects import diff_trees, find_blob_id, load_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
@@ -44,7 +44,7 @@ def find_stale(repo: Repo, plan_path: str, phase: Phase) -> tuple[str, ...]:
     named = tuple(dict.fromkeys(path.rstrip("/") for path in phase.open_paths))
     head = repo.head()
     made = _find_plan_commit(repo, head, plan_path, phase.id) if named and head else None
-    if head is None or made is None or made == head:
+    if head is None or made is None or made == head or _are_own(repo, made, head):
         return ()
     args = ("--no-merges", f"--max-count={MAX_COMMITS}", f"{made}..{head}", "--", *named)
     commits = [text for text in read_texts(repo.git, *args) if not text.get(trailers.PLAN)]
@@ -65,15 +65,23 @@ def _find_plan_commit(repo: Repo, head: str, plan_path: str, phase_id: str) -> s
 
 def _list_changes(repo: Repo, at: str, path: str) -> Iterator[CommitText]:
     """Yield the commits that changed a file, newest first: a plan's is near, and git would look at all of history."""
-    for _ in range(_MOST_READ):
-        text = find_loose_text(repo, at)
-        if text is None or len(text.parents) != 1:
-            break
-        now, before = (read_entries(repo, commit, (path,)) for commit in (at, text.parents[0]))
+    for text in list_loose_texts(repo, at, _MOST_READ):
+        parent = next(iter(text.parents), repo.empty_tree)
+        now, before = (read_entries(repo, commit, (path,)) for commit in (text.commit, parent))
         if now != before:
             yield text
-        at = text.parents[0]
+        if not text.parents:
+            return
+        at = parent
     yield from read_texts(repo.git, f"--max-count={MAX_COMMITS}", at, "--", path)
+
+
+def _are_own(repo: Repo, made: str, head: str) -> bool:
+    """Return whether the commits from `made` to `head` are relay's, as those of phases before this one are."""
+    for text in list_loose_texts(repo, head, _MOST_READ):
+        if text.commit == made or not text.get(trailers.PLAN):
+            return text.commit == made
+    return False
 
 
 def _find_touched(repo: Repo, commits: Iterable[CommitText], named: tuple[str, ...]) -> dict[str, _Touched]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relay.files.tree import find_stat
 from relay.git.index_flags import read_mark
-from relay.git.message import CommitText, find_loose_text, read_texts
+from relay.git.message import CommitText, list_loose_texts, read_texts
 from relay.git.names import JOB_BRANCHES, parse_path, parse_ref_part, render_ref_part
 from relay.git.ref_files import find_id, has_replacements
 from relay.git.repository import Repo
@@ -97,16 +97,21 @@ def _read_all(repo: Repo, rev: str, newer_than: str = "") -> tuple[RelayCommit, 
 def _find_known(
     repo: Repo, place: tuple[Path, str], start: str
 ) -> tuple[list[CommitText], tuple[RelayCommit, ...] | None]:
-    """Return the commits, one on top of the other, down to one whose history is known, and that; None without one."""
+    """Return the commits, one on top of the other, down to one whose history is known, or to the first, and that.
+
+    None for what only git can tell.
+    """
     newer: list[CommitText] = []
-    at = start
-    while _known and (*place, at) not in _known and len(newer) < _MOST_NEW:
-        text = find_loose_text(repo, at)
-        if text is None or len(text.parents) != 1:
+    at, texts = start, list_loose_texts(repo, start, _MOST_NEW)
+    while (*place, at) not in _known:
+        text = next(texts, None)
+        if text is None:
             return [], None
         newer.append(text)
+        if not text.parents:
+            return newer, ()
         at = text.parents[0]
-    return newer, _known.get((*place, at))
+    return newer, _known[*place, at]
 
 
 def _ask_for_all(repo: Repo, start: str, newer_than: str = "") -> tuple[RelayCommit, ...]:

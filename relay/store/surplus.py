@@ -111,13 +111,15 @@ def _list_folders(repo: Repo, intent: Intent, now: TreeSnapshot) -> _Folders:
 
 def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
     """Return the same with other modes of some files; mode ``000000`` takes one out."""
-    now = {**folders}
+    changed: _Folders = {}
     for path, mode in modes.items():
         folder, _, name = path.rpartition("/")
-        now[folder] = {**now.get(folder, _NO_NAMES), name: mode}
+        if folder not in changed:
+            changed[folder] = {**folders.get(folder, _NO_NAMES)}
+        changed[folder][name] = mode
         if mode == ABSENT:
-            del now[folder][name]
-    return {folder: names for folder, names in now.items() if names}
+            del changed[folder][name]
+    return {folder: names for folder, names in (folders | changed).items() if names}
 
 
 def _list_commit(repo: Repo, commit: str) -> _Folders:
@@ -134,8 +136,8 @@ def _list_commit(repo: Repo, commit: str) -> _Folders:
 
 
 def _read_on(repo: Repo, commit: str) -> _Folders | None:
-    """Return what a commit holds by how it differs from the last one; None where only git knows."""
-    for (place, known), folders in _known.items():
+    """Return what a commit holds by how it differs from the last one, or from nothing; None where only git knows."""
+    for (place, known), folders in (*_known.items(), ((repo.common_dir, repo.empty_tree), {})):
         if place == repo.common_dir and (differences := find_differences(repo, known, commit)) is not None:
             modes = {os.fsdecode(path): after[0].decode() if after else ABSENT for path, _, after in differences}
             return _put(folders, modes)

@@ -38,6 +38,7 @@ def test_a_branch_that_grows_is_read_on_and_any_other_anew(box):
         found = read_relay_commits(repo, "PLAN.md")
         history._known.clear()
         assert found == read_relay_commits(repo, "PLAN.md")
+        assert found == tuple(commit for commit in history._ask_for_all(repo, repo.head()) if commit.plan == "PLAN.md")
         return [commit.commit for commit in found]
 
     one = record(box)

@@ -33,3 +33,20 @@ def test_it_is_the_same_loose_and_packed(box, branch):
 
     box.git("gc", "-q", "--prune=now")
     assert find_stale(box.open(), "PLAN.md", phase) == loose
+
+
+def test_what_relay_has_done_since_the_first_commit_is_not_stale(new_box):
+    box = new_box()
+    box.write("PLAN.md", PLAN)
+    box.commit("the plan")
+    (phase,) = parse_plan(PLAN).phases
+    assert find_stale(box.open(), "PLAN.md", phase) == ()
+
+    box.write("src/app.py", "print(1)\n")
+    box.commit(DONE)
+    assert find_stale(box.open(), "PLAN.md", phase) == ()
+
+    box.write("src/app.py", "print(2)\n")
+    changed = box.commit("by hand")
+    box.commit(DONE)
+    assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py has changed: {changed[:8]} by hand",)

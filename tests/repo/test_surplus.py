@@ -14,6 +14,8 @@ def test_a_commit_after_another_is_compared_as_if_it_were_the_first(box):
         found = find_surplus(repo, intent, write_snapshot_tree(repo), Environment())
         surplus._known.clear()
         assert find_surplus(repo, intent, write_snapshot_tree(repo), Environment()) == found
+        listed, asked = (read(repo, intent.head or "") for read in (surplus._list_commit, surplus._ask_for_folders))
+        assert listed | {"": listed.get("", {})} == asked
         return found.paths
 
     box.write("a/b/c", "1\n")
