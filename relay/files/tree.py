@@ -77,7 +77,7 @@ def _read_link(parent: int, name: str) -> bytes | None:
         raise
 
 
-def read_start(path: Path, most_bytes: int) -> bytes | None:
+def read_start(path: str | Path, most_bytes: int) -> bytes | None:
     """Return the first bytes of a regular file, one more than `most_bytes` where it is longer; None for anything else.
 
     Links are followed; a pipe is not waited for, and what has no end is not read to its end.

@@ -213,7 +213,7 @@ class Git:
 
     def overruled(self, settings: Sequence[tuple[str, str]]) -> "Git":
         """Return the same git with more config overruled."""
-        return replace(self, settings=(*self.settings, *settings))
+        return replace(self, settings=(*self.settings, *settings)) if settings else self
 
 
 def _collect(
@@ -285,5 +285,5 @@ def _is_outside(part: str, keep_out: Path | None) -> bool:
         return False
     if keep_out is None:
         return True
-    names = (Path(os.path.normpath(part)), Path(os.path.realpath(part)))
-    return not any(name.is_relative_to(keep_out) for name in names)
+    names = (os.path.normpath(part), os.path.realpath(part))
+    return not any(f"{name}/".startswith(os.path.join(keep_out, "")) for name in names)  # noqa: PTH118  # it may be "/"

@@ -22,14 +22,14 @@ depends on each ref from HEAD on, wherever they are kept."""
 _Contents = Mapping[str, bytes | None]
 """By absolute path; None where nothing is."""
 
-_known: dict[tuple[str, ...], tuple[_Contents, bytes | None]] = {}
+_known: dict[tuple[object, ...], tuple[_Contents, bytes | None]] = {}
 """By work tree and environment: the files, and what git said of them; None when they changed while it did."""
 
 
 def read_listing(repo: Repo) -> bytes:
     """Return scope, origin and setting of each entry, NUL behind each, as the configuration stands now."""
     env = repo.git.env
-    key = (str(repo.root), str(repo.git_dir), *(f"{name}={env[name]}" for name in sorted(env)))
+    key = (repo.root, repo.git_dir, *env.items())
     contents, out = _known.pop(key, None) or (dict.fromkeys(_find_standard_files(repo)), None)
     now = _read_all(contents)
     if out is None or now != contents:

@@ -35,7 +35,7 @@ def _render_header(kind: str, data: bytes) -> bytes:
 def read_loose(objects: Path, algorithm: str, object_id: str) -> tuple[str, bytes] | None:
     """Return kind and bytes of an object; None when it has no sound file of its own: git may have it, or complain."""
     try:
-        packed = read_start(Path(f"{objects}/{object_id[:2]}/{object_id[2:]}"), _MOST_BYTES)
+        packed = read_start(f"{objects}/{object_id[:2]}/{object_id[2:]}", _MOST_BYTES)
         # A file of a few kB can hold gigabytes of zeros.
         stream = zlib.decompressobj()
         whole = stream.decompress(packed or b"", _MOST_BYTES)

@@ -19,7 +19,7 @@ _ID = regex(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 _HEAD = regex(rb"ref: (refs/heads/[^\x00-\x20\x7f]+)\n")
 _SOUND = regex(r"(?!.*(\.\.|@\{|//|\./|\.lock(/|\Z)|[./]\Z))[^\x00-\x20\x7f~^:?*\[\\]+", re.DOTALL)
 """Source: git-check-ref-format(1)."""
-_packed: dict[Path, tuple[tuple[int, ...], bool]] = {}
+_packed: dict[str, tuple[tuple[int, ...], bool]] = {}
 """Of files of packed refs: what each looked like, and whether it held a replacement then."""
 
 
@@ -179,9 +179,9 @@ def has_replacements(common_dir: Path) -> bool:
     """Return whether git may show another object than the one that an id names: git-replace(1), and grafts."""
     if any(os.path.lexists(f"{common_dir}/{name}") for name in ("refs/replace", "info/grafts", "reftable")):
         return True
-    packed = common_dir / "packed-refs"
+    packed = f"{common_dir}/packed-refs"
     try:
-        found = packed.stat()
+        found = os.stat(packed)  # noqa: PTH116  # for speed
         mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if _packed.get(packed, ((), False))[0] != mark:
             _packed[packed] = (mark, b" refs/replace/" in (_read(packed) or b""))
@@ -197,7 +197,7 @@ def _is_ordinary(ref: str) -> bool:
     return parts[0] == "refs" and not any(part.startswith(".") or not part or "\n" in part for part in parts)
 
 
-def _read(file: Path) -> bytes | None:
+def _read(file: str | Path) -> bytes | None:
     """Return what is in a file; None when there is none, or a directory.
 
     Raises:

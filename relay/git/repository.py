@@ -70,14 +70,15 @@ class Repo:
         Raises:
             RepoError: Something else stands there: a link would have relay write and remove files elsewhere.
         """
+        place = self.relay_dir
         with contextlib.suppress(FileExistsError):
-            self.relay_dir.mkdir()
-        if not stat.S_ISDIR(self.relay_dir.lstat().st_mode):
+            place.mkdir()
+        if not stat.S_ISDIR(place.lstat().st_mode):
             raise RepoError(
-                f"{self.relay_dir} is no directory, and relay keeps its lock in one of that name",
+                f"{place} is no directory, and relay keeps its lock in one of that name",
                 hint="look where it leads, and remove it: nothing that relay keeps there is lost with it",
             )
-        return self.relay_dir
+        return place
 
     @property
     def objects_dir(self) -> Path:
