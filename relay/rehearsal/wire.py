@@ -21,6 +21,7 @@ ERROR_TYPES: Mapping[int, str] = {
     529: "overloaded_error",
 }
 """HTTP status → ``error.type``. Source: platform.claude.com api/errors, 2026-08-21."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,4 +57,4 @@ def render_error(error: ApiError, request_id: str) -> Mapping[str, Any]:
 
 def dump(value: Any) -> str:
     """Write compact JSON with the key order kept."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
