@@ -472,6 +472,14 @@ def test_a_missing_identity_is_refused_with_the_command(box):
         assert (str(find_identity(repo)) == f"{value} <new@example.org>") == (value.startswith("Newer"))
 
 
+def test_an_identity_is_what_git_makes_of_the_configuration(box):
+    names = ("Ada", "Ada B. King-Noël", "Ada.", " Ada, B.", "A<d>a", '"Ada"', "Ada\nB", "A\u200bda", "_", "Ada+ Bo")
+    for key, values in (("user.name", names), ("user.email", ("a@b.c", "<a@b.c>", "a@b.c.")), ("author.name", ("Bo",))):
+        for value in values:
+            box.git("config", key, value)
+            assert str(find_identity(box.open())) == box.text("var", "GIT_AUTHOR_IDENT").rsplit(" ", 2)[0]
+
+
 def test_an_identity_from_the_environment_counts(box):
     (box.home / ".gitconfig").unlink()
     given = {"GIT_AUTHOR_NAME": "Env", "GIT_AUTHOR_EMAIL": "env@example.org"}
