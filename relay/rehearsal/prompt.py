@@ -63,8 +63,8 @@ def count_text(text: str) -> int:
     return count_bytes(len(text.encode(errors="surrogatepass")))
 
 
-def count_block(block: Block) -> int:
-    """Count the tokens of any block or tool definition."""
+def count_block(block: Block, words: str = "") -> int:
+    """Count the tokens of any block or tool definition; `words` is its canonical JSON where that is known."""
     match block.get("type"):
         case "text":
             return count_text(str(block.get("text", "")))
@@ -78,7 +78,7 @@ def count_block(block: Block) -> int:
         case "image" | "document":
             return INLINE_TOKENS
         case _:
-            return count_text(dump(canonical(block)))
+            return count_text(words or dump(canonical(block)))
 
 
 def list_blocks(content: Any) -> list[Block]:
@@ -99,6 +99,11 @@ def canonical(block: Block) -> dict[str, Any]:
 def digest(*parts: Any) -> str:
     """Hash JSON values in order."""
     return hashlib.sha256(dump(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _extend(chain: str, role: str, words: str) -> str:
+    """Continue a chain by a block, given as canonical JSON."""
+    return hashlib.sha256(f"{chain} {role} {words}".encode(errors="surrogatepass")).hexdigest()
 
 
 def read_mark(block: Block) -> Ttl | None:
@@ -132,11 +137,11 @@ def render_prompt(
     bound = cached = ""
     for where, role, block in _walk(body):
         cached = _enter(cached, role, body, card, blocks)
-        plain = canonical(block)
-        before, bound = bound, digest(bound, role, plain)
+        words = dump(canonical(block))
+        before, bound = bound, _extend(bound, role, words)
         gone = where in dropped
-        cached = cached if gone else digest(cached, role, plain)
-        tokens = 0 if gone else count_block(block) + padding.get(bound, 0)
+        cached = cached if gone else _extend(cached, role, words)
+        tokens = 0 if gone else count_block(block, words) + padding.get(bound, 0)
         blocks.append(PromptBlock(where=where, body=block, before=before, bound=bound, key=cached, tokens=tokens))
     return tuple(blocks)
 
@@ -144,7 +149,7 @@ def render_prompt(
 def extend_binding(bound: str, blocks: list[Block]) -> Iterator[tuple[str, str]]:
     """Continue the binding chain over an answer: (before, including) per block."""
     for block in blocks:
-        before, bound = bound, digest(bound, "assistant", canonical(block))
+        before, bound = bound, _extend(bound, "assistant", dump(canonical(block)))
         yield before, bound
 
 
