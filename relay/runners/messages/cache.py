@@ -45,7 +45,8 @@ class CacheWatch:
     lifetime_s: float = SHORT_TTL_S
     _expected_tokens: int | None = None
     _at: float = 0.0
-    _parts: dict[str, str] = field(default_factory=dict)
+    _sent: tuple[Mapping[str, Any], str] = ({}, "")
+    """The request without its messages, and the model."""
     _messages: list[str] = field(default_factory=list)
 
     def check(self, usage: Usage | None, request: Mapping[str, Any], *, model: str, at: float) -> CacheBroken | None:
@@ -65,7 +66,7 @@ class CacheWatch:
             changed = self._find_change(request, model)
             broken = CacheBroken(changed=changed, expected_tokens=expected, read_tokens=read)
         self._expected_tokens, self._at = read + usage.cache_write_tokens, at
-        self._parts = dict(_digest_parts(request, model))
+        self._sent = ({**request, "messages": ()}, model)
         self._messages += [_digest_message(message) for message in request["messages"][len(self._messages) :]]
         return broken
 
@@ -74,8 +75,8 @@ class CacheWatch:
         self._at = at
 
     def _find_change(self, request: Mapping[str, Any], model: str) -> str:
-        now = dict(_digest_parts(request, model))
-        names = [name for name in {**self._parts, **now} if self._parts.get(name) != now.get(name)]
+        before, now = dict(_digest_parts(*self._sent)), dict(_digest_parts(request, model))
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         past = [_digest_message(message) for message in request["messages"][: len(self._messages)]]
         if past != self._messages:
             names.append("messages")
