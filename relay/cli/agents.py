@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.doctor import render_finding, show_finding
+from relay.cli.options import json_option
 from relay.cli.screen import say, say_json
 from relay.errors import ExitCode
 from relay.hints import AT_ROOT
@@ -30,7 +31,7 @@ _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
     flag_value=_ALL,
     help="Try one, or all that are installed: a session in the sandbox on a rehearsed model. It costs nothing.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 def command(*, tried: str | None, as_json: bool) -> int:
     """Show which agents can run sessions (--runner NAME), their version and the tested one, and what each can do.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import json_option
 from relay.cli.screen import say, say_hanging, say_json
 from relay.errors import ConfigError, ExitCode, PlanError, RelayError
 from relay.hints import Command
@@ -84,7 +85,7 @@ class Checked:
 
 @click.command("check", short_help="Say what is wrong with a plan, and what each phase will take.")
 @click.argument("plan", required=False, help="The plan file; from the settings (PLAN.md) when left out.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 def command(plan: str | None, *, as_json: bool) -> int:
     """Say what is wrong with a plan, and roughly what each phase will take.
 

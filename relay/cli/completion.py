@@ -6,15 +6,18 @@ not offered.
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from relay.cli.screen import say
 from relay.files.tree import read_start
 from relay.regexes import regex
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SHELLS = ("bash", "zsh", "fish")
 _PHASE = regex(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
@@ -46,14 +49,21 @@ def command(shell: str) -> None:
         say(completion.source_template % completion.source_vars(), exact=True)
 
 
-def complete_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def offer_plans(_ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Offer the files that are there."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def offer_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Offer the numbered phases of the plan."""
     plan = Path(ctx.params.get("plan") or os.environ.get("RELAY_PLAN") or "PLAN.md")
     found = [number.decode() for number in _PHASE.findall(_read(plan))]
     return _fit([*found, *(("next", "all") if ctx.info_name == "run" else ())], incomplete)
 
 
-def complete_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def offer_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Offer the models of relay's table and of the settings."""
     from relay.config.sources import find_user_dir
     from relay.meters.prices import MODEL_LIMITS
@@ -64,6 +74,8 @@ def complete_models(_ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 
 def _list_models(file: Path) -> Iterable[str]:
+    import tomllib
+
     try:
         models = tomllib.loads(_read(file).decode()).get("models", {})
     except (ValueError, RecursionError):

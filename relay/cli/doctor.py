@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from relay.cli.options import offer_models
+from relay.cli.completion import offer_models
+from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_json
 from relay.errors import ExitCode
 from relay.hints import Caller
@@ -24,7 +25,7 @@ _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow"
     shell_complete=offer_models,
     help="Try this model instead, with two or three small requests, which cost.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 def command(*, model: str | None, as_json: bool) -> int:
     """Show what relay finds here and what is missing: git, identity, key, model, sandbox, settings, rules.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import plan_option
 from relay.cli.screen import complain, say
 from relay.errors import RelayError
 from relay.setup.place import find_settings
@@ -26,7 +27,6 @@ _DATABASE = click.option(
     "--database", metavar="URL", envvar=_URL, help=f"postgresql://…; {_URL}, or that of relay fleet up."
 )
 _REMOTE = click.option("--remote", metavar="NAME", default="origin", show_default=True, help="Where the plan is.")
-_PLAN = click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
 
 
 @click.group("fleet", short_help="Place the phases of plans on many machines.")
@@ -112,7 +112,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
 @command.command("status", short_help="Show what is queued, claimed and done.")
 @_DATABASE
 @_REMOTE
-@_PLAN
+@plan_option
 @click.option("--why", is_flag=True, help="Say of each open phase why it is not worked on.")
 def status(database: str | None, remote: str, plan: str | None, *, why: bool) -> None:
     """Show where the plan stands on the remote: what is done, who has claimed what, and what is queued."""
@@ -153,7 +153,7 @@ def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
 @command.command("reap", short_help="Hand on what dead workers had.")
 @_DATABASE
 @_REMOTE
-@_PLAN
+@plan_option
 @click.option(
     "--lost", is_flag=True, help="Free the money that lost workers may have spent unseen: look at the bill first."
 )

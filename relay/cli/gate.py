@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.cli.options import plan_option
 from relay.cli.screen import say, say_json
 from relay.cli.sessions import make_request
 from relay.errors import ExitCode, PlanError, within
@@ -27,7 +28,7 @@ _SHOWN_FILES = 5
 @click.option("--hooks", is_flag=True, help="Run the commit hooks too, on what is staged.")
 @click.option("--last", is_flag=True, help="Run nothing; show what the last gate said, of a run or of this command.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line on standard output.")
-@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@plan_option
 @click.option("--network/--no-network", default=None, help="As for `relay run`.")
 @click.option("--sandbox", type=click.Choice(["auto", "off"]), help="As for `relay run`.")
 def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **options: Any) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import json_option
 from relay.cli.screen import say, say_json
 from relay.cli.text import clean_line
 from relay.values import dataclass
@@ -38,7 +39,7 @@ class Inspection:
 @click.argument("file", required=False, type=click.Path(path_type=Path), help="The transcript.")
 @click.option("--session", default="", metavar="ID", help="Which of OpenCode's database; the last one when left out.")
 @click.option("--text", "as_text", is_flag=True, help="Words and bars; that is the default.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 @click.option(
     "--html", "page", type=click.Path(path_type=Path), metavar="OUT", help="Make a page of it, which needs no network."
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.boundary import note_plan
+from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_json
 from relay.errors import ExitCode, LedgerError, RepoError, within
 from relay.plan.files import find_ledger_path
@@ -47,9 +48,7 @@ class Open:
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    plan = click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
-    as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-    return plan(as_json(function))
+    return plan_option(json_option(function))
 
 
 _because = click.option("--because", required=True, metavar="TEXT", help="The reason.")

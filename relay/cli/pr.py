@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.errors import RelayError, RepoError
 from relay.git.message import disarm
@@ -48,7 +49,7 @@ _MARKUP = regex(r"[\\`*_\[\]<>|]")
 
 
 @click.command("pr", short_help="Make a draft pull request from the plan, or print its text.")
-@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@plan_option
 @click.option("--text", "only_text", is_flag=True, help="Print title and text; nothing is made.")
 @click.option("--with", "program", type=click.Choice(list(_PROGRAMS)), help="The program; the first that is installed.")
 @click.option("--push", is_flag=True, help="Push the branch first: this one only, and only forward.")

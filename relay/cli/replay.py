@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_json
 from relay.errors import ConfigError, ExitCode
 from relay.words import count
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("replay", short_help="Play a session again from its history.")
 @click.argument("session", default="", metavar="[SESSION]", help="Its id; the newest one when left out.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 @click.option("--list", "as_list", is_flag=True, help="Which sessions there are, newest first.")
 def command(*, session: str, as_json: bool, as_list: bool) -> int:
     """Play a session again: relay's own loop against a server that answers as the endpoint did, byte for byte.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import json_option
 from relay.cli.screen import complain, say, say_json
 from relay.errors import ConfigError
 from relay.words import UNKNOWN, count, render_moment, render_tokens
@@ -24,7 +25,7 @@ MOST_SIDES = 2
 @click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="A run or a plan; two are set side by side.")
 @click.option("-o", "--output", metavar="FILE", help="Put the page there, not below .relay/reports/.")
 @click.option("--text", "as_text", is_flag=True, help="In the terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 @click.option("--list", "as_list", is_flag=True, help="Which logs there are, newest first.")
 @click.option("--schema", is_flag=True, help="Print a JSON Schema of a line of the log and exit.")
 def command(  # its options

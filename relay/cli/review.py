@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay import __version__
-from relay.cli.options import offer_phases, session_options
+from relay.cli.completion import offer_phases
+from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, run_sessions
 from relay.errors import RelayError

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_plan
-from relay.cli.options import offer_phases
+from relay.cli.completion import offer_phases
+from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.errors import RepoError
 from relay.hints import RUN
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("phase", metavar="N", shell_complete=offer_phases, help="The phase to go back to the start of.")
 @click.option("--revert", is_flag=True, help="Commit the old tree on top of this branch instead of making a new one.")
 @click.option("--yes", is_flag=True, help="Do it without asking.")
-@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@plan_option
 def command(phase: str, plan: str | None, *, revert: bool, yes: bool) -> None:
     """Go back to the tree before phase N.
 

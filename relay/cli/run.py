@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.cli.completion import offer_phases
 from relay.cli.jobs import (
     find_open_jobs,
     get_job_count,
@@ -17,7 +18,7 @@ from relay.cli.jobs import (
     tidy_jobs,
     warn_of_claims,
 )
-from relay.cli.options import offer_phases, session_options
+from relay.cli.options import session_options
 from relay.cli.screen import say
 from relay.cli.sessions import ask_for_setup, make_request, run_sessions, show_end
 from relay.errors import ExitCode, within

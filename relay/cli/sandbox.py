@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from relay.cli.options import plan_option
 from relay.cli.screen import complain, say, say_json
 from relay.cli.sessions import make_request
 
@@ -34,7 +35,7 @@ _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
 @click.option("--show", is_flag=True, help="Run nothing; say what is visible, writable, hidden and dropped.")
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON document.")
 @click.option("--read-only", is_flag=True, help="As `relay plan` has it: nothing of the repository can be written.")
-@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@plan_option
 @click.option("--network/--no-network", default=None, help="As for `relay run`.")
 @click.option("--sandbox", type=click.Choice(["auto", "off"]), help="As for `relay run`.")
 def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: bool, **options: Any) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.boundary import note_place
+from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_json
 from relay.git.holder import is_locked
 from relay.hints import RUN, Caller
@@ -55,9 +56,9 @@ class Near:
 
 
 @click.command("status", short_help="Show phases, boxes, spend, and what comes next.")
-@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@plan_option
 @click.option("--why", is_flag=True, help="Say also from what the next step follows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     """Show phases, boxes, what was spent, and what comes next.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.cli.boundary import note_place
-from relay.cli.options import offer_phases
+from relay.cli.completion import offer_phases
+from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.cli.text import clean_line
 from relay.errors import PlanError, RepoError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.command("say", short_help="Say something to the session that is at work.")
 @click.argument("words", nargs=-1, required=True, help="What you say.")
 @click.option("--phase", metavar="N", default="", shell_complete=offer_phases, help="Only to sessions of this phase.")
-@click.option("--plan", metavar="FILE", help="The plan file; from the settings (PLAN.md) when left out.")
+@plan_option
 def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
     """Say something to the session that is at work here, behind its next tool result.
 

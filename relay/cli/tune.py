@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relay.cli.options import json_option
 from relay.cli.report import get_entries, read_figures
 from relay.cli.screen import say, say_json
 from relay.words import count
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("tune", short_help="Say where sessions should be reset.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+@json_option
 def command(*, as_json: bool) -> None:
     """Say from the logs of this repository where sessions should be reset.
 

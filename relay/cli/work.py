@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.cli.options import offer_phases, session_options
+from relay.cli.completion import offer_phases
+from relay.cli.options import session_options
 from relay.cli.run import parse_selection
 from relay.cli.sessions import make_request
 from relay.errors import ExitCode

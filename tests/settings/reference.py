@@ -1,7 +1,7 @@
 """Write docs/settings.md from what relay reads settings by: `python -m tests.settings.reference > docs/settings.md`."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -87,12 +87,11 @@ def _iter_flags() -> Iterator[tuple[str, str]]:
     """Yield the flags that set something."""
     from relay.cli.options import _SETTINGS
 
-    named: Mapping[str, str] = {**_SETTINGS, "plan": "plan"}
     ctx = click.Context(relay)
     for command in (relay.get_command(ctx, name) for name in COMMANDS if name in {"run", "plan"}):
         for param in command.params if command else ():
-            if isinstance(param, click.Option) and param.name in named:
-                yield named[param.name], param.opts[0]
+            if isinstance(param, click.Option) and param.name in (*_SETTINGS, "plan"):
+                yield param.name, param.opts[0]
 
 
 if __name__ == "__main__":
