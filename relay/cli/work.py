@@ -57,8 +57,8 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     from relay.interrupts import Interrupts
     from relay.sandbox.hardening import prepare_process
     from relay.session.events import RunEnded
-    from relay.setup.account import read_spent
     from relay.setup.preconditions import check_repository, require
+    from relay.store.plan_cost import read_plan_cost
 
     request, _ = make_request("run", options)
     require(check_repository(request.repo))
@@ -78,7 +78,7 @@ def command(phase: str, *, as_json: bool, remote: str, lease: int, **options: An
     try:
         with interrupts.installed(view.note_stop), view:
             end = work_on(task, view.observe, interrupts, goes_on=phase == "all")
-            spent = read_spent(task.main, task.plan_path)
+            spent = read_plan_cost(task.main, task.plan_path).spent
             usd, is_rough = spent.cost_usd, spent.estimated
             ended = RunEnded(
                 exit_code=end.exit_code, reason=end.reason, next_command="", spent_usd=usd, estimated=is_rough

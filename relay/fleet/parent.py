@@ -40,9 +40,10 @@ from relay.run.resume.settlement import settle
 from relay.run.selection import Selection
 from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
-from relay.setup.account import make_meter, read_spent
+from relay.setup.account import make_meter
 from relay.setup.context import RunContext, RunEnd
 from relay.store.inbox import drop_words, end_pause, leave_words, read_words
+from relay.store.plan_cost import read_plan_cost
 from relay.values import dataclass
 
 
@@ -374,7 +375,7 @@ class _Parent:
 
     def _end(self) -> RunEnd:
         ctx, state = self._ctx, self._state
-        plan, spent = settle(ctx).plan, read_spent(ctx.repo, ctx.plan_path)
+        plan, spent = settle(ctx).plan, read_plan_cost(ctx.repo, ctx.plan_path).spent
         if ctx.interrupts.finish_turn and not plan.done:
             words = "interrupted; everything is kept"
             return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)

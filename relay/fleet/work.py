@@ -33,11 +33,12 @@ from relay.interrupts import Interrupts
 from relay.plan.model import Phase, Plan
 from relay.run.selection import get_phase
 from relay.session.events import Noticed, Observe
-from relay.setup.account import make_meter, read_spent
+from relay.setup.account import make_meter
 from relay.store import branch_move
 from relay.store.history import read_relay_commits
 from relay.store.legs import get_branch, read_leg
 from relay.store.lock import lock_worktree
+from relay.store.plan_cost import read_plan_cost
 from relay.values import dataclass
 
 _MOST_STEPS = 20
@@ -243,7 +244,7 @@ class _Worker:
     def _bid(self, phase_id: str, claims: Claims, shares: int, instead: str) -> Bid:
         """Return what to ask for: a phase's part of what is left, so that others can be worked on meanwhile."""
         settings, seen = self._task.settings, self._find_seen(phase_id)
-        cap, spent = settings.max_cost_usd, read_spent(self._main, self._task.plan_path).cost_usd or 0.0
+        cap, spent = settings.max_cost_usd, read_plan_cost(self._main, self._task.plan_path).spent.cost_usd or 0.0
         others = sum(one.cost_usd for one in self._desk.write_off(claims.reserved, claims.find(phase_id), seen))
         reserve = settings.max_phase_cost_usd
         if cap is not None:

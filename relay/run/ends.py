@@ -8,7 +8,6 @@ from relay.plan.model import Plan
 from relay.plan.parse import find_plan_in
 from relay.run.selection import Selection, choose_phase, get_phase
 from relay.session.usage import Spent
-from relay.setup.account import read_spent
 from relay.setup.context import PlanFiles, RunEnd, RunRequest
 from relay.state.plan_edit import EditKind
 from relay.state.resume import ResumeCase
@@ -16,6 +15,7 @@ from relay.state.situation import Situation
 from relay.store.completion import finish_pending
 from relay.store.legs import read_leg
 from relay.store.lock import lock_worktree
+from relay.store.plan_cost import read_plan_cost
 from relay.store.texts import find_text
 from relay.words import count
 
@@ -39,7 +39,7 @@ def end_without_session(request: RunRequest, situation: Situation, selection: Se
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):
             return None
-    spent = read_spent(request.repo, request.plan_path)
+    spent = read_plan_cost(request.repo, request.plan_path).spent
     return finish_run(situation, spent)
 
 

@@ -1,4 +1,4 @@
-"""What the current plan has cost so far, the meter that goes on from there, and the book that a kill leaves."""
+"""The meter that goes on from what the plan has cost, and the book that a kill leaves."""
 
 import contextlib
 
@@ -9,11 +9,9 @@ from relay.meters.spend import Meter
 from relay.session.events import CacheRefreshed, Event, LegEnded, LegStarted, ResponseReceived, RetryScheduled
 from relay.session.usage import Spent
 from relay.state.facts import find_leg_commit, is_of_another_plan
-from relay.store.history import read_plan_commits, read_rewound_commits, read_unlanded_commits
 from relay.store.legs import read_leg
-from relay.store.planning_cost import read_plan_usage
+from relay.store.plan_cost import read_plan_cost
 from relay.store.session_cost import note_spent
-from relay.store.unrecorded_cost import read_unrecorded
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:
@@ -23,26 +21,11 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
         phase_cap_usd=settings.max_phase_cost_usd,
         token_cap=settings.max_tokens_total,
     )
-    meter = Meter(budget, price=price, before=read_spent(repo, plan_path))
+    meter = Meter(budget, price=price, before=read_plan_cost(repo, plan_path).spent)
     leg = read_leg(repo)
     if leg is not None and find_leg_commit(repo, leg) is None and not is_of_another_plan(repo, leg, plan_path):
         meter.restore(leg.spend)
     return meter
-
-
-def read_spent(repo: Repo, plan_path: str) -> Spent:
-    """Return what the current plan has cost, the open leg of HEAD's branch aside.
-
-    That is what its commits record, rewound ones too, planning that no commit has yet, and sessions that left none.
-    """
-    own = read_plan_commits(repo, plan_path)
-    counted = (*own, *read_rewound_commits(repo, plan_path, own), *read_unlanded_commits(repo, plan_path, own))
-    spends = (*(commit.spent for commit in counted), *read_unrecorded(repo, plan_path, counted))
-    total = sum(spends, start=Spent())
-    planning = read_plan_usage(repo)
-    # A run that was killed right behind the plan's commit has both.
-    waits = planning and planning.plan_path == plan_path and planning.session_id not in {c.session for c in own}
-    return total + planning.spend if planning and waits else total
 
 
 class Book:

@@ -32,12 +32,12 @@ def read_kept(repo: Repo, plan_path: str) -> Kept:
     leg = read_leg(repo)
     commit = find_leg_commit(repo, leg) if leg is not None else None
     if leg is not None and commit is None and is_of_another_plan(repo, leg, plan_path):
-        return Kept(has_refs=True, foreign=leg)
+        return Kept(foreign=leg)
     move = find_pending_move(repo)
     if move is not None and move.get(STATUS) == REWOUND and parse_path(move.get(PLAN)) != plan_path:
         move = None
     unfinished = commit if commit is not None and is_current(repo, commit) else move
-    return Kept(has_refs=True, leg=leg, leg_commit=commit, move=move, unfinished=unfinished)
+    return Kept(leg=leg, leg_commit=commit, move=move, unfinished=unfinished)
 
 
 def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 class Kept:
     """What relay keeps for the branch, and what a killed run left to be done."""
 
-    has_refs: bool = False
-    """Whether there is any ref of relay's for the branch."""
     leg: "OpenLeg | None" = None
     """The open leg of the plan that is asked about, or of whichever plan when its commit is on the branch."""
     foreign: "OpenLeg | None" = None

@@ -81,28 +81,21 @@ def gather_standing(source: PlanSource, repo: "Repo") -> Standing:
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    from relay.store.history import read_plan_commits, read_rewound_commits, read_unlanded_commits
     from relay.store.orphans import describe_orphans
+    from relay.store.plan_cost import read_plan_cost
 
     branch = repo.branch
     situation = ask(source, repo)
-    commits = read_plan_commits(repo, source.plan_name)
     kept = situation.kept
-    rewound = read_rewound_commits(repo, source.plan_name, commits) if kept.has_refs else ()
     leg = None if kept.leg_commit else kept.leg  # a commit records what its leg has spent
-    unlanded = read_unlanded_commits(repo, source.plan_name, commits) if kept.has_refs else ()
-    counted = (*commits, *rewound, *unlanded)
-    spends = (
-        *(commit.spent for commit in counted),
-        *(_count_rest(source, repo, leg, counted) if kept.has_refs else ()),
-    )
+    cost = read_plan_cost(repo, source.plan_name)
     return Standing(
         plan_name=source.plan_name,
         branch=branch,
         situation=situation,
-        phases=tuple(_stand_phases(source, repo, situation, commits, leg)),
-        spent=sum(spends, start=Spent()),
-        rewound=sum((commit.spent for commit in rewound), start=Spent()),
+        phases=tuple(_stand_phases(source, repo, situation, cost.commits, leg)),
+        spent=cost.spent + leg.spend if leg else cost.spent,
+        rewound=cost.rewound,
         orphans=describe_orphans(repo, branch),
     )
 
@@ -135,19 +128,3 @@ def _stand_phases(
                 words for commit in own if commit.commit not in gone for key, words in commit.found if key == DOUBT
             ),
         )
-
-
-def _count_rest(
-    source: PlanSource, repo: "Repo", leg: "OpenLeg | None", counted: "tuple[RelayCommit, ...]"
-) -> Iterator[Spent]:
-    """Yield what no commit records: legs that are open or were given up, and a plan that is not committed."""
-    from relay.store.planning_cost import read_plan_usage
-    from relay.store.unrecorded_cost import read_unrecorded
-
-    if leg is not None:
-        yield leg.spend
-    yield from read_unrecorded(repo, source.plan_name, counted)
-    planning = read_plan_usage(repo)
-    recorded = {commit.session for commit in counted}  # a run that was killed right behind the plan's commit has both
-    if planning is not None and planning.plan_path == source.plan_name and planning.session_id not in recorded:
-        yield planning.spend

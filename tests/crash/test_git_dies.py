@@ -18,10 +18,10 @@ from relay.git.command import GitError
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, rewind_by_commit
-from relay.setup.account import read_spent
 from relay.setup.place import get_place
 from relay.store.completion import finish_pending
 from relay.store.lock import lock_worktree
+from relay.store.plan_cost import read_plan_cost
 from relay.store.trailers import REWOUND
 from tests.effort import THOROUGH
 from tests.scripted import ScriptedRunner
@@ -97,7 +97,7 @@ def look(stage):
     repo = open_repo(stage.root)
     return (
         [(commit.phase, commit.status, commit.items) for commit in stage.commits()],
-        read_spent(repo, "PLAN.md"),
+        read_plan_cost(repo, "PLAN.md").spent,
         stage.git("ls-tree", "-r", "HEAD"),
         stage.git("status", "--porcelain"),
         stage.git("for-each-ref", "refs/relay/leg"),

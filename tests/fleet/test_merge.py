@@ -10,10 +10,10 @@ from relay.ledger import parse_ledger
 from relay.plan.parse import parse_plan
 from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
-from relay.setup.account import read_spent
 from relay.store.branch_move import move_branch
 from relay.store.history import read_plan_commits
 from relay.store.legs import read_leg
+from relay.store.plan_cost import read_plan_cost
 from tests.conftest import Stage
 from tests.scripted import ScriptedRunner
 
@@ -91,14 +91,14 @@ def test_what_goes_together_is_merged_gated_and_landed_without_a_session(stage):
     """One commit with two parents, both gates on the merged tree, ticks and claims of both, no cost counted twice."""
     main, place, job = work_apart(stage, HELLO, WORLD)
     tip, own = stage.git("rev-parse", "main").strip(), place.git("rev-parse", "HEAD").strip()
-    spent = read_spent(main, "PLAN.md")
+    spent = read_plan_cost(main, "PLAN.md").spent
     assert spent.usage.output_tokens == 2 * find_commit(main, tip).usage.output_tokens
     assert prepare(job, find_landing(main, job)) == ()
     assert find_landing(main, job).case is LandingCase.MERGING
     assert place.git("status", "--porcelain") == ""  # it is where the others are, with the merge in its leg
     why = place.relay("status", "--why").stdout
     assert f"Phase 2 is done ({own[:10]}), and others have landed meanwhile" in " ".join(why.split())
-    assert read_spent(main, "PLAN.md") == spent
+    assert read_plan_cost(main, "PLAN.md").spent == spent
     ended, _ = play(place, "2")
     assert ended.exit_code == ExitCode.DONE, ended
     assert [gate.commands for gate in place.seen(GateStarted)] == [("grep -q world all.txt", "grep -q hello all.txt")]
@@ -117,7 +117,7 @@ def test_what_goes_together_is_merged_gated_and_landed_without_a_session(stage):
     )
     assert found["Relay-Merge"].split()[:2] == [own, before["Relay-Gate"].split()[1]]
     assert found["Relay-Cost"] == "0.00 USD"
-    assert read_spent(main, "PLAN.md") == spent
+    assert read_plan_cost(main, "PLAN.md").spent == spent
     assert stage.git("status", "--porcelain") == ""
 
 
@@ -225,7 +225,7 @@ def test_what_landed_meanwhile_is_merged_in_turn(stage, apart):
     assert land(main, job, find_landing(main, job)) == ()
     assert (stage.root / "more.txt").read_text() == "more"
     assert find_trailers(stage)["Relay-Review"] == "rounds=1 found=0 confirmed=0 open=0 abcdef"
-    assert read_spent(main, "PLAN.md").cost_usd == pytest.approx(0.02)
+    assert read_plan_cost(main, "PLAN.md").spent.cost_usd == pytest.approx(0.02)
     assert list_undone(main, "2") == ["Phase 2", "Phase 2", "Phase 2"]
     assert "the user's" in list_undone(main, "1")
 

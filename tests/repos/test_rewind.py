@@ -12,8 +12,8 @@ from relay.git.repository import open_repo
 from relay.hints import AT_ROOT
 from relay.run.rewind import get_rewind, require_revert, rewind_by_commit, rewind_to_branch
 from relay.session.usage import Spent
-from relay.setup.account import read_spent
 from relay.store.completion import finish_pending, note_pending
+from relay.store.plan_cost import read_plan_cost
 from tests.scripts import HELLO
 
 SECOND = """
@@ -331,15 +331,15 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
         stage.git("commit", "-q", "-m", "no plan yet")
     assert stage.run(HELLO + SECOND).exit_code == ExitCode.DONE
     repo = open_repo(stage.root)
-    spent = read_spent(repo, "PLAN.md")
+    spent = read_plan_cost(repo, "PLAN.md").spent
     assert spent.cost_usd
     name = rewind_to_branch(repo, get_rewind(repo, "PLAN.md", phase))
-    assert read_spent(repo, "PLAN.md") == spent
+    assert read_plan_cost(repo, "PLAN.md").spent == spent
     rewind_by_commit(repo, get_rewind(repo, "PLAN.md", phase))
-    assert read_spent(repo, "PLAN.md") == spent
+    assert read_plan_cost(repo, "PLAN.md").spent == spent
     stage.git("switch", "-q", name)
 
-    assert read_spent(repo, "PLAN.md") == spent
+    assert read_plan_cost(repo, "PLAN.md").spent == spent
     status = stage.relay("status", "--json")
     body = json.loads(status.stdout)
     assert body["spent"]["usd"] == pytest.approx(spent.cost_usd)
@@ -360,4 +360,4 @@ def test_what_another_plan_cost_is_not_this_ones(done):
     done.write("PLAN.md", "## Phase 1\n- [ ] Other — other.txt\n")
     done.commit("another plan")
 
-    assert read_spent(repo, "PLAN.md") == Spent()
+    assert read_plan_cost(repo, "PLAN.md").spent == Spent()

@@ -1,0 +1,48 @@
+"""What a plan has cost: by its commits, and by what no commit records."""
+
+from collections.abc import Iterator, Sequence
+
+from relay.git.repository import Repo
+from relay.session.usage import Spent
+from relay.store.history import RelayCommit, read_plan_commits, read_rewound_commits, read_unlanded_commits
+from relay.store.presence import has_kept_refs
+from relay.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCost:
+    """What the current plan has cost, the open leg of HEAD's branch aside."""
+
+    commits: tuple[RelayCommit, ...]
+    """The plan's on this branch, newest first."""
+    spent: Spent
+    """By all its commits, rewound ones too, by planning that no commit has yet, and by sessions that left none."""
+    rewound: Spent = Spent()
+    """The part of it that `relay rewind` left on another branch."""
+
+
+def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
+    """Read what the plan has cost."""
+    own = read_plan_commits(repo, plan_path)
+    if not has_kept_refs(repo):
+        return PlanCost(commits=own, spent=_add(own))
+    rewound = read_rewound_commits(repo, plan_path, own)
+    counted = (*own, *rewound, *read_unlanded_commits(repo, plan_path, own))
+    spent = sum(_read_unrecorded(repo, plan_path, counted), start=_add(counted))
+    return PlanCost(commits=own, spent=spent, rewound=_add(rewound))
+
+
+def _add(commits: Sequence[RelayCommit]) -> Spent:
+    return sum((commit.spent for commit in commits), start=Spent())
+
+
+def _read_unrecorded(repo: Repo, plan_path: str, counted: Sequence[RelayCommit]) -> Iterator[Spent]:
+    """Yield what legs cost that are open elsewhere or were given up, and a plan that is not committed."""
+    from relay.store.planning_cost import read_plan_usage
+    from relay.store.unrecorded_cost import read_unrecorded
+
+    yield from read_unrecorded(repo, plan_path, counted)
+    planning = read_plan_usage(repo)
+    recorded = {commit.session for commit in counted}  # a run that was killed right behind the plan's commit has both
+    if planning is not None and planning.plan_path == plan_path and planning.session_id not in recorded:
+        yield planning.spend
