@@ -87,7 +87,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
         output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
-        handle="" if spool is None or whole else _render_handle(gate.sandbox.policy.root, spool),
+        handle="" if spool is None or whole else spool.relative_to(gate.sandbox.policy.root).as_posix(),
     )
     return replace(check, causes=_find_causes(gate, check, output))
 
@@ -116,10 +116,6 @@ def _reserve(gate: _Gate) -> Path | None:
             return Path(stream.name)
     except OSError:
         return None
-
-
-def _render_handle(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def _judge(command: str, result: CommandResult, output: str) -> Outcome:

@@ -111,26 +111,10 @@ _TOP = ("model", "models", "thinking", "pace", "faults", "dialect", "refuses", "
 _MODEL = ("id", "window", "max_tokens", "min_cache_tokens")
 _SESSION = ("name", "when", "repeat", "aside", "then", "turns")
 _CONTENT = ("thinking", "text", "tools", "blocks")
-_TURN = (
-    *_CONTENT,
-    "expect",
-    "fault",
-    "stop",
-    "stop_sequence",
-    "stop_details",
-    "usage",
-    "delay_s",
-    "repeat",
-)
+_TURN = (*_CONTENT, "expect", "fault", "stop", "stop_sequence", "stop_details", "usage", "delay_s", "repeat")
 _USAGE = ("output_tokens", "thinking_tokens", "input_padding_tokens")
 _ANSWERS_ALONE = frozenset(
-    {
-        FaultName.EMPTY,
-        FaultName.REFUSAL,
-        FaultName.UNKNOWN_STOP,
-        FaultName.UNKNOWN_BLOCK,
-        FaultName.PAUSE_TURN,
-    }
+    {FaultName.EMPTY, FaultName.REFUSAL, FaultName.UNKNOWN_STOP, FaultName.UNKNOWN_BLOCK, FaultName.PAUSE_TURN}
 )
 """Faults that make an answer of their own, so the turn needs no content."""
 

@@ -148,19 +148,7 @@ def render_numbered(findings: Sequence[ReviewFinding]) -> str:
 
 def show_findings(findings: Sequence[ReviewFinding]) -> tuple[ShownFinding, ...]:
     """Return findings as the event of a review has them."""
-    return tuple(
-        ShownFinding(
-            file=f.file,
-            line=f.line,
-            summary=f.summary,
-            failure_scenario=f.failure_scenario,
-            category=f.category.value,
-            severity=f.severity.value,
-            verdict=f.verdict.value,
-            reason=f.reason,
-        )
-        for f in findings
-    )
+    return tuple(json.loads(render_json(finding)) for finding in findings)
 
 
 def render_json(finding: ReviewFinding) -> str:
