@@ -359,6 +359,7 @@ def test_a_terminal_gets_the_live_view_and_is_left_as_it_was(environ):
     assert "rehearsed: a script plays the model" in shown
     assert "spend" in shown
     assert "note: kept" in shown
+    assert {len(rule) for rule in re.findall("─{9,}", shown)} == {78}, "no room for the ^C that the terminal prints"
     assert "next: relay run" in shown.splitlines()[-1] or "next: relay run" in shown
 
 

@@ -33,6 +33,8 @@ FRAME_S = 0.125
 IDLE_FRAME_S = 1.0
 """Longest time between two frames: clocks run by the second."""
 _TALLEST = 30
+_ECHO_CELLS = 2
+"""A terminal prints ^C behind the last line: in a line of its own it would leave one of the frame's behind."""
 _LINES_ABOVE = 3
 """Kept for what happened above the live region on a small terminal."""
 _LONGEST_LINE_CHARS = 400
@@ -128,7 +130,7 @@ class LiveView(ClockedView):
     def _draw(self) -> list[Text]:
         width, height = self._console.size
         tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
-        return draw_run(self._board, now=self._clock(), width=width, height=tall)
+        return draw_run(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
 
     def _print_new(self) -> None:
         lines = self._take()
