@@ -7,6 +7,7 @@ stay in the text. So a file that is read and written back is unchanged, whatever
 from relay.errors import PlanError
 
 MAX_PLAN_BYTES = 8 * 1024 * 1024
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def require_utf8(data: bytes) -> str:
@@ -21,7 +22,8 @@ def require_utf8(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise PlanError("this byte is not UTF-8; allowed: UTF-8 text", line=line) from None
+        hint = "this is UTF-16, as PowerShell writes it: save it as UTF-8" if data.startswith(UTF_16) else ""
+        raise PlanError("this byte is not UTF-8; allowed: UTF-8 text", line=line, hint=hint) from None
 
 
 def decode_text(data: bytes) -> str:

@@ -26,3 +26,11 @@ def test_a_plan_that_is_no_text_or_too_large_is_refused_by_line(data, line):
 
 def test_a_plan_of_the_largest_size_is_read():
     assert require_utf8(b"\n" * MAX_PLAN_BYTES) == "\n" * MAX_PLAN_BYTES
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf_16_is_named(order):
+    """What Windows' own tools write; the first byte that is not UTF-8 says nothing to whoever looks for it."""
+    with pytest.raises(PlanError) as refused:
+        require_utf8("\ufeff# Plan\n".encode(f"utf-16-{order}"))
+    assert "save it as UTF-8" in str(refused.value.hint)
