@@ -130,8 +130,9 @@ def check_file(place: Place, environ: Mapping[str, str]) -> Checked:
     except ConfigError as error:
         remarks = (_from_error(error, place), *remarks)
         return Checked(place=place, plan=plan, remarks=remarks)
-    unknown = (_from_violation(one, place.plan_name) for one in _check_servers(plan, settings))
-    remarks = tuple(sorted((*remarks, *unknown), key=attrgetter("line")))
+    warned = (*_check_servers(plan, settings), *_check_ignored(plan, place))
+    more = (_from_violation(one, place.plan_name) for one in warned)
+    remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
     if any(phase.runner for phase in plan.phases):  # the default needs no import
         from relay.setup.runners import check_runners
 
@@ -148,6 +149,25 @@ def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:
             if not phase.done and name not in settings.mcp_servers:
                 words = f"Tools: {name} is none of your mcp_servers: the phase would work without it"
                 yield Violation(line=line, message=words, warning=True)
+
+
+def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
+    """Yield the phases that a run refuses for what git ignores, unless one of their items may let it in."""
+    from relay.git.names import list_paths
+    from relay.git.status import find_unwelcome
+    from relay.plan.model import Violation
+
+    phases = [
+        (phase, {path.rstrip("/"): item.line for item in phase.open_items for path in item.targets})
+        for phase in plan.phases
+        if not any(".gitignore" in item.text for item in phase.open_items)
+    ]
+    named = sorted({path for _, paths in phases for path in paths})
+    ignored = find_unwelcome(place.found, named) if place.found else frozenset[str]()
+    for _, paths in phases:
+        if taken := [path for path in paths if path in ignored]:
+            words = f"{list_paths(taken)}: git ignores this, so no commit would hold it, and a run refuses the phase"
+            yield Violation(line=paths[taken[0]], message=words, warning=True)
 
 
 def _from_error(error: RelayError, place: Place) -> Remark:

@@ -94,6 +94,21 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
     assert [found["hint"] for found in body["violations"]] == ["`relay init` puts an example PLAN.md there"]
 
 
+def test_what_git_ignores_is_said_before_a_run_refuses_it(relay, project):
+    """Unless an item of the phase may let it in; what an item only mentions may be there to be read."""
+    phases = ("Bind it — out/a.c", "Let it in — .gitignore, out/b.c", "Read `out/c.c` — c.c")
+    write(
+        project, "# P\n" + "".join(f"\n## Phase {n}\nVerify: `make`\n- [ ] {item}\n" for n, item in enumerate(phases))
+    )
+    assert "git ignores" not in relay("check").out
+    (project / ".gitignore").write_text("out/\n")
+    ran = relay("check")
+    assert [line for line in ran.out.splitlines() if "git ignores" in line] == [
+        "PLAN.md:5: warning: out/a.c: git ignores this, so no commit would hold it, and a run refuses the phase"
+    ]
+    assert ran.code == 0
+
+
 def test_no_plan_at_all(relay):
     ran = relay("check", "nope.md")
     assert (ran.code, ran.out) == (1, "")
