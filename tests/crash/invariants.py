@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relay.files.replacement import is_temporary
+from tests.copied import FSCK
 from tests.crash.scenario import MARKS, PHASES, git
 
 OWN = ("PLAN.md", "PLAN.ledger.yaml")
@@ -165,7 +166,7 @@ def _check_gate(root: Path, environ: dict[str, str], commit: str, trailers: dict
 
 def _check_leftovers(root: Path, environ: dict[str, str]) -> list[str]:
     wrong = []
-    fsck = git(root, "fsck", "--strict", "--no-dangling", "--no-progress", environ=environ, check=False)
+    fsck = git(root, *FSCK, environ=environ, check=False)
     if fsck.strip():
         wrong.append(f"fsck: {fsck.strip()}")
     folder = root / ".git"

@@ -19,6 +19,7 @@ from pathlib import Path
 from relay.errors import ExitCode
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
+from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_ticked, find_versions
 from tests.crash.scenario import git, make_environ
 from tests.crash.tracer import Ended, Fault, Start, Starter, build
@@ -205,7 +206,7 @@ class LandingRig:
 
     def _check_leftovers(self, top: Path) -> list[str]:
         folder = top / "main/.git"
-        fsck = self.git(top, "fsck", "--strict", "--no-dangling", "--no-progress", check=False).strip()
+        fsck = self.git(top, *FSCK, check=False).strip()
         wrong = [f"fsck: {fsck}"] if fsck else []
         wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("*.lock")]
         wrong += [f"left: {path.relative_to(top)}" for path in folder.rglob("relay/pending")]

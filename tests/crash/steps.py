@@ -23,6 +23,7 @@ from relay.meters.prices import cost_usd
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_usage
+from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_versions
 from tests.crash.rig import PRICE
 from tests.crash.scenario import git, make_environ
@@ -269,7 +270,7 @@ class StepRig:
         wrong += [f"left: {ref}" for ref in refs if ref != "refs/heads/main" and not ref.endswith("/account")]
         clone = clone or top / "ann"
         for place in (away, clone, top / "bob"):
-            fsck = self.git(place, "fsck", "--strict", "--no-dangling", "--no-progress", check=False).strip()
+            fsck = self.git(place, *FSCK, check=False).strip()
             wrong += [f"fsck {place.name}: {fsck}"] if fsck else []
         here = self.find_versions(clone)
         wrong += [f"lost: {seen[blob]}" for blob in find_lost(clone, self.environ, seen) if blob not in here]

@@ -19,6 +19,7 @@ from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.setup.context import RunRequest
 from relay.setup.open import open_run
+from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
 from tests.crash.scenario import git, make_environ
 
@@ -87,7 +88,7 @@ class BetweenLegs(RuleBasedStateMachine):
         lost = find_lost(self.root, self.environ, seen)
         assert not lost, {blob: seen[blob] for blob in lost}
         assert (others, stash) == (self.read_other_refs(), self.git("stash", "list"))
-        assert not self.git("fsck", "--strict", "--no-dangling", "--no-progress", check=False)
+        assert not self.git(*FSCK, check=False)
         assert not list((self.root / ".git").rglob("*.lock"))
         self.require_commits(head)
 

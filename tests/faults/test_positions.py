@@ -25,6 +25,7 @@ from relay.session.values import SessionEnd
 from relay.store.legs import read_leg
 from relay.store.planning_cost import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
+from tests.copied import FSCK
 from tests.effort import THOROUGH
 from tests.message_rules import check_messages
 
@@ -383,7 +384,7 @@ def _strip(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def require_repository(stage) -> None:
     """Objects are sound, nothing of git's is locked or half done, and the plan in the work tree is HEAD's or new."""
-    assert stage.git("fsck", "--strict", "--no-dangling", "--no-progress") == ""
+    assert stage.git(*FSCK) == ""
     assert list((stage.root / ".git").rglob("*.lock")) == []
     assert stage.git("ls-files", "--unmerged") == ""
 

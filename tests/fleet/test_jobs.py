@@ -16,6 +16,7 @@ from relay.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.copied import FSCK
 from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
 
@@ -116,7 +117,7 @@ def is_whole(stage):
     assert stage.git("worktree", "list").count("\n") == 1
     assert stage.git("branch", "--list", "relay-jobs/*") == ""
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
-    stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
+    stage.git(*FSCK)
     return True
 
 

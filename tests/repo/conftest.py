@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay.git.repository import Repo, open_repo
-from tests.copied import find_loose_head
+from tests.copied import FSCK, find_loose_head
 
 CONFIG = """\
 [user]
@@ -100,7 +100,7 @@ class Box:
         return found
 
     def fsck(self) -> None:
-        done = self.git("fsck", "--strict", "--no-dangling", "--no-progress")
+        done = self.git(*FSCK)
         assert done.strip() == b""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relay.errors import ExitCode
+from tests.copied import FSCK
 from tests.scripts import HELLO
 
 
@@ -23,7 +24,7 @@ def finish(stage) -> Callable[..., list[str]]:
         assert stage.server.errors == []
         assert [commit.phase for commit in stage.commits()][:1] == ["1"]
         assert stage.git("for-each-ref", "refs/relay/leg") == ""
-        stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
+        stage.git(*FSCK)
         shown = subprocess.run(
             ["git", "show", "-z", "--name-only", "--format=", "HEAD"], cwd=stage.root, check=True, capture_output=True
         ).stdout
