@@ -1,6 +1,7 @@
 """A command line in a clean place: its own home, its own state directory, no key, no `RELAY_*`."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import pytest
 
 from relay.session.events import Event
 from relay.session.records import parse_record
+from tests.conftest import keep_first
 from tests.warm import run_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_CACHE_HOME": f"{os.environ['HOME']}/.cache",  # where a proof of the sandbox holds for all tests
         "TMPDIR": str(tmp_path),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT),
@@ -44,13 +47,16 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def project(tmp_path: Path, environ: dict[str, str]) -> Path:
-    """An empty git repository with one commit."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    for args in (("init", "-q", "-b", "main"), ("commit", "-q", "--allow-empty", "-m", "start")):
-        subprocess.run(["git", *args], cwd=folder, env=environ, check=True)
-    return folder
+def project(tmp_path: Path, environ: dict[str, str], arranged: Path) -> Path:
+    """An empty git repository with one commit, made by whoever needs it first."""
+    kept = arranged / "project"
+    if not kept.exists():
+        with keep_first(kept) as made:
+            for args in (("init", "-q", "-b", "main", "--template="), ("commit", "-q", "--allow-empty", "-m", "start")):
+                subprocess.run(["git", *args], cwd=made, env=environ, check=True)
+            for folder in ("hooks", "info"):
+                (made / ".git" / folder).mkdir()
+    return Path(shutil.copytree(kept, tmp_path / "project"))
 
 
 @pytest.fixture
