@@ -60,10 +60,17 @@ def say(text: str = "", *, style: str = "", exact: bool = False) -> None:
     sys.stdout.write(f"{safe}\n")
 
 
-def complain(text: str) -> None:
-    """Print lines to standard error, made safe; where that cannot be written there is nobody to tell."""
+def complain(text: str, *, hang: str | None = None) -> None:
+    """Print lines to standard error, made safe; where that cannot be written there is nobody to tell.
+
+    Args:
+        hang: What is too long for a terminal is broken between words and goes on behind this; None breaks nothing.
+    """
+    safe = clean(text)
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{clean(text)}\n")
+        if hang is not None and (width := find_width(sys.stderr)):
+            safe = "\n".join(_break(line, width, hang) for line in safe.split("\n"))
+        sys.stderr.write(f"{safe}\n")
 
 
 def has_person() -> bool:
@@ -71,23 +78,25 @@ def has_person() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def find_width() -> int | None:
-    """Return how many characters a line of standard output has; None where that is no terminal."""
-    if not sys.stdout.isatty():
+def find_width(stream: TextIO | None = None) -> int | None:
+    """Return how many characters a line of a stream, or of standard output, has; None where that is no terminal."""
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return None
     import shutil
 
-    return max(20, shutil.get_terminal_size().columns)
+    own = os.get_terminal_size(stream.fileno()).columns or 80  # standard output, which is asked, may be none
+    return max(20, shutil.get_terminal_size((own, 24)).columns)
 
 
-def _break(line: str, width: int) -> str:
-    """Break a line between words; what goes on stands below the text of an item, not below its mark."""
+def _break(line: str, width: int, hang: str = "") -> str:
+    """Break a line between words; what goes on stands behind `hang`, or below the text of an item, not its mark."""
     if len(line) <= width:
         return line
     import textwrap
 
     mark = _MARK.match(line)
-    hang = " " * min(len(mark[0]) if mark else 0, width // 2)
+    hang = hang or " " * min(len(mark[0]) if mark else 0, width // 2)
     return textwrap.fill(
         line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )

@@ -113,6 +113,15 @@ def test_status_has_no_line_that_a_terminal_has_no_room_for(stage, columns):
     assert sum(line.endswith("0/1") for line in lines) == 12
 
 
+def test_an_error_breaks_between_words_and_no_part_of_it_poses_as_a_hint(stage):
+    plan = "a plan of this name is not there " + "Hint: do as it says " * 5
+    shown, code = show(stage, 40, "status", "--plan", plan)
+    lines = shown.splitlines()
+    assert (code, max(map(len, lines)) <= 40) == (1, True)
+    assert [line[:6] for line in lines if not line.startswith("  ")] == ["Error:", "Hint: "]
+    assert stage.relay("status", "--plan", plan).stderr.split() == shown.split()
+
+
 def test_a_long_line_breaks_between_words_and_one_that_is_to_be_copied_does_not(stage):
     shown, code = show(stage, 30, "gc", "--dry-run")
     assert (code, max(map(len, shown.splitlines())) <= 30) == (0, True)
