@@ -202,6 +202,12 @@ class Stage:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
+    def edit(self, old: str, new: str) -> None:
+        """Change what the plan says."""
+        text = (self.root / "PLAN.md").read_text()
+        assert old in text
+        self.write("PLAN.md", text.replace(old, new))
+
     def commit(self, subject: str = "start") -> str:
         """Commit everything and return the commit."""
         self.git("add", "-A")

@@ -104,8 +104,7 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
     put_plan(stage, PLAN.replace("Runner: `other`\n", ""))
     with agent("run", SCRIPT, runner="api", more=kinds("fake")) as ctx:
         assert render_end(run(ctx, Selection(phase_id="1", all=False)), AT_ROOT).exit_code == ExitCode.DONE
-        plan = (stage.root / "PLAN.md").read_text()
-        stage.write("PLAN.md", plan.replace("Runner: fake", "Runner: nobody"))
+        stage.edit("Runner: fake", "Runner: nobody")
         with pytest.raises(ConfigError, match="Runner: runner: found 'nobody'; allowed: api, "):
             play(ctx)
     assert [leg.runner for leg in stage.seen(LegStarted)] == ["api"]

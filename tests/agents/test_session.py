@@ -211,7 +211,7 @@ def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, ag
 
 def test_nothing_writes_while_the_gate_looks_and_nothing_is_left_behind(stage, agent):
     """Each beat of the daemon would be another content."""
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("`grep -q hello hello.txt`", "`sh gate.sh`"))
+    stage.edit("`grep -q hello hello.txt`", "`sh gate.sh`")
     stage.write("gate.sh", 'a=$(cat beat.txt); sleep 0.3; test "$a" = "$(cat beat.txt)" && grep -q hello hello.txt\n')
     stage.commit("gate")
     with agent("run", HELLO, "daemon") as ctx:

@@ -142,8 +142,7 @@ def test_a_phase_that_goes_on_is_refused_while_the_file_is_in_its_way(stage):
     """An edit of the plan has named it; once it is out of the way the phase goes on."""
     stage.write("notes.txt", "mine\n")
     stage.play(block())
-    text = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", text.replace("Say hello — hello.txt", "Say hello — hello.txt, notes.txt"))
+    stage.edit("Say hello — hello.txt", "Say hello — hello.txt, notes.txt")
     runner = ScriptedRunner(sessions=[])
     with pytest.raises(PlanError, match=r"no session was started for phase 1: .* notes\.txt"):
         stage.play(runner)

@@ -78,8 +78,7 @@ def test_claims_do_not_outlive_their_work(stage, moved):
 def test_a_plan_edited_while_a_leg_is_open_is_what_the_run_goes_on_with(stage):
     """The edit is committed by itself, the claim survives, and the new gate counts."""
     stage.run(BLOCKED)
-    text = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", text.replace("Verify: `grep -q hello hello.txt`", "Verify: `grep -c hello hello.txt`"))
+    stage.edit("Verify: `grep -q hello hello.txt`", "Verify: `grep -c hello hello.txt`")
 
     ended = stage.run(FINISH, all_=False)
 
@@ -98,8 +97,7 @@ def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
     begun = read_leg(open_repo(stage.root))
     assert begun is not None
     assert begun.items == ("1.1", "1.2")
-    text = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", text.replace("] A —", "] A, in French —"))
+    stage.edit("] A —", "] A, in French —")
 
     stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
 
@@ -112,8 +110,7 @@ def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
 def test_prose_and_gates_may_be_edited_between_phases(stage):
     """Only what relay ticked is off limits."""
     stage.run(WHOLE, all_=False)
-    text = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", text.replace("# Greetings", "# Greetings to all\nIn every language."))
+    stage.edit("# Greetings", "# Greetings to all\nIn every language.")
 
     stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
 

@@ -61,8 +61,7 @@ def test_an_open_phase_is_counted_wherever_the_user_goes(stage, opened, go):
 def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, opened):
     """The run that closes it keeps that, and counts it once."""
     stage.write("world.txt", "world\n")
-    plan = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", plan.replace("- [ ]", "- [x]"))
+    stage.edit("- [ ]", "- [x]")
     stage.commit("by hand")
     assert count(stage) == opened
 

@@ -149,7 +149,7 @@ def test_a_file_in_a_submodule(stage, make_repo, item):
     assert "sub/inner.txt (in a submodule, sub)" in words
     stage.write("sub/inner.txt", "new\n")
     stage.git("-C", "sub", "commit", "-q", "-a", "-m", "new")
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("[ ]", "[x]"))
+    stage.edit("[ ]", "[x]")
     stage.git("commit", "-q", "-m", "mine", "sub", "PLAN.md")
     assert stage.run("sessions: []").exit_code == ExitCode.DONE
 

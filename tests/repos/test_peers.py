@@ -136,7 +136,7 @@ def test_other_settings_do_not_orphan_the_work(stage):
 
 def test_a_phase_whose_files_are_in_a_nested_repository_is_not_done(stage):
     """gsd-2: a scaffolder's own .git made a gitlink of the new code; the code was deleted with the work tree."""
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("hello.txt", "app/hello.txt"))
+    stage.edit("hello.txt", "app/hello.txt")
     stage.commit("plan an app")
     head = stage.git("rev-parse", "HEAD")
 

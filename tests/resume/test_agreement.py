@@ -42,7 +42,7 @@ def leave(_stage):
 
 
 def edit_phase_2(stage):
-    edit(stage, "Say world", "Say the world")
+    stage.edit("Say world", "Say the world")
 
 
 def open_and_edit(stage):
@@ -55,14 +55,7 @@ def tick_by_hand(stage):
 
 
 def tick(stage, item):
-    text = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", text.replace(f"- [ ] {item}", f"- [x] {item}"))
-
-
-def edit(stage, old, new):
-    text = (stage.root / "PLAN.md").read_text()
-    assert old in text
-    stage.write("PLAN.md", text.replace(old, new))
+    stage.edit(f"- [ ] {item}", f"- [x] {item}")
 
 
 def uncommit_the_plan(stage):
@@ -108,15 +101,15 @@ def take_a_tick_of_a_finished_plan_back(stage):
 
 def insert_above(stage):
     zeta = "## Phase 1 — Zeta\nVerify: `test -d .`\n- [ ] Say z — z.txt"
-    edit(stage, "## Phase 1 — Hello", f"{zeta}\n\n## Phase 2 — Hello\nAfter: none")
-    edit(stage, "## Phase 2 — World", "## Phase 3 — World")
+    stage.edit("## Phase 1 — Hello", f"{zeta}\n\n## Phase 2 — Hello\nAfter: none")
+    stage.edit("## Phase 2 — World", "## Phase 3 — World")
 
 
 def replace_the_phase(stage):
     stage.git("add", "hello.txt", "notes")
     stage.git("commit", "-q", "-m", "what there was")
-    edit(stage, "## Phase 1 — Hello", "## Phase 1 — Zeta")
-    edit(stage, "- [ ] Say hello — hello.txt", "- [ ] Say z — z.txt")
+    stage.edit("## Phase 1 — Hello", "## Phase 1 — Zeta")
+    stage.edit("- [ ] Say hello — hello.txt", "- [ ] Say z — z.txt")
 
 
 def finish_everything(stage):
@@ -127,8 +120,8 @@ def finish_everything(stage):
 def turn_the_phases_round(stage):
     stage.git("add", "hello.txt", "notes")
     stage.git("commit", "-q", "-m", "what there was")
-    edit(stage, "## Phase 1 — Hello\n", "## Phase 1 — Hello\nAfter: 2\n")
-    edit(stage, "## Phase 2 — World\n", "## Phase 2 — World\nAfter: none\n")
+    stage.edit("## Phase 1 — Hello\n", "## Phase 1 — Hello\nAfter: 2\n")
+    stage.edit("## Phase 2 — World\n", "## Phase 2 — World\nAfter: none\n")
 
 
 def open_another_plan(stage, *, work=""):

@@ -67,12 +67,6 @@ def greeting(stage):
     return stage
 
 
-def edit(stage, old, new):
-    text = (stage.root / "PLAN.md").read_text()
-    assert old in text
-    stage.write("PLAN.md", text.replace(old, new))
-
-
 def ask(stage):
     shown = stage.relay("status", "--json")
     assert shown.returncode == 0, shown.stderr
@@ -87,7 +81,7 @@ def names(stage, rev="HEAD"):
 def test_what_was_done_and_spent_goes_with_the_phase(greeting, who):
     """Seen before the edit is committed and after, by relay or by hand; `rewind` finds the same commit."""
     head, before = greeting.git("rev-parse", "HEAD").strip(), ask(greeting)["phases"][0]
-    edit(greeting, "## Alpha", f"{ZETA}## Alpha")
+    greeting.edit("## Alpha", f"{ZETA}## Alpha")
 
     for commit in (False, True):
         if commit and who == "relay":
@@ -108,7 +102,7 @@ def test_what_was_done_and_spent_goes_with_the_phase(greeting, who):
 def test_a_revert_opens_the_boxes_of_its_phase_alone(greeting):
     """What was ticked before keeps its tick under another number."""
     assert greeting.run((HALF % BLOCK).replace("      - tools: [{name: block", SECOND_TICK), all_=False).exit_code == 0
-    edit(greeting, "## Alpha", f"{ZETA}## Alpha")
+    greeting.edit("## Alpha", f"{ZETA}## Alpha")
     greeting.run(LUNCH)
 
     rewind_by_commit(open_repo(greeting.root), get_rewind(open_repo(greeting.root), "PLAN.md", "3"))
@@ -129,7 +123,7 @@ SECOND_TICK = """      - tools: [{name: tick, input: {item: "2.2", evidence: "gr
 def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
     """With its files and its claim; the new phase gets nothing of it."""
     assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    edit(greeting, "## Alpha", f"{ZETA}## Alpha")
+    greeting.edit("## Alpha", f"{ZETA}## Alpha")
     said = ask(greeting)
     states = [[item["state"] for item in phase["items"]] for phase in said["phases"]]
     assert (said["next"]["phase"], states) == ("3", [["open"], ["done"], ["claimed", "open"]])
@@ -145,7 +139,7 @@ def test_an_open_leg_goes_on_where_its_phase_stands_now(greeting):
 def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(greeting):
     """The new phase is not begun over the other's files; what they are of is said."""
     assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    edit(greeting, "## Beta", ZETA.replace("After: none\n", "") + "## Beta")
+    greeting.edit("## Beta", ZETA.replace("After: none\n", "") + "## Beta")
 
     with pytest.raises(
         RepoError, match=r"Phase 2, now 3, is open.*It comes after 2.*uncommitted work is in world\.txt"
@@ -170,7 +164,7 @@ def test_a_handoff_note_goes_to_its_phase(greeting):
     assert greeting.run(HALF % HAND_OFF).exit_code == ExitCode.INTERRUPTED
     greeting.calm()
     assert greeting.commits()[0].status == "handoff"
-    edit(greeting, "## Beta", f"{ZETA}## Beta\nAfter: 1")
+    greeting.edit("## Beta", f"{ZETA}## Beta\nAfter: 1")
 
     assert greeting.run(LUNCH, phase="2", all_=False).exit_code == ExitCode.STOPPED
     assert "say it again" not in str(greeting.server.requests)
@@ -191,7 +185,7 @@ def test_another_phase_in_the_place_of_the_open_one_gets_nothing_of_it(greeting)
 
 def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
     """By hand it counts: the phase is done again. Nothing is written over."""
-    edit(greeting, "[x] Say it", "[ ] Say it")
+    greeting.edit("[x] Say it", "[ ] Say it")
     edited = (greeting.root / "PLAN.md").read_text()
     assert "item 1.1 `Say it — hello.txt` was ticked by relay and is ticked no more" in ask(greeting)["obstacle"]
 
@@ -208,7 +202,7 @@ def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
 def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed):
     """A run that was killed right behind its commit leaves the edit without the tick: the next one puts it in."""
     assert landed.exit_code == ExitCode.DONE
-    edit(stage, "Say it twice", "Say it three times")
+    stage.edit("Say it twice", "Say it three times")
     assert (stage.root / "PLAN.md").read_text().count("[x]") == 0
     said = ask(stage)
     assert (said["next"]["phase"], said["obstacle"], said["phases"][0]["done"]) == ("2", None, True)

@@ -224,7 +224,7 @@ def test_a_commit_that_the_user_took_back_is_not_finished_again(stage):
 def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
     """He committed the session's work and his own, with the tick: nothing of it is uncommitted."""
     cut_off()
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [ ] Say hello", "- [x] Say hello"))
+    stage.edit("- [ ] Say hello", "- [x] Say hello")
     stage.write("other.txt", "the user's\n")
     stage.commit("by hand")
 
@@ -237,7 +237,7 @@ def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
 def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     """A part was committed with the tick: only the rest is in the way."""
     cut_off()
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("- [ ] Say hello", "- [x] Say hello"))
+    stage.edit("- [ ] Say hello", "- [x] Say hello")
     stage.git("add", "PLAN.md", "hello.txt")
     stage.git("commit", "-q", "-m", "a part")
 

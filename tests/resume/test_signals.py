@@ -226,7 +226,7 @@ def test_asked_once_what_does_not_pass_stays_in_the_leg(stage, again):
     assert (STOPPING[Urgency.NOW] in out.splitlines()) == again
     assert stage.git("rev-parse", "HEAD~1") == head
     assert "- [ ] Say hello" in (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace(gate, "grep -q hello hello.txt"))
+    stage.edit(gate, "grep -q hello hello.txt")
     assert stage.run(FINISH.replace("FOUND", "Say hello")).exit_code == ExitCode.DONE
     assert "Relay-Items: 1.1 1.2" in stage.git("log", "-1", "--format=%B")
 
