@@ -5,6 +5,7 @@ import json
 import queue
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -17,6 +18,7 @@ from relay.runners.messages.endpoint import GEMINI, OPENAI, find_own_secrets, op
 from relay.runners.messages.faults import FaultKind
 
 MARK = b"mark-1"
+begin = ThreadPoolExecutor().submit
 TOOLS = [{"name": "bash", "description": "run", "input_schema": {"type": "object"}}]
 BODY = {
     "model": "claude-opus-5-5", "max_tokens": 1000, "stream": True, "tools": TOOLS,
@@ -61,55 +63,44 @@ def ask(path, body, *, method="POST", target="/v1/messages", headers=None):
 
 def ask_released(path, told, body, **how):
     """Ask, and let the request go; return the answer and what the gateway told."""
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(ask(path, body, **how)))
-    thread.start()
+    asked = begin(ask, path, body, **how)
     held = told.get(timeout=20)
     held.release.set_result("")
     passed = told.get(timeout=20)
-    thread.join()
-    return answers[0], held, passed
+    return asked.result(), held, passed
 
 
 def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cost(tmp_path):
     """The agent has the whole answer, and asks again, while relay still writes down what passed."""
     written = threading.Event()
     with gateway(SAY, tmp_path, lambda _: written.wait(20)) as (_, told, path):
-        answers = []
-        first = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
-        first.start()
+        first = begin(ask, path, BODY)
         told.get(timeout=20).release.set_result("")
-        first.join()
-        again = threading.Thread(target=ask, args=(path, BODY))
-        again.start()
-        ask_aside = {**BODY, "tools": []}
-        aside = threading.Thread(target=ask, args=(path, ask_aside))
-        aside.start()
+        answer = first.result()
+        again = begin(ask, path, BODY)
+        aside = begin(ask, path, {**BODY, "tools": []})
         held = told.get(timeout=20)
         held.release.set_result("not now")
         assert not held.request.is_main
         written.set()
         assert isinstance(told.get(timeout=20), Passed)
         told.get(timeout=20).release.set_result("not now")
-        again.join()
-        aside.join()
-    assert answers[0][0] == 200
+        again.result()
+        aside.result()
+    assert answer[0] == 200
 
 
 def test_a_request_waits_until_it_is_let_go_and_its_answer_is_counted(tmp_path):
     with gateway(SAY, tmp_path) as (server, told, path):
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
-        thread.start()
+        asked = begin(ask, path, BODY)
         held = told.get(timeout=20)
         assert type(held) is HeldRequest
         assert held.request.is_main
         assert server.requests == []
         held.release.set_result("")
         passed = told.get(timeout=20)
-        thread.join()
 
-        status, _, text = answers[0]
+        status, _, text = asked.result()
         assert (status, b"hello there" in text) == (200, True)
         assert (passed.fault, passed.tally.stop_reason, passed.tally.model) == (None, "end_turn", "claude-opus-5-5")
         reported = server.requests[0].usage
@@ -133,13 +124,11 @@ def test_the_endpoint_gets_relays_key_and_the_agent_never_sees_it(tmp_path):
 
 def test_a_request_that_is_refused_is_never_sent(tmp_path):
     with gateway(SAY, tmp_path) as (server, told, path):
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
-        thread.start()
+        asked = begin(ask, path, BODY)
         told.get(timeout=20).release.set_result("the session has ended")
-        thread.join()
-        assert answers[0][0] == 400
-        assert b"the session has ended" in answers[0][2]
+        answer = asked.result()
+        assert answer[0] == 400
+        assert b"the session has ended" in answer[2]
         assert server.requests == []
 
 
@@ -192,11 +181,10 @@ def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path, fault
                 told_to.append(response.status)
                 response.read()
 
-        thread = threading.Thread(target=asking)
-        thread.start()
+        asked = begin(asking)
         told.get(timeout=20).release.set_result("")
         passed = told.get(timeout=20)
-        thread.join()
+        asked.result()
     assert told_to != [200] or has_usage
     assert passed.fault.kind is kind
     assert (passed.tally is not None and passed.tally.usage is not None) == has_usage
@@ -210,32 +198,25 @@ def test_a_body_in_chunks_is_read(tmp_path):
             yield data[:10]
             yield data[10:]
 
-        answers = []
-
         def asking():
-            connection = Unix(path)
-            connection.request("POST", "/v1/messages", pieces(), encode_chunked=True)
-            answers.append(connection.getresponse().read())
-            connection.close()
+            with closing(Unix(path)) as connection:
+                connection.request("POST", "/v1/messages", pieces(), encode_chunked=True)
+                return connection.getresponse().read()
 
-        thread = threading.Thread(target=asking)
-        thread.start()
+        asked = begin(asking)
         held = told.get(timeout=20)
         held.release.set_result("")
         told.get(timeout=20)
-        thread.join()
     assert held.request.prompt_bytes == len(json.dumps(BODY))
-    assert b"hello there" in answers[0]
+    assert b"hello there" in asked.result()
 
 
 def test_a_session_that_ends_lets_nothing_pass(tmp_path):
     with gateway(SAY, tmp_path) as (server, told, path):
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(ask(path, BODY)))
-        thread.start()
+        asked = begin(ask, path, BODY)
         told.get(timeout=20).release.cancel()
-        thread.join()
-        assert answers[0][0] == 400
+        answer = asked.result()
+        assert answer[0] == 400
         assert server.requests == []
 
 
@@ -268,14 +249,12 @@ def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_count
             secrets = find_own_secrets(environ)
             route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, family=family)
             with open_gateway(route, tmp_path / "socket"):
-                answers = []
-                thread = threading.Thread(target=lambda: answers.append(ask_broken(tmp_path / "socket", target, body)))
-                thread.start()
+                asked = begin(ask_broken, tmp_path / "socket", target, body)
                 held = told.get(timeout=20)
                 assert (held.request.is_main, held.request.model) == (True, "gpt-x")
                 held.release.set_result("")
                 passed = told.get(timeout=20)
-                thread.join()
+                asked.result()
         kinds = {"": None, "overloaded": FaultKind.INFRA, "overflow": FaultKind.OVERFLOW, "cut": FaultKind.INFRA}
         assert (passed.fault and passed.fault.kind) == kinds[fault[7:].partition("}")[0].partition(",")[0]]
         [request] = server.requests

@@ -6,23 +6,13 @@ import sys
 import threading
 
 from relay.errors import ExitCode
+from tests.cli.test_run import PLAN
 from tests.commit.test_review import FINDING, REPAIR, WORK, judge, report
 from tests.news.listener import listen
 from tests.planning.test_questions import WHERE, ask
 from tests.scripts import serving
 from tests.waiting import wait_until
 
-PLAN = """\
-# Greetings
-
-## Phase 1 — Hello
-Verify: `grep -q hello hello.txt`
-- [ ] Say hello — hello.txt
-
-## Phase 2 — World
-Verify: `grep -q world world.txt`
-- [ ] Say world — world.txt
-"""
 TOOLS = (ask(WHERE), {"name": "submit_plan", "input": {"markdown": PLAN}})
 PLANNED = json.dumps({"sessions": [{"turns": [{"tools": [tool]} for tool in TOOLS]}]})
 LIMIT_S = 120

@@ -9,18 +9,14 @@ from relay.errors import ExitCode, RepoError
 from relay.session.events import LegStarted
 from relay.state.resume import ResumeCase
 from tests.effort import take_turns
+from tests.repos.test_strange import make_conflict
 from tests.scripts import HELLO
 
 
 @pytest.fixture
 def forked(stage):
     """`other` and `main` both changed AGENTS.md: whatever brings them together stops half way."""
-    stage.git("switch", "-q", "-c", "other")
-    stage.write("AGENTS.md", "theirs\n")
-    stage.commit("theirs")
-    stage.git("switch", "-q", "main")
-    stage.write("AGENTS.md", "ours\n")
-    stage.commit("ours")
+    make_conflict(stage)
     (stage.root.parent / "theirs.patch").write_text(stage.git("format-patch", "--stdout", "-1", "other"))
     return stage
 
