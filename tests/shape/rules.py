@@ -1,6 +1,7 @@
 """The rules of AGENTS.md that no linter checks, as functions from one file's text to what breaks a rule in it."""
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -29,7 +30,13 @@ _DESTROYS = re.compile(rf"""["']({"|".join(map(re.escape, sorted(_DESTROYERS)))}
 
 @cache
 def _parse(source: str) -> ast.Module:
-    return ast.parse(source)
+    """Return the tree of a module, which stays: the collector would look through all of them again and again."""
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
