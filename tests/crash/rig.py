@@ -214,7 +214,7 @@ class Rig:
 
     def _check_acknowledged(self, root: Path) -> list[str]:
         """Every commit that a run has told of is on the branch."""
-        told = re.findall(r"^commit ([0-9a-f]{8}) ", (self.home / f"{root.name}.out").read_text(), re.MULTILINE)
+        told = re.findall(r"^[\d:]+ commit ([0-9a-f]{8}) ", (self.home / f"{root.name}.out").read_text(), re.MULTILINE)
         there = git(root, "rev-list", "HEAD", environ=self.environ, check=False).split()
         return [f"lost commit {commit}" for commit in told if not any(one.startswith(commit) for one in there)]
 

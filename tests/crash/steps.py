@@ -218,13 +218,13 @@ class StepRig:
             clone: Of the worker that ended.
             *args: Of ``relay fleet status --why``.
         """
-        lines = self.run(top / "bob", "fleet", "status", "--why", *args, python=True)[1].splitlines()
+        lines = self.run(top / "bob", "fleet", "status", "--why", *args)[1].splitlines()
         read = next((line.strip() for line in lines if line.strip().startswith("1  One: ")), "\n".join(lines))
         wrong = [] if re.search(words, read) else [f"a person reads: {read}"]
         for place in (clone, top / "bob"):
             if not (place / ".git").exists():
                 continue
-            ended, said = self.run(place, "status", "--why", python=True)
+            ended, said = self.run(place, "status", "--why")
             is_claimed = "claimed by" in read and place != clone
             expected = "next   relay work goes on" if is_claimed else "^(next|now) "
             if ended.code or not re.search(expected, said, re.MULTILINE):

@@ -230,6 +230,9 @@ def _call_relay(args: tuple[str, ...]) -> int:
     from relay.__main__ import main
 
     sys.argv = ["relay", *args]
+    # This process's own: what it has from a test writes to where the test's output is kept.
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
