@@ -74,6 +74,8 @@ class GateRun:
     """What the work tree had in another form than the commit."""
     is_hidden: bool = False
     """Whether the commands saw the commit's form of it; always false where nothing differed."""
+    is_fresh: bool = False
+    """Whether a command was run: else the work tree is as it was."""
     rewritten: Mapping[str, tuple[str, bytes]] = field(default_factory=dict, hash=False)
     """``path: (mode, bytes)`` of the commit's files that the commands rewrote, where that is not in the work tree."""
 
@@ -117,8 +119,14 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
             checks=render_checks(result),
         )
     )
-    hidden = laid is not None
-    return GateRun(result=result, verdict=verdict, surplus=surplus, is_hidden=hidden, rewritten=rewritten)
+    return GateRun(
+        result=result,
+        verdict=verdict,
+        surplus=surplus,
+        is_hidden=laid is not None,
+        is_fresh=bool(commands),
+        rewritten=rewritten,
+    )
 
 
 def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, CommandCheck]:

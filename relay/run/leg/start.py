@@ -118,9 +118,9 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         return None
     require_programs(ctx, phase, gate)
     pending = PendingPlan(head=plan, plan=plan, ledger=read_ledger(ctx.files, head))  # before a leg is open
-    base = write_snapshot_tree(ctx.repo)
-    if commands:
-        environment = read_environment(ctx.repo)  # the gate's own caches too
+    base = before
+    if gate.is_fresh:
+        base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # the gate's own caches too
     changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
     left = [path for path in changed if path not in dirty]
     if kept is not None:
