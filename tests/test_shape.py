@@ -135,7 +135,7 @@ def test_closed_sets_can_be_written_down():
 def test_verbs_mean_one_thing():
     """A function does not do what its verb promises not to do."""
     allowed = {
-        "relay/cli/main.py": "get_command",  # click's own name
+        "relay/cli/main.py": "get_command"  # click's own name
     }
     found = find_all(rules.find_misused_verbs)
 

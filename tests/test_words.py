@@ -9,8 +9,7 @@ NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 
 @pytest.mark.usefixtures("berlin")
 @pytest.mark.parametrize(
-    ("at", "words"),
-    [(NOON + 60, "13:01"), (NOON + 11 * 3_600, "Sun 22 Nov 00:00"), (NOON - 13 * 3_600, "00:00")],
+    ("at", "words"), [(NOON + 60, "13:01"), (NOON + 11 * 3_600, "Sun 22 Nov 00:00"), (NOON - 13 * 3_600, "00:00")]
 )
 def test_a_moment_is_what_the_clock_on_the_wall_shows(at, words):
     """With the day when it is another one there."""

@@ -32,10 +32,7 @@ def _iter_docs(tree: ast.Module) -> Iterator[tuple[str, str]]:
     [body] = [node.body for node in tree.body if isinstance(node, ast.ClassDef)]
     for field, after in pairwise(body):
         match field, after:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
+            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
                 yield name, " ".join(text.replace("``", "`").split())
             case _:
                 pass

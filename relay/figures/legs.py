@@ -215,11 +215,7 @@ class LegTally:
         call, name = result.call, self.tools.name(result.call.name)
         self.tools.weigh(
             CostlyResult(
-                tool=name,
-                summary=result.summary,
-                tokens=tokens,
-                session_id=self.started.session_id,
-                turn=result.turn,
+                tool=name, summary=result.summary, tokens=tokens, session_id=self.started.session_id, turn=result.turn
             ),
             duplicate=result.duplicate,
         )

@@ -47,12 +47,7 @@ class Holding:
     """
 
     def __init__(
-        self,
-        desk: ClaimDesk,
-        claim: PhaseClaim,
-        there: Mapping[str, str],
-        observe: Observe,
-        interrupts: Interrupts,
+        self, desk: ClaimDesk, claim: PhaseClaim, there: Mapping[str, str], observe: Observe, interrupts: Interrupts
     ) -> None:
         self.claim = claim
         self._desk, self._there = desk, there

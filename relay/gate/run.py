@@ -35,12 +35,7 @@ class _Gate:
 
 
 def run_gate(
-    commands: Sequence[str],
-    *,
-    sandbox: Sandbox,
-    limits: Limits,
-    should_stop: Callable[[], bool],
-    outputs_dir: Path,
+    commands: Sequence[str], *, sandbox: Sandbox, limits: Limits, should_stop: Callable[[], bool], outputs_dir: Path
 ) -> GateResult:
     """Run every command, also after one that fails: a repair needs to know all that is red.
 

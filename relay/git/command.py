@@ -144,11 +144,7 @@ class Git:
     counts from here."""
 
     def run(
-        self,
-        *args: str,
-        stdin: bytes = b"",
-        env: Mapping[str, str] = NULL_ENVIRONMENT,
-        pass_fds: Sequence[int] = (),
+        self, *args: str, stdin: bytes = b"", env: Mapping[str, str] = NULL_ENVIRONMENT, pass_fds: Sequence[int] = ()
     ) -> bytes:
         """Run git, with further open descriptors if given, and return what it printed.
 

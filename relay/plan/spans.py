@@ -15,7 +15,7 @@ _MARKUP = regex(
     r"<!--[^<]*?-->"  # comment
     r"|!?\[(?P<link>[^\[\]]*)\]\([^()\s]*\)"  # link or image
     r"|(?<![\s*])\*++|(?<!\*)\*++(?!\s)|~~"  # emphasis and strike-through; a star between blanks is a star
-    r"|(?<!\w)_++(?=\w)|(?<=[^\W_])_++(?!\w)",
+    r"|(?<!\w)_++(?=\w)|(?<=[^\W_])_++(?!\w)"
 )
 _KEYWORDS = "phase|task|step|iteration|milestone|stage|part|sprint|wave"
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})*[a-z]?"

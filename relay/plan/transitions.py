@@ -100,8 +100,7 @@ def _check_sections(old: Side, new: Side, was: PlanPart, now: PlanPart) -> Itera
             yield _violation(other.line, "Notes were changed; lines may only be appended to them")
         elif not (at and one.is_notes) and texts[0] != texts[1]:
             yield _violation(
-                other.line,
-                f"blanks or line endings were changed in {_quote(other.heading)}; nothing else may change",
+                other.line, f"blanks or line endings were changed in {_quote(other.heading)}; nothing else may change"
             )
 
 

@@ -214,9 +214,7 @@ def run_planning_session(
         tools=toolbox.specs,
         message_parts=(("plan", message),),
         callbacks=Callbacks(
-            run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
-            render_soft_notice=render_planner_notice,
-            hear=hear,
+            run_tool=refuse_secrets(toolbox.run, ctx.secret_values), render_soft_notice=render_planner_notice, hear=hear
         ),
     )
     reminder = render_no_plan_reminder() if interview else ""

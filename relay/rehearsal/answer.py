@@ -284,12 +284,7 @@ def _build_block(show: Performance, part: Part, bound: str, calls: int) -> Answe
             return _build_thinking(show, part, bound)
         case Call():
             inputs = _number(dict(part.input), show)
-            body = {
-                "type": "tool_use",
-                "id": f"{show.call_prefix}{calls}",
-                "name": part.name,
-                "input": inputs,
-            }
+            body = {"type": "tool_use", "id": f"{show.call_prefix}{calls}", "name": part.name, "input": inputs}
             return AnswerBlock(body=body, raw_input=dump(inputs), tokens=count_block(body))
         case Raw():
             return AnswerBlock(body=part.body, tokens=count_block(part.body))
@@ -375,8 +370,4 @@ def _default_details(stop: str, fault: FaultSpec | None) -> Mapping[str, Any] | 
     if stop != "refusal":
         return None
     options = fault.options if fault else {}
-    return {
-        "type": "refusal",
-        "category": options.get("category"),
-        "explanation": options.get("explanation"),
-    }
+    return {"type": "refusal", "category": options.get("category"), "explanation": options.get("explanation")}

@@ -24,11 +24,7 @@ def check_conversation(body: Mapping[str, Any], card: ModelCard, *, paused: bool
     for block in list_blocks(body.get("system")):
         if not block.get("text"):
             return refuse("system: text content blocks must be non-empty")
-    problems = (
-        *_check_roles(messages, card, paused=paused),
-        *_check_contents(messages),
-        *_check_calls(messages),
-    )
+    problems = (*_check_roles(messages, card, paused=paused), *_check_contents(messages), *_check_calls(messages))
     return problems[0] if problems else None
 
 

@@ -120,13 +120,7 @@ def show_cost(figures: Figures) -> Chapter:
         ),
         ("duplicate reads", render_tokens(totals.duplicate_tokens), NOTHING),
     ]
-    tables = [
-        make_table(
-            "What remembering cost",
-            "What, #Tokens, #Cost",
-            rows,
-        )
-    ]
+    tables = [make_table("What remembering cost", "What, #Tokens, #Cost", rows)]
     if (forecast := figures.forecast) and forecast.phases:
         row = (
             render_number(forecast.phases),

@@ -112,7 +112,5 @@ class LoopDetector:
 
 def _signature(turn: Sequence[tuple[ToolCall, ToolResult]]) -> str:
     return json.dumps(
-        [(call.name, call.input, result.text, result.is_error) for call, result in turn],
-        sort_keys=True,
-        default=str,
+        [(call.name, call.input, result.text, result.is_error) for call, result in turn], sort_keys=True, default=str
     )

@@ -104,9 +104,7 @@ HAND_OFF = _spec(
     {"next_step": _TEXT, "learned": _LIST, "dead_ends": _LIST},
 )
 BLOCK = _spec(
-    "block",
-    "End the run because only the user can go on: say what is needed and what you tried.",
-    {"reason": _TEXT},
+    "block", "End the run because only the user can go on: say what is needed and what you tried.", {"reason": _TEXT}
 )
 DEFER = _spec(
     "defer",

@@ -194,10 +194,7 @@ def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
 
 @pytest.mark.parametrize(
     ("lie", "words"),
-    [
-        ("dies", "its process has ended: the reason is here"),
-        ("idle", "it ended its turn without asking a model"),
-    ],
+    [("dies", "its process has ended: the reason is here"), ("idle", "it ended its turn without asking a model")],
 )
 def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, agent, lie, words):
     with agent("run", HELLO, lie) as ctx:

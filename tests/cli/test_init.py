@@ -35,11 +35,7 @@ def test_existing_files_are_kept(relay, project):
     (project / "AGENTS.md").write_text("mine")
     (project / "PLAN.md").symlink_to("elsewhere.md")
     ran = relay("init")
-    assert ran.out.splitlines()[:3] == [
-        "kept AGENTS.md: it exists",
-        "kept PLAN.md: it exists",
-        "wrote relay.toml",
-    ]
+    assert ran.out.splitlines()[:3] == ["kept AGENTS.md: it exists", "kept PLAN.md: it exists", "wrote relay.toml"]
     assert (project / "AGENTS.md").read_text() == "mine"
     assert not (project / "elsewhere.md").exists()
 

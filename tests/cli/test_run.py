@@ -98,10 +98,7 @@ def test_a_plan_runs_to_its_end_in_plain_lines(relay, planned, endpoint, git):
     ):
         assert line in lines, "\n".join(lines)
     assert lines[-1] == "done: 2 of 2 phases (spent $N)"
-    assert git("log", "--format=%s").splitlines()[:2] == [
-        "relay: phase 2 — World",
-        "relay: phase 1 — Hello",
-    ]
+    assert git("log", "--format=%s").splitlines()[:2] == ["relay: phase 2 — World", "relay: phase 1 — Hello"]
     check_finished_status(relay, planned)
 
 
@@ -217,10 +214,7 @@ def test_without_a_key_nothing_starts(relay, git):
         "Error: no API key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set\n"
         "Hint: export ANTHROPIC_API_KEY=…; to see relay work without one, run `relay demo`\n"
     )
-    assert (
-        git("for-each-ref"),
-        git("status", "--porcelain", "--ignored"),
-    ) == before
+    assert (git("for-each-ref"), git("status", "--porcelain", "--ignored")) == before
 
 
 @pytest.mark.parametrize(

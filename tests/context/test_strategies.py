@@ -88,8 +88,7 @@ def texts(stage, kind=Noticed):
 
 
 @pytest.mark.parametrize(
-    ("context", "model"),
-    take_turns(("reset", "none", "compact", "prune"), ("claude-opus-5-5", "claude-sonnet-4-6")),
+    ("context", "model"), take_turns(("reset", "none", "compact", "prune"), ("claude-opus-5-5", "claude-sonnet-4-6"))
 )
 def test_plan_gates_ticks_and_commits_are_the_same(letters, context, model):
     """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""

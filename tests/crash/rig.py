@@ -125,13 +125,7 @@ class Rig:
         with output.open("a", encoding="utf-8") as file:
             file.write(f"--- {fault}\n")
         start = Start(
-            root=root,
-            output=output,
-            environ=self.environ,
-            fault=fault,
-            log=log,
-            boot_id=self.boot_id,
-            python=python,
+            root=root, output=output, environ=self.environ, fault=fault, log=log, boot_id=self.boot_id, python=python
         )
         return self.starter.run(start)
 

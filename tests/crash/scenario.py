@@ -64,12 +64,10 @@ def _hand_off(words: str) -> Turn:
 
 
 _HALF: list[Turn] = [
-    {"tools": [_call("bash", command="printf half >> half.txt"), *_tick("2.1"), _hand_off("make it whole")]},
+    {"tools": [_call("bash", command="printf half >> half.txt"), *_tick("2.1"), _hand_off("make it whole")]}
 ]
 """The gate is red: handed over without a commit."""
-_WHOLE: list[Turn] = [
-    {"tools": [_write("half.txt", "whole\n"), *_tick("2.1"), _hand_off("do the right one")]},
-]
+_WHOLE: list[Turn] = [{"tools": [_write("half.txt", "whole\n"), *_tick("2.1"), _hand_off("do the right one")]}]
 """The gate is green: a commit, and the phase goes on."""
 _RIGHT: list[Turn] = [
     {"tools": [_call("bash", command="mkdir -p sub; echo right >> sub/right.txt"), *_tick("2.2")]},

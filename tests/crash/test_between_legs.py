@@ -121,12 +121,7 @@ class BetweenLegs(RuleBasedStateMachine):
             with serve(parse_script(script)) as server:
                 environ = make_environ(self.place / "home", server.base_url, sandbox="off")
                 request = RunRequest(
-                    command="run",
-                    repo=repo,
-                    settings=loaded,
-                    plan_path="PLAN.md",
-                    allow_dirty=True,
-                    environ=environ,
+                    command="run", repo=repo, settings=loaded, plan_path="PLAN.md", allow_dirty=True, environ=environ
                 )
                 with open_run(request, lambda _: None, interrupts) as ctx:
                     run(ctx, Selection(all=False))

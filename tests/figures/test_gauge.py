@@ -13,8 +13,7 @@ SIZES = st.integers(0, 2_000_000)
 
 
 @pytest.mark.parametrize(
-    ("chars", "estimate", "padded"),
-    [(0, 0, 0), (3, 1, 2), (10, 3, 4), (1_000, 250, 334), (40_000, 10_000, 13_334)],
+    ("chars", "estimate", "padded"), [(0, 0, 0), (3, 1, 2), (10, 3, 4), (1_000, 250, 334), (40_000, 10_000, 13_334)]
 )
 def test_estimates_follow_the_vectors_rounded_up(chars: int, estimate: int, padded: int) -> None:
     assert estimate_tokens("x" * chars) == estimate

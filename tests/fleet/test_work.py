@@ -142,8 +142,7 @@ def test_two_workers_pay_each_phase_once(field):
         hands = [Interrupts() for _ in tasks]
         ends = list(
             pool.map(
-                lambda pair: work_on(pair[0], ignore, pair[1], goes_on=True, poll_s=0.2),
-                zip(tasks, hands, strict=True),
+                lambda pair: work_on(pair[0], ignore, pair[1], goes_on=True, poll_s=0.2), zip(tasks, hands, strict=True)
             )
         )
         for hand in hands:

@@ -48,10 +48,7 @@ def test_a_plan_in_the_style_of_claude():
     assert plan.title == "Plan: Rate limiting for the public API"
     assert outline(plan) == [("1", "Token bucket", 4), ("2", "Middleware", 2)]
     assert plan.phases[0].verify == ("pytest -q tests/test_bucket.py", "mypy gateway")
-    assert plan.phases[1].verify == (
-        "pytest -q tests/test_middleware.py",
-        "pytest -q tests/integration",
-    )
+    assert plan.phases[1].verify == ("pytest -q tests/test_middleware.py", "pytest -q tests/integration")
     first = plan.phases[0].items
     assert [item.depth for item in first] == [0, 0, 1, 1]
     assert [item.done for item in first] == [True, False, False, False]

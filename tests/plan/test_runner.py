@@ -9,8 +9,7 @@ GOOD = "# P\nVerify: `t`\n- [ ] a — x.py\n"
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["Runner: claude", "runner: `claude`", "**Runner:** Claude", "- Runner: claude.", "Runner: `claude` (mine)"],
+    "line", ["Runner: claude", "runner: `claude`", "**Runner:** Claude", "- Runner: claude.", "Runner: `claude` (mine)"]
 )
 def test_a_phase_names_its_runner(line):
     plan = parse_plan(f"{GOOD}\n{line}\n\n# Q\nVerify: `t`\n- [ ] b — y.py\n")

@@ -26,10 +26,7 @@ BEFORE = "## Phase 1\n- [x] a — a.py\n- [x] b — b.py\n## Phase 2\n- [ ] c �
                 (3, "item 1.2 is ticked by hand; only relay ticks, after the gate"),
             ],
         ),
-        (
-            "## Phase 1\n- [x] b — b.py\n- [x] a — a.py\n",
-            [(0, "ticked items stand in another order than before")],
-        ),
+        ("## Phase 1\n- [x] b — b.py\n- [x] a — a.py\n", [(0, "ticked items stand in another order than before")]),
         ("## Phase 1 — New\n- [ ] n\n" + BEFORE.replace("Phase 2", "Phase 3").replace("Phase 1", "Phase 2"), []),
         (BEFORE.replace("- [x] b — b.py\n", "").replace("## Phase 2", "## Phase 2\n- [x] b — b.py"), []),
     ],
@@ -58,10 +55,7 @@ LOST = "item 1.1 `run tests` was ticked by relay and is ticked no more"
             REPEATED.replace("[x] run", "[ ] run") + "## Zeta\n- [x] run tests\n",
             [(2, LOST), (8, "item 3.1 is ticked by hand; only relay ticks, after the gate")],
         ),
-        (
-            REPEATED.replace("[ ] run", "[x] run"),
-            [(5, "item 2.1 is ticked by hand; only relay ticks, after the gate")],
-        ),
+        (REPEATED.replace("[ ] run", "[x] run"), [(5, "item 2.1 is ticked by hand; only relay ticks, after the gate")]),
         (REPEATED.replace("[x] run", "[ ] run"), [(2, LOST)]),
     ],
 )

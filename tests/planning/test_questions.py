@@ -169,8 +169,6 @@ def test_a_question_outlives_the_session_that_left_it(stage):
     stage.commit("plan")
     block = {"name": "block", "input": {"reason": "no way on"}}
     stage.run(json.dumps({"sessions": [{"turns": [{"tools": [DEFER]}, {"tools": [block]}]}]}))
-    turns = [
-        {"expect": {"first_message_contains": "question: Which port? (assumed: 8080)"}, "tools": [block]},
-    ]
+    turns = [{"expect": {"first_message_contains": "question: Which port? (assumed: 8080)"}, "tools": [block]}]
     stage.run(json.dumps({"sessions": [{"turns": turns}]}))
     assert stage.server.errors == []

@@ -15,10 +15,7 @@ sessions:
       - text: C.
 """
 OPENING = [{"role": "user", "content": "Begin."}]
-FIELDS: dict[str, Any] = {
-    "tools": [{"name": "read", "input_schema": {"type": "object"}}],
-    "system": "Be brief.",
-}
+FIELDS: dict[str, Any] = {"tools": [{"name": "read", "input_schema": {"type": "object"}}], "system": "Be brief."}
 BOUND = "Invalid signature in thinking block. The block is bound to a different conversation"
 
 

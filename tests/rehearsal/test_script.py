@@ -56,11 +56,7 @@ sessions:
 def test_a_whole_script_is_read() -> None:
     """Every key arrives where it belongs."""
     script = parse_script(WHOLE)
-    assert [card.id for card in script.cards][:3] == [
-        "claude-opus-5-5",
-        "my-model",
-        "claude-haiku-4-5-20251001",
-    ]
+    assert [card.id for card in script.cards][:3] == ["claude-opus-5-5", "my-model", "claude-haiku-4-5-20251001"]
     assert (script.cards[0].window_tokens, script.cards[0].min_cache_tokens) == (50_000, 512)
     assert script.cards[2].min_cache_tokens == 10
     assert len({card.id for card in script.cards}) == len(script.cards)
@@ -156,10 +152,7 @@ WRONG = {
         TURN + 'text: a\n        fault: {kind: status, headers: {x: "a\\r\\nb"}}\n',
         "4: a header value is printable ASCII",
     ),
-    "header name": (
-        TURN + 'text: a\n        fault: {kind: status, headers: {"x y": a}}\n',
-        "4: a header name",
-    ),
+    "header name": (TURN + 'text: a\n        fault: {kind: status, headers: {"x y": a}}\n', "4: a header name"),
     "bool as number": (TURN + "text: a\n        usage: {output_tokens: true}\n", "4: output_tokens should be a"),
     "negative seconds": (TURN + "text: a\n        delay_s: -1\n", "4: delay_s should be seconds ≥ 0"),
     "octal": (TURN + "tools: [{name: a, input: {x: 0123}}]\n", "3: '0123' means another value in YAML"),

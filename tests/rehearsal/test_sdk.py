@@ -38,10 +38,7 @@ def test_a_conversation_streams_turn_by_turn(play: Any, answer: Any) -> None:
     assert second.stop_reason == "end_turn"
     assert table.rehearsal.errors == []
     assert table.rehearsal.unplayed == ()
-    assert [(r.session, r.step, r.status) for r in table.rehearsal.requests] == [
-        ("one", 1, 200),
-        ("one", 2, 200),
-    ]
+    assert [(r.session, r.step, r.status) for r in table.rehearsal.requests] == [("one", 1, 200), ("one", 2, 200)]
 
 
 def test_events_come_in_the_documented_order(play: Any) -> None:
@@ -156,11 +153,7 @@ def test_models_say_that_they_are_rehearsed(play: Any) -> None:
     back = client.models.list(before_id=models[3].id, limit=2)
     assert [model.id for model in back.data] == [models[1].id, models[2].id]
     card = client.models.retrieve("claude-haiku-4-5")
-    assert (card.id, card.max_input_tokens, card.max_tokens) == (
-        "claude-haiku-4-5-20251001",
-        200_000,
-        64_000,
-    )
+    assert (card.id, card.max_input_tokens, card.max_tokens) == ("claude-haiku-4-5-20251001", 200_000, 64_000)
     assert card.lifecycle == "active"
     assert card.capabilities.thinking.types.enabled.supported
     own = client.models.retrieve("my-model")

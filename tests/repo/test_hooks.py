@@ -143,11 +143,7 @@ def test_a_commit_that_takes_nothing_in_holds_the_given_files_alone(box, tmp_pat
         box, "pre-commit", f"test -e made.txt && exit 0; echo x | tee made.txt >>src/app.py; git add -A; exit {code}"
     )
     outcome = commit(box, hooks, replace={"PLAN.md": b"new\n"}, take_in=False)
-    assert (outcome.end, outcome.rewritten, outcome.not_taken) == (
-        CommitEnd.COMMITTED,
-        (),
-        ("made.txt", "src/app.py"),
-    )
+    assert (outcome.end, outcome.rewritten, outcome.not_taken) == (CommitEnd.COMMITTED, (), ("made.txt", "src/app.py"))
     assert len(ran) == 1 + code
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "PLAN.md"
     assert box.text("status", "--porcelain").split() == ["M", "src/app.py", "??", "made.txt"]

@@ -168,11 +168,7 @@ for name in (os.environ['TMPDIR'] + '/s', chr(0) + 'own'):
         one.bind(name); one.listen(); two.connect(name); print('own')
 """
     abstract = f"@relay-test-{os.getpid()}"
-    with (
-        listen(str(place.outside / "s")) as path,
-        listen(abstract),
-        place.open(level, network=True) as box,
-    ):
+    with listen(str(place.outside / "s")) as path, listen(abstract), place.open(level, network=True) as box:
         assert box.sandbox.gaps == ()
         assert box.python(script).output.decode().splitlines() == ["{'a': 1}", "own", "own"]
         assert box.python(ASK, abstract, str(path)).output.split()[0] == b"PermissionError"

@@ -76,10 +76,7 @@ def test_tox(project: Project) -> None:
     """Its environments are in the repository."""
     project.install("tox")
     seed(project, pep621("setuptools.build_meta", "setuptools") + '[tool.setuptools]\npy-modules = ["demo"]\n')
-    project.write(
-        "tox.ini",
-        "[tox]\nenv_list = py\n[testenv]\npackage = skip\ndeps = pytest\ncommands = pytest -q\n",
-    )
+    project.write("tox.ini", "[tox]\nenv_list = py\n[testenv]\npackage = skip\ndeps = pytest\ncommands = pytest -q\n")
     project.sh("tox -q")
     project.commit()
     project.plan("tox -q", items=ITEMS)

@@ -252,10 +252,7 @@ COPILOT = Profile(
         ("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", "{output}"),
     ),
     ways=(
-        Way(
-            family="anthropic",
-            env=(("COPILOT_PROVIDER_TYPE", "anthropic"), ("COPILOT_PROVIDER_BASE_URL", "{base}")),
-        ),
+        Way(family="anthropic", env=(("COPILOT_PROVIDER_TYPE", "anthropic"), ("COPILOT_PROVIDER_BASE_URL", "{base}"))),
         Way(
             family="openai",
             env=(("COPILOT_PROVIDER_WIRE_API", "responses"), ("COPILOT_PROVIDER_BASE_URL", "{base}/v1")),
@@ -285,10 +282,7 @@ GOOSE = Profile(
             family="anthropic",
             env=(("GOOSE_PROVIDER", "anthropic"), ("ANTHROPIC_HOST", "{base}"), ("ANTHROPIC_API_KEY", NO_KEY)),
         ),
-        Way(
-            family="openai",
-            env=(("GOOSE_PROVIDER", "openai"), ("OPENAI_HOST", "{base}"), ("OPENAI_API_KEY", NO_KEY)),
-        ),
+        Way(family="openai", env=(("GOOSE_PROVIDER", "openai"), ("OPENAI_HOST", "{base}"), ("OPENAI_API_KEY", NO_KEY))),
     ),
 )
 
