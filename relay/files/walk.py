@@ -12,11 +12,13 @@ import fcntl
 import os
 import stat
 import sys
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path, PurePosixPath
+from queue import SimpleQueue
 from typing import Self
 
 from relay.values import dataclass
@@ -29,6 +31,8 @@ MAX_LINKS = 40
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LEAST_READ = 4096
 """Bytes: the kernel's own files say that they have none."""
+_AT_ONCE = 8
+"""Threads that wait for the disk."""
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 
@@ -67,6 +71,37 @@ def sync_fd(fd: int) -> None:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
+
+
+def sync_together(fds: Sequence[int]) -> dict[int, OSError]:
+    """Wait until several files are on the disk, at the same time: a journal is written once for all who wait for it.
+
+    Returns:
+        What went wrong, by descriptor.
+    """
+    failed: dict[int, OSError] = {}
+    done = SimpleQueue[None]()
+
+    def sync(share: Sequence[int]) -> None:
+        try:
+            for fd in share:
+                try:
+                    sync_fd(fd)
+                except OSError as error:
+                    failed[fd] = error
+        finally:
+            done.put(None)
+
+    shares = [fds[n::_AT_ONCE] for n in range(min(_AT_ONCE, len(fds)))]
+    for share in shares[1:]:
+        try:
+            start_new_thread(sync, (share,))  # in half the time of a `threading.Thread`
+        except RuntimeError:  # the system gives no more
+            sync(share)
+    sync(fds[::_AT_ONCE])
+    for _ in shares:
+        done.get()
+    return failed
 
 
 def read_bytes(fd: int, most_bytes: int) -> bytes:

@@ -1,7 +1,8 @@
 """Git's objects as loose files, read and written without a process for each.
 
 What is written is what ``git hash-object -w`` writes: a file next to its final place, synced, then renamed, so that
-a crash leaves the object or nothing of that name. Git does not sync the directory that names it, and nor does this:
+a crash leaves the object or nothing of that name. Several are synced at the same time, then renamed in the order in
+which they were written. Git does not sync the directory that names it, and nor does this:
 `relay.git.objects.sync_objects` does, before a commit point. A name that is left over is one that ``git gc`` clears.
 """
 
@@ -10,17 +11,21 @@ import hashlib
 import os
 import secrets
 import zlib
+from dataclasses import field
 from pathlib import Path
 
 from relay.files.tree import read_start
-from relay.files.walk import sync_fd
+from relay.files.walk import sync_together
 from relay.git.command import GitError
+from relay.values import dataclass
 
 _LEVEL = 1
 """Git's own for loose objects. Source: git-config(1), core.looseCompression."""
 _LARGEST_HEADER = 64
 _MOST_BYTES = 64 << 20
 """Larger objects are left to git: only what a session writes is stored here, and that is smaller."""
+_MOST_UNSYNCED = 32
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def compute_id(algorithm: str, kind: str, data: bytes) -> str:
@@ -48,8 +53,15 @@ def read_loose(objects: Path, algorithm: str, object_id: str) -> tuple[str, byte
     return (kind, data) if compute_id(algorithm, kind, data) == object_id else None
 
 
-def write_loose(objects: Path, algorithm: str, kind: str, data: bytes) -> str:
-    """Store an object, synced, and return its id.
+def write_loose(objects: Path, algorithm: str, kind: str, data: bytes, unsynced: "Unsynced | None" = None) -> str:
+    """Store an object and return its id.
+
+    Args:
+        objects: Where objects are.
+        algorithm: As in `compute_id`.
+        kind: Of object.
+        data: What is in it.
+        unsynced: Syncs the object and gives it its name later; None: both are done when this returns.
 
     Raises:
         GitError: It cannot be stored, or other bytes with the same id are.
@@ -58,7 +70,10 @@ def write_loose(objects: Path, algorithm: str, kind: str, data: bytes) -> str:
     file = objects / object_id[:2] / object_id[2:]
     try:
         if not _is_stored(file, objects, algorithm, object_id, (kind, data)):
-            _write(file, zlib.compress(_render_header(kind, data) + data, _LEVEL))
+            waiting = unsynced or Unsynced()
+            waiting.write(file, zlib.compress(_render_header(kind, data) + data, _LEVEL))
+            if waiting is not unsynced:
+                waiting.settle()
     except OSError as error:
         raise GitError(f"an object cannot be stored: {error.strerror}") from error
     return object_id
@@ -80,17 +95,72 @@ def _is_stored(file: Path, objects: Path, algorithm: str, object_id: str, wanted
     return True
 
 
-def _write(file: Path, packed: bytes) -> None:
-    file.parent.mkdir(exist_ok=True)
-    new = file.with_name(f"tmp_obj_{secrets.token_hex(6)}")
-    try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444), "wb") as stream:
-            stream.write(packed)
-            stream.flush()
-            sync_fd(stream.fileno())
-        # Over whatever stands there: a file that a power cut damaged has to give way.
-        new.replace(file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
+@dataclass(slots=True)
+class Unsynced:
+    """Objects that are written and wait for the disk together. Mutable: holds them open.
+
+    Until they are settled they have no names: git does not find them, and nothing may point to them.
+    """
+
+    _files: list[tuple[int, Path, Path]] = field(default_factory=list)
+    """Descriptor, temporary name, and the name that it gets."""
+
+    def write(self, file: Path, packed: bytes) -> None:
+        """Write an object that will be at `file`.
+
+        Raises:
+            OSError: It cannot be written.
+            GitError: Too many were waiting, and one cannot be stored.
+        """
+        if len(self._files) >= _MOST_UNSYNCED:
+            self.settle()
+        new = file.with_name(f"tmp_obj_{secrets.token_hex(6)}")
+        try:
+            fd = os.open(new, _CREATE, 0o444)
+        except FileNotFoundError:
+            file.parent.mkdir(exist_ok=True)
+            fd = os.open(new, _CREATE, 0o444)
+        self._files.append((fd, new, file))
+        try:
+            left = memoryview(packed)
+            while left:
+                left = left[os.write(fd, left) :]
+        except BaseException:
+            self.drop()
+            raise
+
+    def settle(self, *others: int) -> None:
+        """Wait until all are on the disk, and further descriptors with them; then give each its name.
+
+        Raises:
+            GitError: One cannot be stored.
+            OSError: One of the further descriptors cannot be synced.
+        """
+        own = [fd for fd, _, _ in self._files]
+        try:
+            failed = sync_together([*own, *others])
+            for fd in own:
+                if fd in failed:
+                    raise failed[fd]
+            while self._files:
+                fd, new, file = self._files[0]
+                # Over whatever stands there: a file that a power cut damaged has to give way.
+                new.replace(file)
+                del self._files[0]
+                os.close(fd)
+        except OSError as error:
+            raise GitError(f"an object cannot be stored: {error.strerror}") from error
+        finally:
+            self.drop()
+        for fd in others:
+            if fd in failed:
+                raise failed[fd]
+
+    def drop(self) -> None:
+        """Take back what was not settled."""
+        for fd, new, _ in self._files:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+            with contextlib.suppress(OSError):
+                new.unlink()
+        self._files.clear()

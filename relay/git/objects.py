@@ -12,7 +12,7 @@ from relay.files.tree import open_file, sync_directory
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import guard, is_plain
 from relay.git.identity import RELAY_IDENTITY
-from relay.git.loose import compute_id, write_loose
+from relay.git.loose import compute_id
 from relay.git.message import Message, render_message
 from relay.git.modes import ABSENT, GITLINK
 from relay.git.names import quote_path
@@ -161,7 +161,7 @@ def store_files(repo: Repo, paths: Sequence[str]) -> dict[str, str]:
                     continue
                 stack.callback(os.close, fd)
                 if own and (data := _read_small(fd)) is not None:
-                    found[path] = write_loose(repo.objects_dir, repo.object_format, "blob", data)
+                    found[path] = repo.store_object("blob", data)
                 else:
                     large[path] = fd
             found |= _hash_descriptors(repo, large)
@@ -204,7 +204,7 @@ def store_blobs(repo: Repo, contents: Sequence[bytes]) -> tuple[str, ...]:
     if not contents:
         return ()
     if is_plain(repo):
-        return tuple(write_loose(repo.objects_dir, repo.object_format, "blob", data) for data in contents)
+        return tuple(repo.store_object("blob", data) for data in contents)
     return tuple(hash_bytes(repo.git, data) for data in contents)
 
 
@@ -219,7 +219,8 @@ def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, i
     if is_plain(repo):
         data = _render_commit(tree, parents, text, identity)
         if data is not None:
-            return write_loose(repo.objects_dir, repo.object_format, "commit", data)
+            return repo.store_object("commit", data)
+    repo.settle()
     args = [part for parent in parents for part in ("-p", parent)]
     return guard(repo).git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
 
@@ -277,6 +278,7 @@ def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, sta
     entries, guarded = tuple(entries), guard(repo)
     if start is None and is_plain(repo) and all(is_plain_entry(path, mode) for path, mode, _ in entries):
         return write_changed_tree(repo, repo.empty_tree, entries)
+    repo.settle()
     index = repo.make_relay_dir() / "paths-index"
     remove_private(index)
     git = private_git(guarded.git)

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relay.files.walk import read_bytes, sync_fd
@@ -98,7 +98,7 @@ def _walk(common_dir: Path, prefix: str) -> Iterator[str]:
                 yield f"{place}/{entry.name}"
 
 
-def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
+def replace_id(common_dir: Path, ref: str, new: str, old: str, sync: Callable[[int], None] = sync_fd) -> bool:
     """Point a ref at `new` if it is at `old`, by git's own lock file, which is synced and becomes the ref's file.
 
     Args:
@@ -106,6 +106,7 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
         ref: The full name.
         new: The id that it shall hold.
         old: The id that it must hold now; empty where there must be none, nor a ref above or below its name.
+        sync: Waits until an open file is on the disk, and whatever `new` needs with it.
 
     Returns:
         False when the ref is not at `old`, another process holds the lock, or the file cannot be written; nothing
@@ -127,7 +128,7 @@ def replace_id(common_dir: Path, ref: str, new: str, old: str) -> bool:
                 stream.write(f"{new}\n".encode())
                 stream.flush()
                 # Before the rename: after a power cut the ref could have its name and no content.
-                sync_fd(fd)
+                sync(fd)
         if is_there:
             lock.replace(file)
             return True

@@ -39,6 +39,7 @@ def move_ref(
     """
     if _is_own(repo, ref) and _move_own(repo, ref, new, old or ""):
         return True
+    repo.settle()
     # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
     git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
     command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
@@ -59,7 +60,7 @@ def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
         it cannot.
     """
     logged = (repo.common_dir / "logs" / ref).exists()
-    if logged or not is_plain(repo) or not replace_id(repo.common_dir, ref, new, old):
+    if logged or not is_plain(repo) or not replace_id(repo.common_dir, ref, new, old, repo.settle):
         return False
     sync_ref(repo, ref, is_new_place=not old)
     return True

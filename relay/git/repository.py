@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from relay.errors import RepoError
 from relay.files.secrecy import NOTHING_NAMED, Hidden
 from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
-from relay.git.loose import read_loose
+from relay.git.loose import Unsynced, read_loose, write_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements, list_ids
 from relay.regexes import regex
 from relay.values import dataclass
@@ -49,6 +49,8 @@ class Repo:
     """Asks git once; see `git_version`."""
     hidden: Hidden = NOTHING_NAMED
     """What is never stored where a session could read it: its bytes stay in the work tree only."""
+    unsynced: Unsynced | None = field(default=None, compare=False)
+    """What waits for the disk together, inside of `storing_together`."""
 
     @property
     def git_version(self) -> tuple[int, ...]:
@@ -143,6 +145,39 @@ class Repo:
         return (
             None if has_replacements(self.common_dir) else read_loose(self.objects_dir, self.object_format, object_id)
         )
+
+    def store_object(self, kind: str, data: bytes) -> str:
+        """Store an object as a file and return its id.
+
+        Raises:
+            GitError: It cannot be stored.
+        """
+        return write_loose(self.objects_dir, self.object_format, kind, data, self.unsynced)
+
+    @contextlib.contextmanager
+    def storing_together(self) -> Iterator["Repo"]:
+        """Give a repository whose new objects wait for the disk together.
+
+        They are there when the block ends; before something points to one, or git is asked for one, `settle` them.
+        """
+        if self.unsynced is not None:
+            yield self
+            return
+        unsynced = Unsynced()
+        try:
+            yield replace(self, unsynced=unsynced)
+            unsynced.settle()
+        finally:
+            unsynced.drop()
+
+    def settle(self, *others: int) -> None:
+        """Wait until the new objects are on the disk, and have their names, and open descriptors with them.
+
+        Raises:
+            GitError: An object cannot be stored.
+            OSError: One of the others cannot be synced.
+        """
+        (self.unsynced or Unsynced()).settle(*others)
 
     def find_commit(self, rev: str) -> str | None:
         """Return the id of the commit that `rev` names; None when there is none."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from relay.git.command import GitError
-from relay.git.loose import compute_id, write_loose
+from relay.git.loose import compute_id
 from relay.git.modes import ABSENT, SYMLINK, TREE, parse_tree_mode
 from relay.git.ref_files import has_replacements
 from relay.git.repository import Repo
@@ -269,7 +269,7 @@ def _read(repo: Repo, tree: str, *, ask: bool) -> bytes:
 
 
 def _write(repo: Repo, data: bytes) -> str:
-    tree = write_loose(repo.objects_dir, repo.object_format, "tree", data)
+    tree = repo.store_object("tree", data)
     _keep(repo, tree, data)
     return tree
 

@@ -333,7 +333,8 @@ def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
         RepoError: The snapshot cannot be stored, or another process moved the leg's snapshot ref.
     """
     known = KnownPaths(paths=record.paths, previous=leg.last_wip) if leg.last_wip else None
-    return save_snapshots(repo, leg, record, write_snapshot_tree(repo, replace=record.replace, known=known))
+    with repo.storing_together() as together:
+        return save_snapshots(together, leg, record, write_snapshot_tree(together, replace=record.replace, known=known))
 
 
 def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:

@@ -117,10 +117,11 @@ def write_snapshot_tree(
     """
     guarded = guard(repo)
     for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(GitError):
-            return _write_tree(repo, guarded, replace or {}, known)
+        with contextlib.suppress(GitError), repo.storing_together() as together:
+            return _write_tree(together, guarded, replace or {}, known)
         known = None  # what was known may be what is wrong
-    return _write_tree(repo, guarded, replace or {}, None, settled=False)
+    with repo.storing_together() as together:
+        return _write_tree(together, guarded, replace or {}, None, settled=False)
 
 
 def _is_current(repo: Repo, known: KnownPaths) -> bool:
@@ -188,6 +189,7 @@ def read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
 def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, str]], *, start: str, index: str) -> str:
     """Store the tree `start`, or that of an `index` file, with entries put in."""
     if index:
+        repo.settle()
         git = objects.private_git(guarded.git)
         objects.fill_index(git, index, entries)
         return objects.write_tree(git, index)

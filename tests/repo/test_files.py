@@ -1,5 +1,7 @@
 """Files are replaced whole or not at all, and never through a link."""
 
+import contextlib
+import errno
 import os
 import stat
 
@@ -8,7 +10,7 @@ import pytest
 from relay.errors import RepoError
 from relay.files.replacement import replace_with_file
 from relay.files.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file
-from relay.files.walk import open_parent
+from relay.files.walk import open_parent, sync_together
 
 
 def test_a_new_file_gets_its_directories(tmp_path):
@@ -135,3 +137,15 @@ def test_nothing_is_written_into_a_git_directory(box, path):
     with pytest.raises(RepoError, match="in a git directory"):
         remove_file(box.root, path)
     assert not (box.root / path).exists()
+
+
+def test_many_files_are_synced_together_and_each_that_fails_is_named(tmp_path):
+    """A descriptor that is none stands for a disk that fails."""
+    files = [(tmp_path / str(n)).open("wb") for n in range(20)]
+    with contextlib.ExitStack() as stack:
+        fds = [stack.enter_context(file).fileno() for file in files]
+        spare = os.open(tmp_path, os.O_RDONLY)
+        os.close(spare)
+        failed = sync_together([*fds[:9], spare, *fds[9:]])
+        assert {fd: error.errno for fd, error in failed.items()} == {spare: errno.EBADF}
+        assert sync_together(fds) == sync_together([]) == {}

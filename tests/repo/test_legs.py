@@ -1,11 +1,14 @@
 """What relay keeps under refs/relay/."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from relay.errors import RepoError
+from relay.git.command import GitError
 from relay.git.message import read_text
+from relay.git.objects import find_blob_id
 from relay.session.usage import Spent, Usage
 from relay.store import snapshot
 from relay.store.legs import (
@@ -90,6 +93,25 @@ def test_snapshots_form_one_chain_for_each_leg(box):
     other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spent(cost_usd=None)))
     assert box.text("for-each-ref", "--format=%(refname)", "refs/relay/wip").split() == [leg.wip_ref, other.wip_ref]
     assert other.spend == Spent(cost_usd=None)
+
+
+def test_a_snapshot_of_which_an_object_cannot_be_stored_is_none(box):
+    """The ref stays where it was, nobody holds its lock, and what was written beside is gone."""
+    repo = box.open()
+    first = save_wip(repo, open_leg(repo, START), WipRecord(spend=spend()))
+    box.write("src/app.py", "refused\n")
+    blob = find_blob_id(repo, b"refused\n")
+    obstacle = repo.objects_dir / blob[:2] / blob[2:]
+    (obstacle / "full").mkdir(parents=True)
+    with pytest.raises(GitError, match="an object cannot be stored"):
+        save_wip(repo, first, WipRecord(spend=spend(), paths=("src/app.py",)))
+    assert read_leg(repo) == first
+    ref = repo.common_dir / first.wip_ref
+    assert list(ref.parent.iterdir()) == [ref]
+    assert list(repo.objects_dir.glob("*/tmp_obj_*")) == []
+    shutil.rmtree(obstacle)
+    second = save_wip(repo, first, WipRecord(spend=spend(), paths=("src/app.py",)))
+    assert box.tree(second.wip_ref)["src/app.py"] == b"refused\n"
 
 
 def test_two_relays_on_one_leg_do_not_overwrite_each_other(box):

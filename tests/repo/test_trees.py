@@ -15,7 +15,7 @@ from relay.git.command import GitError
 from relay.git.loose import read_loose, write_loose
 from relay.git.message import Message
 from relay.git.modes import ABSENT
-from relay.git.objects import diff_trees, store_blobs, store_files, write_commit, write_paths_tree
+from relay.git.objects import diff_trees, find_blob_id, store_blobs, store_files, write_commit, write_paths_tree
 from relay.git.repository import open_repo
 from relay.git.trees import find_added_objects, find_differences, find_entries, is_plain_entry, write_changed_tree
 
@@ -133,7 +133,18 @@ def test_a_damaged_tree_is_no_start_for_another(box, rest):
 
 @pytest.mark.parametrize(
     "path",
-    [".git/config", "a/.GIT/x", "git~1/x", ".gitmodules", "a//b", "../a", "/a", "./a", "a/.git", "d/" * 101 + "x"],
+    [
+        ".git/config",
+        "a/.GIT/x",
+        ".gitmodules/x",
+        ".gitmodules",
+        "a//b",
+        "../a",
+        "/a",
+        "./a",
+        "a/.git",
+        "d/" * 101 + "x",
+    ],
 )
 def test_names_that_git_may_refuse_are_left_to_git(path):
     assert not is_plain_entry(path, "100644")
@@ -218,3 +229,46 @@ def test_an_object_that_cannot_be_stored_is_an_error_that_says_why(tmp_path):
     shutil.rmtree(tmp_path)
     with pytest.raises(GitError, match="No such file or directory"):
         write_loose(tmp_path, "sha1", "blob", b"x")
+
+
+def test_objects_that_wait_for_the_disk_together_are_there_when_the_block_ends(box):
+    """More than fit into one wait, one of them twice; until then none has its name."""
+    repo = box.open()
+    contents = [b"again\n", b"again\n", *(b"%d\n" % n for n in range(100))]
+    with repo.storing_together() as together, together.storing_together() as same:
+        assert same is together
+        (first,) = store_blobs(together, contents[:1])
+        assert repo.read_object(first) is None
+        blobs = (first, *store_blobs(together, contents[1:]))
+        tree = write_changed_tree(together, repo.empty_tree, [("a", "100644", first)])
+    assert [repo.read_object(blob) for blob in blobs] == [("blob", data) for data in contents]
+    assert box.text("ls-tree", tree) == f"100644 blob {first}\ta"
+    assert list(repo.objects_dir.glob("*/tmp_obj_*")) == []
+
+
+def test_what_git_makes_of_waiting_objects_finds_them(box):
+    """A name that only git may judge has git make the tree."""
+    repo = box.open()
+    with repo.storing_together() as together:
+        blobs = store_blobs(together, [b"one\n", b"two\n"])
+        tree = write_paths_tree(together, [(".gitmodules", "100644", blobs[0])], start=repo.empty_tree)
+    assert box.text("ls-tree", tree) == f"100644 blob {blobs[0]}\t.gitmodules"
+    assert repo.read_object(blobs[1]) == ("blob", b"two\n")
+
+
+@pytest.mark.parametrize("obstacle", ["file", "folder"])
+def test_nothing_is_left_of_objects_of_which_one_cannot_be_stored(box, obstacle):
+    """Neither where it cannot be written nor where it cannot get its name; later they can be stored."""
+    repo = box.open()
+    blob = find_blob_id(repo, b"refused\n")
+    place = repo.objects_dir / blob[:2]
+    if obstacle == "file":
+        place.write_bytes(b"")
+    else:
+        (place / blob[2:] / "full").mkdir(parents=True)
+    with pytest.raises(GitError, match="an object cannot be stored"), repo.storing_together() as together:
+        store_blobs(together, [b"refused\n", b"behind it\n"])
+    assert repo.read_object(find_blob_id(repo, b"behind it\n")) is None
+    assert list(repo.objects_dir.glob("*/tmp_obj_*")) == []
+    place.unlink() if obstacle == "file" else shutil.rmtree(place)
+    assert store_blobs(repo, [b"refused\n"]) == (blob,)
