@@ -84,7 +84,7 @@ def shorten_request(body: Mapping[str, Any], before: Sequence[Any]) -> Note:
     name, messages = find_conversation(body)
     same = 0
     for one, other in zip(messages, before, strict=False):
-        if one != other:
+        if one is not other and one != other:
             break
         same += 1
     return {"kind": "request", "same": same, "body": {**body, name: messages[same:]}}

@@ -19,6 +19,7 @@ from relay.errors import RunnerError
 from relay.interrupts import Interrupted, Interrupts, Urgency
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
+from relay.runners.messages.body import BodyWriter
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
     Family,
@@ -86,6 +87,7 @@ class MessagesApi:
         self._user_file = show_user_file(environ)
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
+        self._body = BodyWriter()
 
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table where it gives none.
@@ -146,7 +148,10 @@ class MessagesApi:
         """
         body = {**request, "stream": True}
         found = self._send(body, Wire(keep, body), on_block)
-        return self._clean(found) if isinstance(found, Fault) else found
+        if isinstance(found, Fault):
+            return self._clean(found)
+        self._body.note_answered()
+        return found
 
     def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
         """Send a request once more with nothing to be generated, and wait for its end; for a thread, and never raises.
@@ -219,7 +224,8 @@ class MessagesApi:
         import httpx2
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        manager = client.stream("POST", "/v1/messages", json=request)
+        body, headers = self._body.write(request), {"content-type": "application/json"}
+        manager = client.stream("POST", "/v1/messages", content=body, headers=headers)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))

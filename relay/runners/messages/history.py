@@ -29,7 +29,7 @@ class History:
         self._messages: list[Message] = list(messages)
         blocks = (block for message in self._messages for block in message["content"])
         self._call_ids = {block["id"] for block in blocks if block.get("type") == "tool_use"}
-        self._cached_blocks = 0
+        self._cached_messages = self._cached_blocks = 0
         self.task_at = 0
         """Where the message stands that the leg began with."""
 
@@ -114,7 +114,7 @@ class History:
             marks_last: The endpoint does not mark the last block: that is done here.
         """
         control = {"type": "ephemeral", **ttl}
-        total = sum(len(message["content"]) for message in self._messages)
+        total = self._count_blocks()
         reach = self._cached_blocks + LOOK_BACK_BLOCKS - 1
         messages = _mark(self._messages, total, control) if marks_last else list(self._messages)
         if self._cached_blocks == 0 or total <= reach:
@@ -123,7 +123,11 @@ class History:
 
     def note_cached(self) -> None:
         """Remember that everything up to here was in a request that was answered."""
-        self._cached_blocks = sum(len(message["content"]) for message in self._messages)
+        self._cached_messages, self._cached_blocks = len(self._messages), self._count_blocks()
+
+    def _count_blocks(self) -> int:
+        """Count the blocks of all messages; what was sent does not change, and is not counted again."""
+        return self._cached_blocks + sum(len(message["content"]) for message in self._messages[self._cached_messages :])
 
 
 def estimate_block(block: Block) -> int:
