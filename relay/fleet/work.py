@@ -162,8 +162,14 @@ class _Worker:
         return find_jobs(self._main, self._task.plan_path)
 
     def _sync(self) -> Plan:
-        """Take this clone's branch to where the remote's is, and return the plan as it is there."""
+        """Take this clone's branch to where the remote's is, and return the plan as it is there.
+
+        Raises:
+            PlanError: It does not have the phase that is asked for.
+        """
         tip, plan = fetch_plan(self._remote, self._branch, self._task.plan_path)
+        if self._task.phase_id:
+            get_phase(plan, self._task.phase_id)
         with locking(self._main, self._interrupts):
             self._follow(require_pushed(self._remote, self._branch, tip), tip)
         return plan
@@ -171,8 +177,6 @@ class _Worker:
     def _select(self, plan: Plan, claims: Claims) -> tuple[Phase, ...]:
         """Return the phases that this worker may claim."""
         wanted = self._task.phase_id
-        if wanted:
-            get_phase(plan, wanted)
         found = select_phases(plan, claims, but=wanted, worker=self._desk.worker, is_alive=self._is_alive)
         return tuple(phase for phase in found if wanted in {"", phase.id})
 

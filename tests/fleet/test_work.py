@@ -16,7 +16,7 @@ import pytest
 
 from relay.cli.work import work_on
 from relay.config import load_settings
-from relay.errors import ExitCode, RepoError
+from relay.errors import ExitCode, PlanError, RepoError
 from relay.fleet.claim import ClaimState, PhaseClaim
 from relay.fleet.claims import Bid, name_plan
 from relay.fleet.clones import ensure_clone, ensure_worker
@@ -314,6 +314,16 @@ def test_a_phase_that_is_done_is_done_for_who_comes_late(field):
         assert (end.exit_code, end.phase_id) == (ExitCode.DONE, "1")
         assert [ticket.phase_id for ticket in queued] == ["2"]
         assert len(server.requests) == paid
+
+
+def test_a_phase_that_the_plan_does_not_have_is_not_done_with_it(field):
+    task = field.task(field.clone("ann"), SimpleNamespace(base_url=""), phase_id="9")
+    field.stage.write("PLAN.md", PLAN.replace("[ ]", "[x]"))
+    field.stage.commit("done")
+    field.stage.git("push", "-q", str(field.away), "main")
+    assert go(replace(task, phase_id="")).reason == "every phase is done"
+    with pytest.raises(PlanError, match="no phase '9'"):
+        go(task)
 
 
 def test_a_branch_that_was_rewritten_is_said_with_the_place_of_the_old_clone(field):
