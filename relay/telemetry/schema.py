@@ -3,6 +3,7 @@
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from relay.config.schema import describe_fields
@@ -29,11 +30,13 @@ class FieldEntry:
     """Logs of an older relay may be without it."""
 
 
+@cache  # Python reads a class's whole module for the words of its fields
 def list_events() -> tuple[tuple[str, str, tuple[FieldEntry, ...]], ...]:
     """Return each event's name, what it says, and its fields, in the order of a run."""
     return tuple((kind.__name__, _first_line(kind), tuple(_list_fields(kind))) for kind in get_args(Event))
 
 
+@cache
 def list_scope() -> tuple[FieldEntry, ...]:
     """Return the fields that every line has beside its event's own."""
     return tuple(replace(entry, is_later=False) for entry in _list_fields(Scope))
