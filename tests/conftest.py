@@ -115,6 +115,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Keep the collector from looking through modules and tests again and again: they stay to the end."""
     gc.freeze()
+    gc.set_threshold(100_000)  # with the 700 of the library a tenth of what the pure rooms take
     gc.enable()
 
 
