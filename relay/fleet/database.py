@@ -62,7 +62,9 @@ def run_database(place: Path) -> Iterator[str]:
             yield server.get_uri()
         finally:
             _note_url(place, "")
-            server.cleanup()
+            # Raised where the database ends by itself as the library ends it.
+            with contextlib.suppress(postgres_server.psutil.NoSuchProcess):  # type: ignore[attr-defined]
+                server.cleanup()
 
 
 def _await_end(place: Path) -> None:
