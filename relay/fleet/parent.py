@@ -86,7 +86,9 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
         if end.exit_code is not ExitCode.DONE:
             return end
     ctx.observe(render_plan(situation.plan, committed=situation.plan))
-    parent = _Parent(ctx, order, tell)
+    # Between two looks another may be checked out: what begins or lands then would be that one's.
+    files = replace(ctx.files, repo=replace(ctx.repo, on=ctx.repo.branch or ""))
+    parent = _Parent(replace(ctx, files=files), order, tell)
     try:
         return parent.run()
     finally:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
@@ -34,6 +35,14 @@ _TRACED = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_BRIEF": "1"}
 _EVENT = b'{"event":"'
 
 
+class BranchError(RepoError):
+    """Another branch is checked out than the one that a run works on, or none."""
+
+    def __init__(self, now: str, branch: str) -> None:
+        words = f"{now or 'no branch'} was checked out meanwhile, and this run works on {branch}"
+        super().__init__(f"{words}, where what it has of the phase is kept", hint=f"git switch {shlex.quote(branch)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repo:
     """One work tree of a git repository; paths are absolute and without symlinks."""
@@ -51,6 +60,8 @@ class Repo:
     """What is never stored where a session could read it: its bytes stay in the work tree only."""
     unsynced: Unsynced | None = field(default=None, compare=False)
     """What waits for the disk together, inside of `storing_together`."""
+    on: str = field(default="", compare=False)
+    """The branch that HEAD has to name, or none, whenever it is looked at; empty for any."""
 
     @property
     def git_version(self) -> tuple[int, ...]:
@@ -101,19 +112,30 @@ class Repo:
 
     @property
     def branch(self) -> str | None:
-        """The branch that HEAD names, asked anew each time; None when HEAD is detached."""
+        """The branch that HEAD names, asked anew each time; None when HEAD is detached.
+
+        Raises:
+            RepoError: It is not the one that it has to be.
+        """
         name = find_head_ref(self.git_dir)
         if name is None:
             name = os.fsdecode(self.git.ask("symbolic-ref", "-q", "HEAD") or b"")
+        self._require_on(name)
         return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
+
+    def _require_on(self, ref: str) -> None:
+        if self.on and ref and ref != f"refs/heads/{self.on}":
+            raise BranchError(ref.removeprefix("refs/heads/"), self.on)
 
     def head(self) -> str | None:
         """Return the commit that HEAD names now; None on an unborn branch.
 
         Raises:
             GitError: HEAD names a commit that cannot be read, or git cannot say: that is no unborn branch.
+            RepoError: It names another branch than it has to.
         """
         ref = find_head_ref(self.git_dir)
+        self._require_on(ref or "")
         commit = find_id(self.common_dir, ref) if ref else None
         if commit and self._has_commit(commit):
             return commit

@@ -4,12 +4,11 @@ Nothing is remembered between two rounds: each begins by asking git where the ru
 one that goes on take the same path.
 """
 
-import shlex
 import time
 
-from relay.errors import ExitCode, RepoError, within
+from relay.errors import ExitCode, within
 from relay.git.operations import check_state
-from relay.git.repository import Repo
+from relay.git.repository import BranchError, Repo
 from relay.hints import DOCTOR, REVISE, RUN, Command, Hint
 from relay.plan.model import Phase
 from relay.run.commit.candidate import PhaseCommit
@@ -67,12 +66,11 @@ def require_branch(repo: Repo, branch: str | None) -> None:
     """Stop where the user has checked out another branch: what the session left would be taken for the user's there.
 
     Raises:
-        RepoError: HEAD names another branch than when the run began, or none.
+        BranchError: HEAD names another branch than when the run began, or none.
     """
     now = repo.branch
     if branch is not None and now != branch and not check_state(repo):  # a rebase is said where it is found
-        words = f"{now or 'no branch'} was checked out meanwhile, and this run works on {branch}"
-        raise RepoError(f"{words}, where what it has of the phase is kept", hint=f"git switch {shlex.quote(branch)}")
+        raise BranchError(now or "", branch)
 
 
 def _work_on(ctx: RunContext, selection: Selection, phase: Phase, situation: Situation) -> RunEnd | None:

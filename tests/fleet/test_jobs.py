@@ -304,8 +304,25 @@ def test_another_branch_checked_out_meanwhile_gets_nothing(wave):
         wave.git("switch", "-q", "main")
         wave.git("branch", "-q", "-d", "other")
         second = start(wave, server)
-        assert (second.communicate()[0], second.returncode, server.errors)[1:] == (0, [])
+        told = second.communicate()[0]
+        assert (second.returncode, server.errors) == (0, []), out + told
     assert is_whole(wave)
+
+
+def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_path):
+    """A phase that begins in that moment is not the other branch's: its session would be paid for once more."""
+    fake, switched = tmp_path / "bin/git", tmp_path / "switched"
+    fake.parent.mkdir()
+    switch = f"mkdir {switched} && git -C {wave.root} switch -q -c other"
+    fake.write_text(f'#!/bin/sh\nPATH=${{PATH#*:}}\ncase "$*" in *worktree\\ list*) {switch} ;; esac\nexec git "$@"\n')
+    fake.chmod(0o755)
+    with serve(parse_script(json.dumps({"sessions": [write_phase(1)]}))) as server:
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        done = wave.relay("run", "--jobs", "2", path=f"{fake.parent}:{os.environ['PATH']}", environ=environ)
+    assert switched.exists()
+    assert done.returncode == 1, done.stdout
+    assert "other was checked out meanwhile, and this run works on main" in done.stdout + done.stderr
+    assert wave.git("branch", "--list", "relay-jobs/*") == ""
 
 
 def test_another_terminal_reaches_all_of_them(plan):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,18 @@ def test_an_unborn_branch_has_a_name_and_no_head(new_box):
 def test_a_detached_head_has_no_branch(box):
     box.git("checkout", "-q", "--detach")
     assert box.open().branch is None
+
+
+def test_a_work_tree_that_has_to_be_on_a_branch_is_on_that_one_or_none(box):
+    repo = replace(box.open(), on="main")
+    before = (repo.branch, repo.head())
+    assert before == ("main", box.text("rev-parse", "HEAD"))
+    box.git("switch", "-q", "-c", "side/one")
+    for look in (lambda: repo.branch, repo.head):
+        with pytest.raises(RepoError, match="side/one was checked out meanwhile, and this run works on main"):
+            look()
+    box.git("switch", "-q", "--detach")
+    assert (repo.branch, repo.head()) == (None, before[1])
 
 
 def test_a_branch_with_slashes_is_named_in_full(box):
