@@ -10,10 +10,11 @@ from relay.session.records import MOST_NUMBER
 from relay.session.usage import Usage
 from relay.session.values import Shown
 
+_COUNTS = st.integers(0, 10**9) | st.just(MOST_NUMBER)
 _PLAIN = {
     float: st.floats(0, 1e6).map(lambda n: round(n, 3))
     | st.sampled_from((-1.5, float(-MOST_NUMBER), float(MOST_NUMBER))),
-    int: st.integers(0, 10**9) | st.sampled_from((-1, -MOST_NUMBER, MOST_NUMBER)),
+    int: _COUNTS | st.sampled_from((-1, -MOST_NUMBER)),
     str: st.text(),
 }
 
@@ -36,6 +37,8 @@ def _any_value(kind: typing.Any) -> st.SearchStrategy[typing.Any]:
         late = kind.__optional_keys__
         needed = {name: value for name, value in hints.items() if name not in late}
         return st.fixed_dictionaries(needed, optional={name: hints[name] for name in late})
-    if kind in {Usage, Shown}:
+    if kind is Usage:
+        return st.builds(kind, **{field.name: _COUNTS for field in fields(kind)})
+    if kind is Shown:
         return any_event(kind)
     return _PLAIN[kind] if kind in _PLAIN else st.from_type(kind)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from relay.session.events import Event, LegEnded, LegStarted, RunEnded, RunStarted
+from relay.session.usage import Usage
 from relay.values import dataclass
 
 SCHEMA_VERSION = 2
@@ -133,7 +134,8 @@ def _make_event_reader(name: str) -> _Take:
 
 def _take_fields(cls: type[Any]) -> _Take:
     """Return what makes a value of its fields; one that came later than the log has a default, and may be missing."""
-    return _take_names(cls, [(f.name, _find_take(f.type), f.default is not MISSING) for f in fields(cls)])
+    find = _find_take if cls is not Usage else lambda _: _take_count
+    return _take_names(cls, [(f.name, find(f.type), f.default is not MISSING) for f in fields(cls)])
 
 
 def _take_keys(cls: type[Any]) -> _Take:
@@ -191,6 +193,12 @@ def _take_whole(value: Any) -> Any:
     if type(value) is not int:
         raise ValueError(value)
     return _take_number(value)
+
+
+def _take_count(value: Any) -> Any:
+    if _take_whole(value) < 0:
+        raise ValueError(value)
+    return value
 
 
 def _take_number(value: Any) -> Any:

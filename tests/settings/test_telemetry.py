@@ -296,3 +296,6 @@ def test_usage_and_how_a_session_ended_come_back_as_values() -> None:
     back = parse_record(render_record(record))
     assert back is not None
     assert back.event == ended
+    for count, event in [(2**53, LegEnded), (-1, type(None))]:  # nothing was ever used less than not at all
+        line = render_record(replace(record, event=replace(ended, usage=Usage(cache_write_1h_tokens=count))))
+        assert isinstance(getattr(parse_record(line), "event", None), event)
