@@ -28,7 +28,12 @@ def build_waiting(
         SandboxError: The confinement cannot be set up as things are now.
     """
     command = wrap_limits(argv, limits, shared_user=confinement.counts_user)
-    return confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
+    try:
+        return confinement.build_launch(command, cwd=cwd, extra_env=extra_env)
+    except OSError as error:  # no file descriptors or no memory left, say; the command is not at fault
+        raise SandboxError(
+            f"the sandbox could not be laid out: {error}", hint="relay doctor tries each part of it"
+        ) from error
 
 
 class Standby:

@@ -1,21 +1,25 @@
 """A command is read, bounded and ended with everything that it started."""
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relay.errors import SandboxError
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
 from relay.sandbox.process import wrap_limits
-from relay.sandbox.start import settle
+from relay.sandbox.start import ATTEMPTS, settle
 from relay.sandbox.survivors import end_survivors, find_survivors
 from tests.waiting import wait_until
 
@@ -148,38 +152,73 @@ def test_nothing_waits_for_a_person(box: Any, script: str) -> None:
     assert result.exit_code == 0
 
 
+@contextlib.contextmanager
+def start(box: Any, command: tuple[str, ...], is_up: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, socket.socket]]:
+    """Start what waits for relay; once more where a socket of another test, which is covered, went meanwhile."""
+    for _ in range(ATTEMPTS):
+        launch = box.sandbox.confinement.build_launch(command, cwd=box.sandbox.policy.root, extra_env={})
+        ours, theirs = socket.socketpair()
+        with contextlib.ExitStack() as stack:
+            for fd in (*launch.pass_fds, *([launch.status_fd] if launch.status_fd is not None else [])):
+                stack.callback(os.close, fd)
+            process = subprocess.Popen(
+                launch.argv, env=launch.env, stdin=theirs.fileno(), pass_fds=launch.pass_fds, stderr=subprocess.PIPE
+            )
+            stack.enter_context(process)
+            stack.enter_context(ours)
+            theirs.close()
+            if is_up(process, ours):
+                yield process, ours
+                return
+            process.communicate()
+    pytest.fail("it does not start")
+
+
 @pytest.mark.parametrize("is_ready", [False, True])
 def test_a_command_begins_only_when_relay_says_so(box: Any, *, is_ready: bool) -> None:
     """A relay that was killed cannot: whatever it had just started ends by itself, before it did anything."""
-    confinement, root = box.sandbox.confinement, box.sandbox.policy.root
-    command = wrap_limits(("/bin/touch", "late"), SHORT, shared_user=confinement.counts_user)
-    launch = confinement.build_launch(command, cwd=root, extra_env={})
-    ours, theirs = socket.socketpair()
-    with subprocess.Popen(launch.argv, env=launch.env, stdin=theirs.fileno(), pass_fds=launch.pass_fds) as process:
-        theirs.close()
-        assert not is_ready or ours.recv(1) == b"\n"
+    root = box.sandbox.policy.root
+    command = wrap_limits(("/bin/touch", "late"), SHORT, shared_user=box.sandbox.confinement.counts_user)
+    with start(box, command, lambda _, ours: not is_ready or ours.recv(1) == b"\n") as (process, ours):
         ours.close()
         assert process.wait(10) != 0
-    for fd in (*launch.pass_fds, *([launch.status_fd] if launch.status_fd is not None else [])):
-        os.close(fd)
     assert not (root / "late").exists()
 
 
 def test_what_was_on_the_way_to_a_command_is_ended_by_the_next_run(box: Any) -> None:
     """Also where bwrap lost its parent; a process that has nothing of the sandbox stays."""
-    confinement, end = box.sandbox.confinement, box.sandbox.private.tmp
-    launch = confinement.build_launch(("/bin/sh", "-c", "read never"), cwd=box.sandbox.policy.root, extra_env={})
-    ours, theirs = socket.socketpair()
-    kept = subprocess.Popen(["/bin/sleep", "60"], env={"TMPDIR": f"{end}x"})
-    started = subprocess.Popen(launch.argv, env=launch.env, stdin=theirs.fileno(), pass_fds=launch.pass_fds)
-    with ours, theirs, started, kept:
-        wait_until(lambda: len(find_survivors(end)) > 1)  # bwrap and its child; the supervisor and its
+    end = box.sandbox.private.tmp
+
+    def is_up(process: Any, _: Any) -> bool:  # bwrap and its child; the supervisor and its
+        wait_until(lambda: len(find_survivors(end)) > 1 or process.poll() is not None)
+        return process.poll() is None
+
+    with (
+        subprocess.Popen(["/bin/sleep", "60"], env={"TMPDIR": f"{end}x"}) as kept,
+        start(box, ("/bin/sh", "-c", "read never"), is_up) as (started, _),
+    ):
         started.kill()
         end_survivors(end)
         assert (find_survivors(end), kept.poll()) == ((), None)
         kept.kill()
-    for fd in (*launch.pass_fds, *([launch.status_fd] if launch.status_fd is not None else [])):
-        os.close(fd)
+
+
+def test_without_descriptors_it_is_the_sandbox_that_fails(place: Any) -> None:
+    """Not the command, which a model would be told to write otherwise."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with place.open("workspace-write") as box:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()), hard))
+        taken = []
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.dup(0))
+            with pytest.raises(SandboxError, match=r"could not be laid out: .*Too many open files"):
+                box.sh("true")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for fd in taken:
+                os.close(fd)
 
 
 def test_missing_program_is_127(box: Any) -> None:
