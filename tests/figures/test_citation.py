@@ -187,7 +187,7 @@ def test_a_symbol_whose_text_was_not_written_down_has_changed_with_its_file() ->
         ("src/a.rs::Client", b"struct Client;", "names are found in Python files (.py, .pyi) only"),
         ("a.py::x", b"def f(:", "relay runs on cannot parse it: invalid syntax, line 1"),
         ("a.py::x", b"x" * (MAX_PARSED_BYTES + 1), "names are found in files of up to 512 KiB"),
-        ("a.py::x", b"x = 1\0", "null bytes"),
+        ("a.py::x", b"x = 1\0", "relay runs on cannot parse it"),  # "null bytes", since Python 3.11.4
         ("a.py::x", b"x = " + b"(" * 90_000, "too many nested parentheses"),
         ("a.py::x", b"x = " + b"-" * 90_000 + b"1", "relay runs on cannot parse it"),
         ("a.py::x", b"x = a" + b".a" * 50_000, "relay runs on cannot parse it"),
