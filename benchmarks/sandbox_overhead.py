@@ -36,19 +36,23 @@ def run_plain() -> None:
 
 
 def run_ahead(box: Sandbox) -> None:
-    """Run the command in what was made for it, and begin the next."""
+    """Run the command in what was made for it, and have the next one's made."""
     box.run(COMMAND, limits=LIMITS)
     box.expect_command(limits=LIMITS)
 
 
-def measure(variants: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return milliseconds per variant and round."""
+def measure(
+    variants: dict[str, Callable[[], object]], rounds: int, boxes: tuple[Sandbox, ...]
+) -> dict[str, list[float]]:
+    """Return milliseconds per variant and round; between two rounds the model is asked."""
     taken: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, run in variants.items():
             begin = time.perf_counter()
             run()
             taken[name].append((time.perf_counter() - begin) * 1000)
+        for box in boxes:
+            box.make_ready()
         time.sleep(ASKED_S)
     return taken
 
@@ -80,7 +84,7 @@ def main(rounds: int) -> None:
             variants |= {f"{name}, ahead": functools.partial(run_ahead, ahead)}
             for _ in range(2):
                 run_ahead(ahead)
-        taken = measure(variants, rounds)
+        taken = measure(variants, rounds, tuple(opened.values()))
         for box in opened.values():
             box.close()
     plain = statistics.median(taken["plain"])

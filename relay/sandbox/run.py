@@ -41,7 +41,7 @@ class Sandbox:
     prepare: Callable[[], object] = lambda: None
     """Called while the namespaces of a command are made; the command begins when this has returned."""
     standby: Standby = field(default_factory=Standby)
-    """The next command's, where `expect_command` was called."""
+    """The next command's, where `make_ready` was called."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -104,11 +104,15 @@ class Sandbox:
         return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
 
     def expect_command(self, *, limits: Limits) -> None:
-        """Make the sandbox of the next command now, at the top of the repository and with these limits.
+        """Have `make_ready` make a sandbox for a command at the top of the repository with these limits."""
+        self.standby.expect(limits=limits, cwd=self.policy.root)
+
+    def make_ready(self) -> None:
+        """Make the sandbox of the command that is expected, if one is, while there is time.
 
         On the thread that goes on to run it, or the kernel ends it with the one that has made it.
         """
-        self.standby.begin(self.confinement, limits=limits, cwd=self.policy.root)
+        self.standby.begin(self.confinement)
 
     def renew(self) -> Self:
         """Return the same sandbox with an empty private directory of its own; the caller closes it."""

@@ -41,14 +41,20 @@ class Standby:
 
     def __init__(self) -> None:
         self._commands = 0
+        self._expected: tuple[Limits, Path] | None = None
         self._started: Started | None = None
 
-    def begin(self, confinement: Confinement, *, limits: Limits, cwd: Path) -> None:
-        """Start the next command's sandbox now that a command has ended; the next command tells what fails here."""
+    def expect(self, *, limits: Limits, cwd: Path) -> None:
+        """Note that a command has ended, and what the next is given if it is like this one."""
         self._commands += 1
+        self._expected = limits, cwd
+
+    def begin(self, confinement: Confinement) -> None:
+        """Start the sandbox of a command that is expected; the command tells what fails here."""
         # Without a user namespace of its own there is little to make, and its limit is another one at each look.
-        if self._started is not None or self._commands < _FROM or confinement.counts_user:
+        if self._started is not None or self._commands < _FROM or confinement.counts_user or self._expected is None:
             return
+        (limits, cwd), self._expected = self._expected, None
         try:
             launch = build_waiting(confinement, None, limits=limits, cwd=cwd, extra_env={})
             self._started = replace(spawn(launch, stderr=subprocess.STDOUT), early=True)

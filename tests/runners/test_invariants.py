@@ -211,7 +211,7 @@ class Playing:
     def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:
         raise AssertionError(request)
 
-    def send(self, request: Mapping[str, Any], *, on_block: Any, keep: Any) -> Answer | Fault:  # noqa: ARG002  # nothing to show
+    def send(self, request: Mapping[str, Any], **_: Any) -> Answer | Fault:
         self.requests.append(copy.deepcopy(request["messages"]))
         json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
         return self.replies.pop(0) if self.replies else Fault(kind=FaultKind.USER, message="no key")

@@ -45,6 +45,7 @@ class Counted:
         for _ in range(_TRIES):
             for _ in range(2):
                 self.box.sandbox.expect_command(limits=LIMITS)
+            self.box.sandbox.make_ready()
             wait_until(lambda: find_shell() or others.issuperset(find_descendants(os.getpid())))
             if find_shell():
                 return
@@ -100,7 +101,14 @@ def counted(place: Any, tmp_path: Path) -> Iterator[Counted]:
 
 def test_a_session_with_one_command_makes_no_second_sandbox(counted: Counted) -> None:
     counted.box.sandbox.expect_command(limits=LIMITS)
+    counted.box.sandbox.make_ready()
     assert counted.starts == 0
+
+
+def test_it_is_made_where_there_is_time(counted: Counted) -> None:
+    for _ in range(2):
+        counted.box.sandbox.expect_command(limits=LIMITS)
+    assert not find_shell()
 
 
 def test_the_next_command_runs_in_what_was_made_for_it(counted: Counted) -> None:

@@ -138,16 +138,24 @@ class MessagesApi:
                 hint=f"check {self._family.base}, and whether a proxy or a login page is in between",
             ) from error
 
-    def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: Keep = lambda _: None) -> Answer | Fault:
+    def send(
+        self,
+        request: Mapping[str, Any],
+        *,
+        on_block: OnBlock,
+        keep: Keep = lambda _: None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
             request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
             keep: Takes notes of what is sent and what comes.
+            meanwhile: Called on this thread once the request has gone out: what can be done while the model thinks.
         """
         body = {**request, "stream": True}
-        found = self._send(body, Wire(keep, body), on_block)
+        found = self._send(body, Wire(keep, body, meanwhile), on_block)
         if isinstance(found, Fault):
             return self._clean(found)
         self._body.note_answered()
@@ -225,7 +233,8 @@ class MessagesApi:
 
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
         body, headers = self._body.write(request), {"content-type": "application/json"}
-        manager = client.stream("POST", "/v1/messages", content=body, headers=headers)
+        extensions = {"trace": wire.trace}
+        manager = client.stream("POST", "/v1/messages", content=body, headers=headers, extensions=extensions)
         with ExitStack() as stack:
             with open_within(self._opening_s):
                 response = require_success(stack.enter_context(manager))

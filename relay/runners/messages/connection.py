@@ -31,11 +31,17 @@ class Api(Protocol):
         """Return window and limits, the user's own first, or a fault that may pass by itself."""
 
     def send(
-        self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None], keep: Keep
+        self,
+        request: Mapping[str, Any],
+        *,
+        on_block: Callable[[Mapping[str, Any]], None],
+        keep: Keep,
+        meanwhile: Callable[[], object],
     ) -> Answer | Fault:
         """Send one request, and keep what goes over the wire.
 
-        Contract: never raises for what an endpoint or a signal does.
+        Contract: never raises for what an endpoint or a signal does. `meanwhile` is called on the caller's thread, at
+        most once, when there is nothing to do but to wait for the answer.
         """
 
     def refresh(self, request: Mapping[str, Any]) -> Answer | Fault:

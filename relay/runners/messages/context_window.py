@@ -78,7 +78,9 @@ class ContextWindow:
         while True:
             self._connection.observe(RequestStarted(turn=self.turn))
             started, request, at = self._connection.clock(), self._render_request(), self._connection.now()
-            result = self._connection.api.send(request, on_block=self._show, keep=self.spec.keep)
+            result = self._connection.api.send(
+                request, on_block=self._show, keep=self.spec.keep, meanwhile=self._make_ready
+            )
             duration_s = self._connection.clock() - started
             self.spec.keep(describe_result(result))
             if isinstance(result, Answer):
@@ -100,6 +102,10 @@ class ContextWindow:
             )
             if outcome is not None:
                 return outcome
+
+    def _make_ready(self) -> None:
+        if self.spec.sandbox is not None:
+            self.spec.sandbox.make_ready()
 
     def check_budget(self) -> SessionOutcome | None:
         """Say why the next request must not be sent; None when it may.

@@ -1,7 +1,7 @@
 """Notes of what goes over the wire, for a session's tape."""
 
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -15,13 +15,23 @@ _KEPT_PREFIX = "anthropic-ratelimit-"
 
 
 class Wire:
-    """One request on the wire. Mutable: it collects the answer."""
+    """One request on the wire. Mutable: it collects the answer.
 
-    def __init__(self, keep: Keep, request: Mapping[str, Any]) -> None:
+    Args:
+        meanwhile: Called once the request has gone out.
+    """
+
+    def __init__(self, keep: Keep, request: Mapping[str, Any], meanwhile: Callable[[], object] = lambda: None) -> None:
         self._keep = keep
+        self._meanwhile = meanwhile
         self._heard = bytearray()
         self._head: dict[str, Any] = {}
         keep({"kind": "request", "body": request})
+
+    def trace(self, event: str, _info: Mapping[str, Any]) -> None:
+        """Take a step of the connection. Source: the ``trace`` extension of httpcore."""
+        if event.endswith("send_request_body.complete"):
+            self._meanwhile()
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Take status and headers; credentials are not among those that are kept."""
