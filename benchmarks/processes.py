@@ -50,6 +50,7 @@ def make_repository(files: Mapping[str, str]) -> Iterator[Path]:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
+            os.utime(target, (1e9, 1e9))  # a repository at rest: git reads a file again that is as young as its index
         git(root, "init", "-q", "-b", "main")
         git(root, "config", "user.name", "Benchmark")
         git(root, "config", "user.email", "benchmark@example.invalid")

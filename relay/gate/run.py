@@ -1,10 +1,10 @@
 """Run the commands of a gate."""
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 
 from relay.files.walk import open_ignored
 from relay.gate.causes import Failure, find_causes
@@ -12,6 +12,7 @@ from relay.gate.checker_output import find_failures, ran_no_tests
 from relay.gate.missing_program import find_missing_program
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.shell_line import may_run_nothing, swallows_exit
+from relay.sandbox.output import keep_output
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import CommandResult
 from relay.sandbox.run import Sandbox
@@ -74,6 +75,8 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
     whole = len(output) <= TAIL_CHARS and result.total_bytes <= gate.limits.keep_bytes
     if spool is not None and whole:
         spool.unlink(missing_ok=True)
+    elif spool is not None and not (spool.exists() or keep_output(spool, result.output)):
+        spool = None
     check = CommandCheck(
         command=command,
         exit_code=result.exit_code,
@@ -102,15 +105,9 @@ def _find_causes(gate: _Gate, check: CommandCheck, output: str) -> tuple[str, ..
 
 
 def _reserve(gate: _Gate) -> Path | None:
-    """Return a new file for a command's output; None where there can be none. The user may delete the directory."""
+    """Return where a command's output can be kept; None where there is no place. The user may delete the directory."""
     folder = gate.outputs_dir
-    if not _ensure_folder(gate.sandbox.policy.root, folder):
-        return None
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="gate-", suffix=".txt", delete=False) as stream:
-            return Path(stream.name)
-    except OSError:
-        return None
+    return folder / f"gate-{token_hex(4)}.txt" if _ensure_folder(gate.sandbox.policy.root, folder) else None
 
 
 def _judge(command: str, result: CommandResult, output: str) -> Outcome:

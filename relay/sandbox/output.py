@@ -6,12 +6,27 @@ from pathlib import Path
 END_BYTES = 1024
 
 
+def _make(file: Path) -> int:
+    """Open a new file for an output, or an old one anew; a link in its place is not followed."""
+    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def keep_output(file: Path, output: bytes) -> bool:
+    """Write an output that was whole in memory; say whether it is kept."""
+    try:
+        with os.fdopen(_make(file), "wb") as stream:
+            stream.write(output)
+    except OSError:
+        return False
+    return True
+
+
 class Capture:
     """Takes a stream chunk by chunk; memory stays below twice `keep_bytes`.
 
     Args:
         keep_bytes: Size of head and tail together.
-        spool: File that gets the stream from its start; None for no copy.
+        spool: File that gets the stream from its start, once that is not whole in memory; None for no copy.
         spool_bytes: Most that is written to `spool`.
     """
 
@@ -25,19 +40,21 @@ class Capture:
         self.total_bytes = 0
         self.notes: tuple[str, ...] = ()
         """A sentence for each thing that went wrong with the copy on disk; empty when nothing did."""
-        if spool is not None:
-            self._open(spool)
+        self._spool = spool
 
     def _open(self, spool: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._spool_fd = os.open(spool, flags, 0o600)
+            self._spool_fd = _make(spool)
         except OSError as error:
             self.notes += (f"the full output was not kept: {error}",)
 
     def add(self, chunk: bytes) -> None:
         """Take the next bytes of the stream."""
         self.total_bytes += len(chunk)
+        if self._spool is not None and self.total_bytes > self._head_bytes:
+            self._open(self._spool)
+            self._spool = None
+            self._copy(self._head)  # all that came so far
         self._copy(chunk)
         room = self._head_bytes - len(self._head)
         self._head += chunk[:room] if room > 0 else b""
@@ -46,7 +63,7 @@ class Capture:
         if len(self._tail) > 2 * self._tail_bytes:
             del self._tail[: -self._tail_bytes]
 
-    def _copy(self, chunk: bytes) -> None:
+    def _copy(self, chunk: bytes | bytearray) -> None:
         if self._spool_fd is None or self._spool_left <= 0:
             return
         part = memoryview(chunk)[: self._spool_left]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.errors import SandboxError
+from relay.sandbox.output import keep_output
 from relay.sandbox.process import CommandResult
 from relay.sandbox.standby import Standby
 from relay.sandbox.text import render_output
@@ -53,7 +54,8 @@ class _Job:
         # What is heard is told, and what stands by is taken, on the session's thread only.
         return replace(workspace.sandbox, hear=_ignore, standby=Standby()).run(
             ["bash", "-c", self.command],
-            limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE),
+            # Read while it is written: nothing of it waits in memory.
+            limits=replace(workspace.limits, timeout_s=math.inf, memory_bytes=most and most // SHARE, keep_bytes=0),
             cwd=workspace.root,
             should_stop=lambda: self.stop.is_set() or workspace.should_stop(),
             spool=self.output,
@@ -100,6 +102,7 @@ class Background:
         self._running = [pair for pair in self._running if pair not in same]  # no news: it was asked for
         from concurrent.futures import Future
 
+        keep_output(output, b"")
         job = _Job(command=command, output=output, ended=Future())
         thread = threading.Thread(target=job.run, args=(self._workspace,), name="background", daemon=True)
         thread.start()

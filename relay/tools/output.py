@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from relay.files.walk import open_ignored
+from relay.sandbox.output import keep_output
 from relay.session.tokens import estimate_size_tokens, estimate_tokens
 from relay.session.values import Shown, ToolResult
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, Workspace
@@ -33,7 +34,9 @@ class ToolAnswer:
     waited_s: float = 0.0
     """As in `ToolResult`."""
     spool: Path | None = None
-    """A file that already holds the full output; removed when the model gets all of it anyway."""
+    """Where the full output is, if it was too much for memory; removed when the model gets all of it anyway."""
+    output: bytes = b""
+    """The full output where it is not there; else what is kept is `text`."""
     lost_bytes: int = 0
     """What the raw buffer did not keep and only the spool has."""
 
@@ -45,7 +48,9 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         if answer.spool is not None:
             answer.spool.unlink(missing_ok=True)
     else:
-        spool = answer.spool or _spill(workspace, text, call_id)
+        spool = answer.spool
+        if spool is None or not spool.exists():
+            spool = _spill(workspace, answer.output or text.encode(), call_id)
         where = f"full output: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
         text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
     return ToolResult(
@@ -114,13 +119,6 @@ def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
     return next((path for path in paths if not os.path.lexists(path)), None)
 
 
-def _spill(workspace: Workspace, text: str, call_id: str) -> Path | None:
+def _spill(workspace: Workspace, output: bytes, call_id: str) -> Path | None:
     path = reserve_output(workspace, call_id)
-    if path is None:
-        return None
-    try:
-        with path.open("x", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-    except OSError:
-        return None
-    return path
+    return path if path is not None and keep_output(path, output) else None

@@ -61,6 +61,7 @@ def run_bash(
         is_error=result.exit_code != 0,
         changed_paths=None,
         spool=spool,
+        output=result.output,
         lost_bytes=max(result.total_bytes - workspace.limits.keep_bytes, 0),
     )
 

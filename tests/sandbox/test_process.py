@@ -128,8 +128,13 @@ def test_daemons_do_not_survive(box: Any, tmp_path: Path, end: str) -> None:
     """Double forks and new sessions, fifty of them, end with the command, when it ends and when it is stopped."""
     script = f"for i in $(seq 50); do (setsid sleep 4244.{OWN} >/dev/null 2>&1 &) ; done; echo made; {end}"
     spool = tmp_path / "spool"
-    result = box.sh(script, spool=spool, should_stop=lambda: end != "exit 0" and spool.read_bytes() == b"made\n")
-    assert result.output == b"made\n"
+
+    def is_made() -> bool:
+        return spool.exists() and spool.read_bytes() == b"made\n"
+
+    limits = Limits(timeout_s=60, keep_bytes=0)
+    result = box.sh(script, limits=limits, spool=spool, should_stop=lambda: end != "exit 0" and is_made())
+    assert is_made()
     assert result.interrupted == (end != "exit 0")
     assert find_marked(f"sleep 4244.{OWN}") == []
     assert count_zombies() == 0
@@ -260,11 +265,21 @@ def test_spool_has_the_whole_output_up_to_its_cap(box: Any, tmp_path: Path) -> N
     assert spool.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_memory_holds_needs_no_spool(box: Any, tmp_path: Path) -> None:
+    """Half of it: the rest has the end of what is longer."""
+    spool = tmp_path / "spool"
+    limits = Limits(timeout_s=10, keep_bytes=20)
+    assert box.sh("printf 0123456789", limits=limits, spool=spool).output == b"0123456789"
+    assert not spool.exists()
+    assert box.sh("printf 0123456789; printf 0", limits=limits, spool=spool).output == b"01234567890"
+    assert spool.read_bytes() == b"01234567890"
+
+
 def test_failed_spool_is_a_note(box: Any, tmp_path: Path) -> None:
     """A link in the way of the spool is not followed; the command runs and the result says what is missing."""
     (tmp_path / "aim").write_text("kept")
     (tmp_path / "spool").symlink_to(tmp_path / "aim")
-    result = box.sh("echo hi", spool=tmp_path / "spool")
+    result = box.sh("echo hi", spool=tmp_path / "spool", limits=replace(SHORT, keep_bytes=4))
     assert (result.exit_code, result.output) == (0, b"hi\n")
     assert "not kept" in result.notes[0]
     assert (tmp_path / "aim").read_text() == "kept"
