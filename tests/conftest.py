@@ -1,6 +1,7 @@
 """A hermetic machine for every test, and a stage: a repository, a scripted endpoint and a real run between them."""
 
 import contextlib
+import fcntl
 import gc
 import hashlib
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,8 +106,29 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what needs a rig, an SDK or all sources: a worker gets neighbours, so one opens it and not all."""
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Have each worker begin with another room: it compiles a share of the tests and reads what others compiled."""
+    report = yield
+    if collector.path == Path(__file__).parent and "PYTEST_XDIST_WORKER" in os.environ:
+        number, of = (os.environ["PYTEST_XDIST_" + name] for name in ("WORKER", "WORKER_COUNT"))
+        first = len(report.result) * int(number.removeprefix("gw")) // int(of)
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Begin with what needs a rig, an SDK or all sources: a worker gets neighbours, so one opens it and not all.
+
+    The plugin of hypothesis looks for constants in all modules, and keeps them: one worker does, the others read them.
+    """
+    items.sort(key=lambda i: i.path)  # not as each has collected them: all shuffle the same
+    with Path(__file__).open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
     items.sort(
         key=lambda i: ("rig" not in getattr(i, "fixturenames", ()), not needs_sdk(i), "test_shape" not in i.path.name)
     )
