@@ -6,12 +6,15 @@ and not times, since a file may change twice within one tick of the clock. An in
 a session can write, is among these files, present or not.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 
 from relay.files.walk import read_bytes
+from relay.git.command import GitError
 from relay.git.repository import Repo
+from relay.git.version import get_version, probe_traced
 
 _LARGEST_BYTES = 1_000_000
 """A larger file is not compared, and git is asked each time."""
@@ -33,7 +36,7 @@ def read_listing(repo: Repo) -> bytes:
     contents, out = _known.pop(key, None) or (dict.fromkeys(_find_standard_files(repo)), None)
     now = _read_all(contents)
     if out is None or now != contents:
-        asked = repo.git.run("config", "--list", "-z", "--show-scope", "--show-origin")
+        asked = _ask(repo)
         contents = _read_all(_find_files(repo, asked)) or {}
         # The files are known by the answer only: it is kept when they were the same before it as after it.
         out = asked if contents == now else None
@@ -42,6 +45,29 @@ def read_listing(repo: Repo) -> bytes:
     if contents:
         _known[key] = (contents, out)
     return asked
+
+
+def _ask(repo: Repo) -> bytes:
+    """Ask git, which says its version as well.
+
+    Raises:
+        GitError: There is no listing.
+    """
+    result = probe_traced(repo.git, "config", "--list", "-z", "--show-scope", "--show-origin")
+    if result.code:
+        raise GitError(f"git config failed: {result.words}")
+    return result.out
+
+
+def read_version(repo: Repo) -> tuple[int, ...]:
+    """Return git's version; where it is not known yet, by a listing, which everything else needs too.
+
+    Raises:
+        RepoError: It is too old.
+    """
+    with contextlib.suppress(GitError):  # an old git does not know how to list
+        read_listing(repo)
+    return get_version(repo.git)
 
 
 def _read_all(paths: Collection[str]) -> _Contents | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from relay.errors import RepoError
 from relay.git.command import render_settings
 from relay.git.config_guard import Setting, find_value, is_true
+from relay.git.config_listing import read_version
 from relay.git.names import quote_path
 from relay.git.refs import CONFIGURED_HOOKS
 from relay.git.repository import Repo
@@ -88,7 +89,7 @@ def has_hook(repo: Repo, config: tuple[Setting, ...], name: str) -> bool:
 
 def _find_configured(repo: Repo, config: tuple[Setting, ...], name: str) -> tuple[Setting, ...]:
     """Return the settings of hooks that the configuration names for this event."""
-    if repo.git_version < CONFIGURED_HOOKS:
+    if read_version(repo) < CONFIGURED_HOOKS:
         return ()
     prefixes = [
         setting.key.removesuffix("event")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from relay.files.tree import sync_directory
 from relay.git.command import GitError, GitResult
 from relay.git.config_guard import guard, is_plain
+from relay.git.config_listing import read_version
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
 from relay.git.ref_files import find_id, remove_id, replace_id
@@ -41,7 +42,7 @@ def move_ref(
         return True
     repo.settle()
     # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
-    git = guard(repo).git if repo.git_version >= CONFIGURED_HOOKS else repo.git
+    git = guard(repo).git if read_version(repo) >= CONFIGURED_HOOKS else repo.git
     command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
     return _change_ref(repo, ref, old, new, lambda: git.probe(*command, env=identity))
 

@@ -5,34 +5,26 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from functools import cache
 from pathlib import Path
 
 from relay.errors import RepoError
 from relay.files.secrecy import NOTHING_NAMED, Hidden
 from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
+from relay.git.layout import is_ordinary
 from relay.git.loose import Unsynced, read_loose, write_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements, list_ids
+from relay.git.version import get_version, probe_traced
 from relay.regexes import regex
 from relay.values import dataclass
-
-MINIMUM_GIT = (2, 39, 1)
-"""``git hook run`` and ``core.fsync`` came with 2.36. Before 2.39.1 (January 2023) a ``.gitattributes`` can write into
-the memory of git, which reads it outside of the sandbox (CVE-2022-23521; likewise CVE-2022-41903)."""
 
 _DISCOVERY = regex(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
     re.DOTALL,
 )
 """Fixed words between the paths, so that a newline in a path does not matter."""
-
-
-_TRACED = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_BRIEF": "1"}
-"""Has git say on stderr what it does, and first which version it is: a process less. Source: api-trace2."""
-_EVENT = b'{"event":"'
 
 
 class BranchError(RepoError):
@@ -54,23 +46,12 @@ class Repo:
     object_format: str
     """``sha1`` or ``sha256``."""
     git: Git
-    read_version: Callable[[], tuple[int, ...]] = field(compare=False)
-    """Asks git once; see `git_version`."""
     hidden: Hidden = NOTHING_NAMED
     """What is never stored where a session could read it: its bytes stay in the work tree only."""
     unsynced: Unsynced | None = field(default=None, compare=False)
     """What waits for the disk together, inside of `storing_together`."""
     on: str = field(default="", compare=False)
     """The branch that HEAD has to name, or none, whenever it is looked at; empty for any."""
-
-    @property
-    def git_version(self) -> tuple[int, ...]:
-        """Of git, asked for when it first matters.
-
-        Raises:
-            RepoError: It is too old.
-        """
-        return self.read_version()
 
     @property
     def relay_dir(self) -> Path:
@@ -225,36 +206,43 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     here = Path(os.path.realpath(cwd))
     root = next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
     git = get_git(environ, here, root)
-    result = git.probe(
-        "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
+    if root == here and is_ordinary(root):
+        git_dir = common_dir = root / ".git"
+        object_format = "sha1"
+    else:
+        root, git_dir, common_dir, object_format = _discover(git, here, root)
+    _require_root(root, environ)
+    _require_own(root, git_dir, common_dir)
+    return Repo(
+        root=root,
+        git_dir=git_dir,
+        common_dir=common_dir,
+        object_format=object_format,
+        git=replace(git, cwd=root, place=(f"--git-dir={git_dir}", f"--work-tree={root}")),
+    )
+
+
+def _discover(git: Git, here: Path, root: Path | None) -> tuple[Path, Path, Path, str]:
+    """Ask git for root, git directory, common directory and object format.
+
+    Raises:
+        RepoError: As for `open_repo`.
+    """
+    result = probe_traced(
+        git, "rev-parse", "--path-format=absolute", "--is-bare-repository", "--absolute-git-dir",
         "--is-inside-work-tree", "--git-common-dir", "--show-object-format", "--show-toplevel",
-        env=_TRACED,
     )  # fmt: skip
-    lines = result.err.splitlines(keepends=True)
-    said = next((line for line in lines if line.startswith(_EVENT + b"version")), None)
-    result = replace(result, err=b"".join(line for line in lines if not line.startswith(_EVENT)))
-    read_version = cache(lambda: _get_version(said or git.run("version")))
     found = _DISCOVERY.match(result.out)
     if found is None or found["inside"] == b"false":
-        read_version()  # what an old git does not know is no reason to speak of the directory
+        get_version(git)  # what an old git does not know is no reason to speak of the directory
         raise _explain(here, result)
     if root is None or os.path.realpath(os.fsdecode(found["top"])) != str(root):
         raise RepoError(
             f"the repository's config says that its work tree is {os.fsdecode(found['top'])!r}, not here",
             hint="git config --unset core.worktree",
         )
-    _require_root(root, environ)
-    git_dir = os.path.realpath(os.fsdecode(found["git_dir"]))
-    common_dir = Path(os.path.realpath(os.fsdecode(found["common"])))
-    _require_own(root, Path(git_dir), common_dir)
-    return Repo(
-        root=root,
-        git_dir=Path(git_dir),
-        common_dir=common_dir,
-        object_format=found["format"].decode(),
-        git=replace(git, cwd=root, place=(f"--git-dir={git_dir}", f"--work-tree={root}")),
-        read_version=read_version,
-    )
+    git_dir, common_dir = (Path(os.path.realpath(os.fsdecode(found[name]))) for name in ("git_dir", "common"))
+    return root, git_dir, common_dir, found["format"].decode()
 
 
 def _explain(here: Path, result: GitResult) -> RepoError:
@@ -307,12 +295,3 @@ def _find_linked(git_dir: Path) -> Path | None:
         return None
     place = Path(os.path.normpath(git_dir / os.fsdecode(data or b"").rstrip("\n")))
     return Path(os.path.realpath(place.parent), place.name)
-
-
-def _get_version(said: bytes) -> tuple[int, ...]:
-    found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", said.rpartition(b'"exe"')[2])
-    version = tuple(int(part or 0) for part in found.groups()) if found else (0, 0)
-    if version < MINIMUM_GIT:
-        shown, wanted = (".".join(map(str, numbers)) for numbers in (version, MINIMUM_GIT))
-        raise RepoError(f"git {shown} is too old; relay needs {wanted} or newer", hint="install a newer git")
-    return version

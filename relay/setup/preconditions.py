@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RelayError, RepoError
+from relay.git.config_listing import read_version
 from relay.git.identity import get_identity
 from relay.git.names import list_paths
 from relay.git.operations import check_state
@@ -112,7 +113,7 @@ def check_key(kind: RunnerKind, environ: Mapping[str, str]) -> Finding:
 
 def check_git(repo: Repo) -> Finding:
     """Look whether git is new enough."""
-    return find_out(lambda: ".".join(str(part) for part in repo.git_version), name="git")
+    return find_out(lambda: ".".join(str(part) for part in read_version(repo)), name="git")
 
 
 def check_repository(repo: Repo) -> Finding:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from relay.errors import RepoError
+from relay.git.config_listing import read_listing, read_version
+from relay.git.layout import is_ordinary
 from relay.git.repository import open_repo
 from relay.git.status import read_status
 
@@ -197,11 +199,15 @@ def test_a_too_old_git_is_refused(box, tmp_path):
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\necho "git version 2.25.1"\n')
     fake.chmod(0o755)
+    environ = {**box.environ, "PATH": str(fake.parent)}
     with pytest.raises(RepoError, match=r"git 2\.25\.1 is too old"):
-        open_repo(box.root, {**box.environ, "PATH": str(fake.parent)})
+        open_repo(box.root / "src", environ)
+    with pytest.raises(RepoError, match=r"git 2\.25\.1 is too old"):
+        read_version(open_repo(box.root, environ))
 
 
-def test_the_first_question_tells_the_version(box, tmp_path):
+@pytest.mark.parametrize("place", [".", "src"])
+def test_the_first_question_tells_the_version(box, tmp_path, place):
     """One that says so to nobody is asked."""
     fake = tmp_path / "bin/git"
     fake.parent.mkdir()
@@ -209,11 +215,84 @@ def test_the_first_question_tells_the_version(box, tmp_path):
     fake.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {real} "$@"\n')
     fake.chmod(0o755)
     environ = {**box.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}"}
-    told = open_repo(box.root, environ).git_version
+    repo = open_repo(box.root / place, environ)
+    told = read_version(repo)
     assert ".".join(map(str, told)) in box.text("version")
-    assert len((tmp_path / "asked").read_text().splitlines()) == 1
-    fake.write_text(f'#!/bin/sh\nunset GIT_TRACE2_EVENT\nexec {real} "$@"\n')
-    assert open_repo(box.root, environ).git_version == told
+    read_listing(repo)
+    assert len((tmp_path / "asked").read_text().splitlines()) == len({repo.root, box.root / place})
+    silent = fake.with_name("silent")
+    silent.write_text(f'#!/bin/sh\nunset GIT_TRACE2_EVENT\nexec {real} "$@"\n')
+    silent.chmod(0o755)
+    assert read_version(replace(repo, git=replace(repo.git, program=str(silent)))) == told
+
+
+@pytest.fixture
+def copied(box, tmp_path):
+    """A root that may be broken."""
+    root = shutil.copytree(box.root, tmp_path / "copied", symlinks=True)
+    assert is_ordinary(root)
+    return root
+
+
+ORDINARY = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
+ODD = {
+    "a format that has extensions": "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nnoop = true\n",
+    "an extension": f"{ORDINARY}[Extensions]\n\tworktreeConfig = true\n",
+    "a work tree": f"{ORDINARY}[Core]\n\tWorkTree = ..\n",
+    "a work tree behind a setting of another section": f'{ORDINARY}[core "x"]\n\ta = b\n[CORE]\n\tworktree=..\n',
+    "a bare repository": f"{ORDINARY}bare = true\n",
+    "a bare repository by a word alone": f"{ORDINARY}bare\n",
+    "a section and a setting on one line": f"{ORDINARY}[core] bare = true\n",
+    "a line that goes on": f"{ORDINARY}[alias]\n\tx = y \\\n[core]\n",
+    "a section's old form": f"{ORDINARY}[core.x]\n\ta = b\n",
+    "no format": "[core]\n\tbare = false\n",
+    "nothing": "",
+    "what is no configuration": f"{ORDINARY}= x\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_of_an_odd_configuration_git_says_whose_it_is(copied, name):
+    (copied / ".git/config").write_text(ODD[name])
+    assert not is_ordinary(copied)
+
+
+LAYOUTS = {
+    "no HEAD": lambda root: (root / ".git/HEAD").unlink(),
+    "a HEAD that names no branch": lambda root: (root / ".git/HEAD").write_text(f"{'1' * 40}\n"),
+    "no refs": lambda root: shutil.rmtree(root / ".git/refs"),
+    "objects elsewhere": lambda root: (
+        (root / ".git/objects").rename(root / "objects"),
+        (root / ".git/objects").symlink_to("../objects"),
+    ),
+    "a common directory": lambda root: (root / ".git/commondir").write_text("../.git\n"),
+    "a link": lambda root: ((root / ".git").rename(root / "g"), (root / ".git").symlink_to("g")),
+    "another user's": lambda root: os.chown(root / ".git", 12345, 12345),
+    "another user's work tree": lambda root: os.chown(root, 12345, 12345),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_of_an_odd_layout_git_says_whose_it_is(copied, name):
+    if "user" in name and os.getuid() != 0:
+        pytest.skip("only root can give a directory away")
+    LAYOUTS[name](copied)
+    assert not is_ordinary(copied)
+
+
+def test_an_ordinary_repository_is_what_git_says_that_it_is(box, tmp_path):
+    """Whatever else its configuration holds; a git that is asked anything fails here."""
+    box.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    box.git("config", "url.https://x/y.insteadOf", "a # b; c\\d")
+    box.git("config", "include.path", "../odd.cfg")
+    box.write("odd.cfg", "[core]\n\tworktree = /nonexistent\n")
+    asked = open_repo(box.root / "src", box.environ)
+    fake = tmp_path / "bin/git"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    told = open_repo(box.root, {**box.environ, "PATH": str(fake.parent)})
+    assert replace(told, git=asked.git) == asked
 
 
 def test_another_users_repository_is_git_s_decision(box):
