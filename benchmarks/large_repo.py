@@ -32,7 +32,8 @@ from relay.session.usage import Spent
 from relay.state.situation import PlanSource, ask
 from relay.store import snapshot
 from relay.store.commit import CommitRequest, commit_paths
-from relay.store.legs import LegStart, OpenLeg, WipRecord, close_leg, open_leg, save_wip
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, OpenLeg, close_leg, open_leg
 from relay.store.lock import lock_worktree
 from relay.store.snapshot import write_snapshot_tree
 

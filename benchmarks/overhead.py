@@ -34,7 +34,8 @@ from relay.sandbox.run import open_sandbox
 from relay.session.tokens import estimate_tokens
 from relay.session.usage import Spent
 from relay.session.values import ToolSpec
-from relay.store.legs import LegStart, OpenLeg, WipRecord, open_leg, save_wip
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, OpenLeg, open_leg
 from relay.tools.specs import PLANNER_SPECS, RUNNER_SPECS
 
 HERE = Path(__file__).resolve().parent

@@ -30,7 +30,8 @@ from relay.state.session_ends import render_end, render_proposal
 from relay.store import trailers
 from relay.store.branch_move import find_in_the_way, move_branch
 from relay.store.environment import read_environment, save_environment
-from relay.store.legs import LegStart, OpenLeg, WipRecord, get_branch, open_leg, read_leg, save_snapshots
+from relay.store.leg_snapshots import WipRecord, save_snapshots
+from relay.store.legs import LegStart, OpenLeg, get_branch, open_leg, read_leg
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.texts import find_text
 from relay.store.unrecorded_cost import give_up_leg

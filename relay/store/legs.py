@@ -14,15 +14,13 @@ trailers, so a ref fetched on another machine says as much as here.
 
 import hashlib
 import os
-from collections.abc import Mapping
 from dataclasses import field, replace
 
 from relay.errors import RepoError
 from relay.files.boot import find_boot_id
 from relay.git import objects, refs
 from relay.git.command import GitError
-from relay.git.gc_hold import claim_collections
-from relay.git.message import CommitText, Message, make_line, read_text
+from relay.git.message import CommitText, Message, read_text
 from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.repository import Repo
 from relay.git.status import PathChange
@@ -30,7 +28,7 @@ from relay.hints import RUN, WHY
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.session_cost import drop_spent, find_spent
-from relay.store.snapshot import KnownPaths, Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import BASE, BOOT, ENVIRONMENT, PLACE, REPLACED, SKIPPED, WIP
 from relay.values import dataclass
 
@@ -178,7 +176,7 @@ def _render_start(  # what the two ways to begin a session share
         *trailers.render_spent(spent),
         *(((ENVIRONMENT, start.environment),) if start.environment else ()),
         *(((trailers.MERGE, start.merges),) if start.merges else ()),
-        *_render_skipped(skipped),
+        *render_skipped(skipped),
         *start.trailers,
     )
 
@@ -294,7 +292,7 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
     """
     branch, head = get_branch(repo), repo.head()
     ref = next_ref(repo, "wip", branch)
-    message = Message(subject=subject, trailers=_render_skipped(found.skipped))
+    message = Message(subject=subject, trailers=render_skipped(found.skipped))
     commit = objects.write_commit(repo, found.tree, (head,) if head else (), message)
     if not refs.move_ref(repo, ref, commit, None):
         raise RepoError(f"{ref} was made by somebody else", hint="is another relay at work on this branch?")
@@ -311,74 +309,8 @@ def close_leg(repo: Repo, leg: OpenLeg) -> bool:
     return refs.drop_ref(repo, find_leg_ref(leg.branch), leg.commit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WipRecord:
-    """What goes into a snapshot besides the files."""
-
-    spend: Spent
-    items: tuple[str, ...] = ()
-    baton: str = ""
-    replace: Mapping[str, bytes] | None = None
-    """Bytes to put into the tree in place of the work tree's: the plan with its claims ticked."""
-    paths: tuple[str, ...] | None = None
-    """The only paths that changed since the last snapshot of this leg; None when unknown."""
-    trailers: tuple[tuple[str, str], ...] = ()
-    """Further ones, kept and handed back with the open leg."""
-
-
-def save_wip(repo: Repo, leg: OpenLeg, record: WipRecord) -> OpenLeg:
-    """Snapshot the work tree on top of the leg's last snapshot and return the leg as it is now.
-
-    Raises:
-        RepoError: The snapshot cannot be stored, or another process moved the leg's snapshot ref.
-    """
-    known = KnownPaths(paths=record.paths, previous=leg.last_wip) if leg.last_wip else None
-    with repo.storing_together() as together:
-        return save_snapshots(together, leg, record, write_snapshot_tree(together, replace=record.replace, known=known))
-
-
-def save_snapshots(repo: Repo, leg: OpenLeg, record: WipRecord, *snapshots: TreeSnapshot) -> OpenLeg:
-    """Store snapshots on top of the leg's last one, in their order: the ref moves once, to the last of them.
-
-    Raises:
-        RepoError: Another process moved the leg's snapshot ref.
-    """
-    last = leg.last_wip
-    claim_collections(repo)
-    for snapshot in snapshots:
-        leg = _write_snapshot(repo, leg, record, snapshot)
-    if leg.last_wip and not refs.move_ref(repo, leg.wip_ref, leg.last_wip.commit, last.commit if last else None):
-        raise RepoError(f"{leg.wip_ref} was moved by somebody else", hint="is another relay at work on this branch?")
-    return leg
-
-
-def _write_snapshot(repo: Repo, leg: OpenLeg, record: WipRecord, found: TreeSnapshot) -> OpenLeg:
-    """Store a snapshot that no ref holds yet."""
-    kept = (
-        (trailers.PLAN, render_path(leg.plan_path)),
-        (trailers.PHASE, leg.phase_id),
-        (trailers.SESSION, leg.session_id),
-        (trailers.ITEMS, " ".join(record.items)),
-        *trailers.render_spent(record.spend),
-        *_render_skipped(found.skipped),
-        *((REPLACED, render_path(path)) for path in found.replaced),
-        *leg.carried,
-        *record.trailers,
-    )
-    message = Message(subject=f"relay: snapshot of phase {leg.phase_id}", body=record.baton, trailers=kept)
-    parent = leg.last_wip.commit if leg.last_wip else leg.commit
-    commit = objects.write_commit(repo, found.tree, (parent,), message)
-    return replace(
-        leg,
-        last_wip=Snapshot.of(found, commit),
-        spend=record.spend,
-        items=record.items,
-        baton=record.baton,
-        wip_trailers=tuple((key, line) for key, value in kept if (line := make_line(value))),
-    )
-
-
-def _render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
+def render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the trailers that say what a snapshot does not hold."""
     return tuple((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in skipped)
 
 

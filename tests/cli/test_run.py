@@ -463,7 +463,8 @@ def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned
     """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
     from relay.git.repository import open_repo
     from relay.session.usage import Spent
-    from relay.store.legs import LegStart, WipRecord, open_leg, save_wip
+    from relay.store.leg_snapshots import WipRecord, save_wip
+    from relay.store.legs import LegStart, open_leg
     from relay.store.lock import lock_worktree
 
     (planned / "docs").mkdir()

@@ -18,7 +18,8 @@ from relay.session.events import LegEnded, LegStarted, Noticed, ResponseReceived
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.state.session_ends import find_repeated_error, render_end, render_wait
-from relay.store.legs import WipRecord, read_leg, save_wip
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import read_leg
 from relay.store.trailers import WAIT_UNTIL
 
 PLAN = """\

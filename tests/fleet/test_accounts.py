@@ -5,7 +5,8 @@ import pytest
 from relay.fleet.accounts import find_spent, open_account
 from relay.fleet.landing import Job
 from relay.session.usage import Spent, Usage
-from relay.store.legs import LegStart, WipRecord, open_leg, save_wip
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, open_leg
 from relay.store.session_cost import note_spent
 
 

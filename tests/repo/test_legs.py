@@ -10,17 +10,9 @@ from relay.git.command import GitError
 from relay.git.message import read_text
 from relay.git.objects import find_blob_id
 from relay.session.usage import Spent, Usage
-from relay.store import snapshot
-from relay.store.legs import (
-    LegStart,
-    WipRecord,
-    close_leg,
-    continue_leg,
-    find_leg_changes,
-    open_leg,
-    read_leg,
-    save_wip,
-)
+from relay.store import snapshot, trailers
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, close_leg, continue_leg, find_leg_changes, open_leg, read_leg
 from relay.store.ownership import find_user_paths
 from relay.store.planning_cost import (
     PlanningRecord,
@@ -30,7 +22,8 @@ from relay.store.planning_cost import (
     save_plan_usage,
     save_rejected_plan,
 )
-from relay.store.snapshot import Skipped, write_snapshot_tree
+from relay.store.session_cost import note_spent
+from relay.store.snapshot import Skipped, is_newest, write_snapshot_tree
 
 
 def given(value):
@@ -93,6 +86,36 @@ def test_snapshots_form_one_chain_for_each_leg(box):
     other = save_wip(repo, open_leg(repo, START), WipRecord(spend=Spent(cost_usd=None)))
     assert box.text("for-each-ref", "--format=%(refname)", "refs/relay/wip").split() == [leg.wip_ref, other.wip_ref]
     assert other.spend == Spent(cost_usd=None)
+
+
+SAME = WipRecord(spend=spend(20), items=("2.1",), baton="next")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"),
+    [
+        ({}, False),
+        ({"items": ()}, True),
+        ({"baton": ""}, True),
+        ({"trailers": ((trailers.SAID, "no"),)}, True),
+        ({"replace": {"src/app.py": b"2\n"}}, True),
+    ],
+)
+def test_a_snapshot_that_says_nothing_new_is_none_where_the_cost_is_noted(box, changes, is_kept):
+    repo = box.open()
+    evidence = (trailers.EVIDENCE, "2.1 it runs")  # carried along
+    leg = open_leg(repo, replace(START, session_id="s1"))
+    leg = save_wip(repo, leg, replace(SAME, spend=spend(), trailers=(evidence,)))
+    first = save_wip(repo, leg, SAME)
+    assert given(first.last_wip).commit != given(leg.last_wip).commit  # nobody else knows the cost
+    note_spent(repo, "s1", spend(30), synced=True)
+    then = save_wip(repo, first, replace(SAME, **changes))
+    assert (given(then.last_wip).commit != given(first.last_wip).commit) == is_kept
+    assert is_newest(repo, given(then.last_wip))
+    found = given(read_leg(repo))
+    assert (given(found.last_wip).commit, found.spend) == (given(then.last_wip).commit, spend(30))
+    box.write("more", "3\n")
+    assert given(save_wip(repo, then, replace(SAME, **changes)).last_wip).commit != given(then.last_wip).commit
 
 
 def test_a_snapshot_of_which_an_object_cannot_be_stored_is_none(box):

@@ -36,7 +36,8 @@ from relay.setup.session import Sessions
 from relay.state.session_ends import render_wait
 from relay.store import trailers
 from relay.store.history import read_plan_commits
-from relay.store.legs import LegStart, OpenLeg, WipRecord, continue_leg, save_wip
+from relay.store.leg_snapshots import WipRecord, save_wip
+from relay.store.legs import LegStart, OpenLeg, continue_leg
 from relay.store.trailers import ENDED, ERROR, FINDING, KEPT_MARKS, PROPOSED, REVIEW, REVIEWED
 from relay.tools.workspace import Workspace
 from relay.values import dataclass

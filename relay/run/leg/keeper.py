@@ -1,7 +1,7 @@
 """Keeping in git what a session does, where no crash can take it: snapshots, the pending plan, the plan as it was.
 
-After every tool that may have changed something a snapshot is stored, so that a crash loses at most what the running
-tool was doing. The session is driven elsewhere (`relay.run.leg.session`).
+After every tool that has changed something a snapshot is stored, so that a crash loses at most what the running tool
+was doing. The session is driven elsewhere (`relay.run.leg.session`).
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from relay.setup.context import RunContext
 from relay.setup.pause import wait_while_paused
 from relay.state.session_ends import render_wait
 from relay.store.inbox import drop_words, read_words
-from relay.store.legs import WipRecord, save_snapshots, save_wip
+from relay.store.leg_snapshots import WipRecord, save_snapshots, save_wip
 from relay.store.newer_files import find_newer
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
