@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.attacks.conftest import listen
-from tests.attacks.test_commands import BOTH, CONNECT, PLAN, RUN, Attack, find_through, python
+from tests.attacks.test_commands import BOTH, CONNECT, PLAN, RUN, Attack, call_attacks, find_through, python
 
 HOST = "registry.example.org"
 TUNNEL = """
@@ -164,19 +164,18 @@ def test_what_was_opened_opens_nothing_else(arena, leaks, level):
             "    with socket.socket(family) as peer: peer.connect(where); print(peer.recv(9))"
         )
         attacks = (*ATTACKS, Attack(name="wanted", stands_for="", command=wanted))
-        calls = [("bash", {"command": attack.command, "timeout_s": 60}) for attack in attacks]
         environ = {"RELAY_NETWORK": HOST, "RELAY_LOCALHOST": str(number), "RELAY_SOCKETS": str(place)}
         before = arena.state(whole=level == PLAN)
-        played = arena.call(
-            calls,
+        played, texts = call_attacks(
+            arena,
+            attacks,
             *((RUN, "--json") if level == RUN else (PLAN, "feature", "--force", "--json")),
             environ=environ,
             warm=True,
         )
 
-    assert len(played.got) == len(attacks), played.tail
-    assert find_through(arena, attacks, [got.text for got in played.got], before, leaks, whole=level == PLAN)[0] == []
-    assert played.got[-1].text.count("served") == 2, played.got[-1].text
+    assert find_through(arena, attacks, texts, before, leaks, whole=level == PLAN)[0] == []
+    assert texts[-1].count("served") == 2, texts[-1]
     first = played.got[0].text
     assert "[evil.example.net was refused: `network = { hosts = [...] }` does not name it]" in first
     said = played.out.decode()
@@ -193,13 +192,11 @@ def test_the_hosts_network_opens_no_socket_of_the_host(arena, leaks, level):
         *SHARED,
         Attack(name="wanted", stands_for="", command=python(CONNECT + "reach(socket.AF_INET, ('127.0.0.1', @TCP@))")),
     )
-    calls = [("bash", {"command": attack.command, "timeout_s": 60}) for attack in attacks]
 
-    played = arena.call(
-        calls, *((RUN,) if level == RUN else (PLAN, "feature", "--force")), environ={"RELAY_NETWORK": "true"}, warm=True
-    )
+    words = (RUN,) if level == RUN else (PLAN, "feature", "--force")
 
-    assert len(played.got) == len(attacks), played.tail
-    assert [leak for got in played.got[:-1] for leak in leaks if leak in got.text] == []
-    assert "THROUGH" in played.got[-1].text
+    played, texts = call_attacks(arena, attacks, *words, environ={"RELAY_NETWORK": "true"}, warm=True)
+
+    assert [leak for text in texts[:-1] for leak in leaks if leak in text] == []
+    assert "THROUGH" in texts[-1]
     assert b"commands reach this machine's whole network" in played.out

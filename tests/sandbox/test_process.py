@@ -94,7 +94,7 @@ def test_what_it_printed_last_is_heard_while_it_runs(box: Any) -> None:
 
 def test_flood_is_cut_in_the_middle_and_timed_out(box: Any) -> None:
     """An endless writer is killed on time and only its head and tail are kept."""
-    result = box.sh("echo first; exec yes", limits=Limits(timeout_s=0.5, keep_bytes=2000))
+    result = box.sh("echo first; exec yes", limits=Limits(timeout_s=0.3, keep_bytes=2000))
     assert result.timed_out
     assert result.exit_code is None
     assert result.total_bytes > MIB
@@ -299,7 +299,7 @@ for _ in range({children}):
     if os.fork() == 0:
         break
 while True:
-    kept.append(b'x' * (8 << 20))
+    kept.append(b'x' * (4 << 20))
     time.sleep(0.02)
 """
 
@@ -308,17 +308,17 @@ while True:
 @pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
 def test_memory_of_the_whole_tree_is_limited(box: Any, children: int) -> None:
     """A tree that takes more and more is killed, however many processes share it, and the note says why."""
-    limits = Limits(timeout_s=60, memory_bytes=300 * MIB)
+    limits = Limits(timeout_s=60, memory_bytes=100 * MIB)
     result = box.python(HOARD.format(children=children), limits=limits)
     assert (result.exit_code, result.timed_out) == (None, False)
-    assert result.notes == ("killed: the command held more than 300 MiB of memory at once",)
+    assert result.notes == ("killed: the command held more than 100 MiB of memory at once",)
 
 
 LEADERLESS = """
 import ctypes, threading, time
 kept = []
 def hold():
-    kept.append(b'x' * (400 << 20))
+    kept.append(b'x' * (150 << 20))
     time.sleep(40)
     open('stayed', 'w').close()
 threading.Thread(target=hold).start()
@@ -330,9 +330,9 @@ ctypes.CDLL(None).syscall(60 if __import__('platform').machine() == 'x86_64' els
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
 def test_a_process_without_its_first_thread_counts_and_is_ended(box: Any, place: Any) -> None:
-    result = box.python(LEADERLESS, limits=Limits(timeout_s=60, memory_bytes=300 * MIB))
+    result = box.python(LEADERLESS, limits=Limits(timeout_s=60, memory_bytes=100 * MIB))
 
-    assert result.notes == ("killed: the command held more than 300 MiB of memory at once",)
+    assert result.notes == ("killed: the command held more than 100 MiB of memory at once",)
     assert not (place.root / "stayed").exists()
 
 
@@ -342,12 +342,12 @@ def test_memory_that_is_only_reserved_or_shared_is_not_counted(box: Any) -> None
     script = """
 import mmap, os, time
 reserved = mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
-shared = b'x' * (100 << 20)
+shared = b'x' * (30 << 20)
 for _ in range(3):
     os.fork()
 time.sleep(0.5)
 """
-    result = box.python(script, limits=Limits(timeout_s=60, memory_bytes=300 * MIB))
+    result = box.python(script, limits=Limits(timeout_s=60, memory_bytes=100 * MIB))
     assert (result.exit_code, result.notes) == (0, ())
 
 
