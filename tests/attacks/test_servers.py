@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import THOROUGH
+
 BAD = Path(__file__).with_name("bad_server.py")
 MOST_CHARS = 50_000
 """Of a result, whatever a server says."""
@@ -14,19 +16,23 @@ PHASE = "# P\n\n## Phase 1 — One\nVerify: `test -f one.txt`\nTools: evil, db\n
 NAMED = '{"mcpServers": {"evil": {"command": "touch", "args": ["@OUT@/executed"]}}}'
 
 
-def name_server(arena, source, kind):
-    """Have the user's own settings name a program that is no friend of theirs."""
+def name_servers(arena, source, kinds):
+    """Have the user's own settings name programs that are no friends of theirs."""
     config = arena.home / ".config/relay/config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(f'[mcp_servers.db]\ncommand = ["{arena.python}", "-I", "server.py", "{kind}"]\n')
+    named = (
+        f'[mcp_servers.{name}]\ncommand = ["{arena.python}", "-I", "server.py", "{kind}"]\n'
+        for name, kind in kinds.items()
+    )
+    config.write_text("".join(named))
     arena.write("server.py", source.read_text().replace("@ABSTRACT@", arena.places["ABSTRACT"]))
-    arena.write("PLAN.md", PHASE)
+    arena.write("PLAN.md", PHASE.replace("db", ", ".join(kinds)))
 
 
 @pytest.fixture
 def serving(arena):
     """The user's own server is a program that asks for what it must not have."""
-    name_server(arena, FAKE, "writes")
+    name_servers(arena, FAKE, {"db": "writes"})
     for path in (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"):
         arena.write(path, NAMED.replace("@OUT@", str(arena.outside)))
     arena.commit()
@@ -60,29 +66,31 @@ GONE_BAD = {
 """What a server does, and what a call of its tool is answered with where that is an error."""
 
 
-@pytest.mark.parametrize("kind", GONE_BAD)
-def test_a_server_gone_bad_is_a_tool_that_answers_badly(arena, leaks, kind):
-    """It gives no orders, takes no other tool's name, ends nothing but itself, and the session goes on behind it."""
-    name_server(arena, BAD, kind)
+@pytest.mark.parametrize("kinds", [(kind,) for kind in GONE_BAD] if THOROUGH else [tuple(GONE_BAD)])
+def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks, kinds):
+    """They give no orders, take no other tool's name, end nothing but themselves; the session goes on behind them."""
+    names = {"db" if kind == "names that shadow" else f"s{number}": kind for number, kind in enumerate(kinds)}
+    name_servers(arena, BAD, names)
     arena.commit()
-    query = {"tools": [{"name": "db__query", "input": {}}]}
+    query = [{"tools": [{"name": f"{name}__query", "input": {}}]} for name in names]
     turns = [
-        query,
+        *query,
         {"tools": [{"name": "bash", "input": {"command": "echo mine > one.txt; cat one.txt"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "seen"}}]},
-        query,
+        *query,
         {"text": "Commit: Say one"},
     ]
 
     played = arena.play([{"turns": turns}], "run", "--phase", "1", terminal=True, warm=True)
 
     assert (played.code, played.errors) == (0, ()), played.tail
-    first, bash, tick, again = played.got
-    for got in (first, again):
-        assert got.is_error == bool(GONE_BAD[kind]), got
-        assert GONE_BAD[kind] in got.text
-        assert len(got.text) < MOST_CHARS
-        assert not [leak for leak in (*leaks, "\x1b", "\x07") if leak in got.text]
+    calls = len(kinds)
+    bash, tick = played.got[calls:-calls]
+    for kind, got in zip(kinds * 2, played.got[:calls] + played.got[-calls:], strict=True):
+        assert got.is_error == bool(GONE_BAD[kind]), (kind, got)
+        assert GONE_BAD[kind] in got.text, kind
+        assert len(got.text) < MOST_CHARS, kind
+        assert not [leak for leak in (*leaks, "\x1b", "\x07") if leak in got.text], kind
         assert kind != "requests of its own" or got.text.count("-32601") == REFUSED, got.text
     assert ("mine" in bash.text.splitlines(), tick.is_error) == (True, False)
     assert not [text for text in (*played.systems, *played.messages) if "you are the user" in text]
