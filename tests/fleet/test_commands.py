@@ -11,23 +11,23 @@ from tests.fleet.plan_of_three import PLAN, SCRIPT
 
 
 @pytest.fixture
-def ask(stage, tmp_path, database, monkeypatch):
+def ask(stage, tmp_path):
     """Type `relay fleet …` in a repository with a remote that has not seen the plan; return what it says."""
-    monkeypatch.setenv("RELAY_FLEET_URL", database)
     stage.git("clone", "-q", "--bare", str(stage.root), str(tmp_path / "away.git"))
     stage.git("remote", "add", "origin", str(tmp_path / "away.git"))
     stage.write("PLAN.md", PLAN)
     stage.commit("plan")
 
-    def ask(*words, code=0, **environ):
-        done = stage.relay("fleet", *words, environ=environ)
+    def ask(*words, code=0):
+        done = stage.relay("fleet", *words)
         assert done.returncode == code, done.stderr
         return (done.stderr if code else done.stdout).splitlines()
 
     return ask
 
 
-def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path):
+def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, monkeypatch):
+    monkeypatch.setenv("RELAY_FLEET_URL", database)
     assert ask("submit", code=1) == ["Error: main has commits that origin has not", "Hint: git push origin main"]
     assert ask("submit", "NEW.md", code=1) == ["Error: origin has no NEW.md on main", "Hint: commit and push the plan"]
     stage.git("push", "-q", "origin", "main")
@@ -69,10 +69,10 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path):
     assert ask("reap", "--lost") == ["nothing is set aside for a lost worker"]
 
 
-def test_without_its_database_the_queue_is_not_known_and_the_plan_is(stage, ask):
+def test_without_its_database_the_queue_is_not_known_and_the_plan_is(stage, ask, monkeypatch):
     stage.git("push", "-q", "origin", "main")
-    away = "postgresql:///x?host=/nowhere"
-    assert ask("submit", code=1, RELAY_FLEET_URL=away)[0].startswith("Error: the database does not answer: ")
-    assert ask("worker", "--once", code=1, RELAY_FLEET_URL=away)[-1].startswith("Hint: relay fleet up runs one here; ")
-    assert ask("status", "--why", RELAY_FLEET_URL=away)[1] == "   1  One: can begin"
     assert ask("status", "--remote", "nowhere", code=1)[1] == "Hint: git remote -v shows those that there are"
+    monkeypatch.setenv("RELAY_FLEET_URL", "postgresql:///x?host=/nowhere")
+    assert ask("submit", code=1)[0].startswith("Error: the database does not answer: ")
+    assert ask("worker", "--once", code=1)[-1].startswith("Hint: relay fleet up runs one here; ")
+    assert ask("status", "--why")[1] == "   1  One: can begin"

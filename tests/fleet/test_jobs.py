@@ -1,13 +1,11 @@
 """`relay run --jobs N` as a whole: parent, children, landings, and what a kill leaves."""
 
-import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from relay.rehearsal.server import serve
 from tests.copied import FSCK
 from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
+from tests.warm import find_relay
 
 PLAN = """\
 ---
@@ -243,16 +242,6 @@ def done_beside(stage, *phases):
         assert ended.exit_code == ExitCode.DONE, ended
 
 
-def find_child(stage, phase):
-    """Return the relay of a phase's run; the process that asked for it ends before it does when it is killed itself."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_text()
-            if f"{stage.root}.relay/{phase}" == str((folder / "cwd").readlink()) and "starter.py" in words:
-                return int(folder.name)
-    return None
-
-
 def test_a_run_that_is_killed_is_gone_on_with(wave):
     """By the same parent, which waits for nobody."""
     sessions = [write_phase(1), write_phase(2)]
@@ -265,7 +254,7 @@ def test_a_run_that_is_killed_is_gone_on_with(wave):
             event = json.loads(line)
             if event["event"] == "ToolFinished" and event["phase_id"] == "2":
                 break
-        os.kill(find_child(wave, "2"), signal.SIGKILL)
+        os.kill(find_relay(wave.root.with_name(f"{wave.root.name}.relay") / "2"), signal.SIGKILL)
         rest = first.communicate()[0]
         assert (first.returncode, server.errors) == (0, []), rest
     assert "it is tried once more" in rest
