@@ -1,7 +1,8 @@
 """Whether a directory is an ordinary repository, told without asking git: it would be asked at each start of relay.
 
-Ordinary is a work tree with a git directory of its own, this user's, as ``git init`` lays it out. Whatever looks
-otherwise is left to git. Source: git's setup.c, 2.39 to 2.52, `is_git_directory_gently`, `ensure_valid_ownership` and
+Ordinary is a work tree with a git directory of its own, this user's, as ``git init`` lays it out, and one that
+``git worktree add`` has linked to such a repository. Whatever looks otherwise is left to git. Source: git's setup.c,
+2.39 to 2.52, `read_gitfile_gently`, `get_common_dir`, `is_git_directory_gently`, `ensure_valid_ownership` and
 `check_repository_format_gently`: they read this one configuration file, and no file that it includes.
 """
 
@@ -21,22 +22,46 @@ _LINE = regex(
     re.DOTALL,
 )
 """Of a configuration file, as git writes it: a section and a setting have a line each."""
+_LINK = regex(rb"gitdir: (/[^\x00\n]+/worktrees/[^/\x00\n]+)\n")
+"""The ``.git`` of a linked work tree."""
 _FORMAT = {b"repositoryformatversion": b"0", b"bare": b"false"}
 
 
-def is_ordinary(root: Path) -> bool:
-    """Return whether git takes `root`, a real path, for the root of a work tree with ``.git`` in it and sha1 ids."""
-    git_dir = root / ".git"
+def find_ordinary(root: Path) -> tuple[Path, Path] | None:
+    """Return git directory and common directory of a work tree with sha1 ids whose root is `root`, a real path.
+
+    None: git has to say.
+    """
+    link = root / ".git"
     try:
-        own = [os.lstat(place) for place in (root, git_dir)]
-        parts = [os.lstat(git_dir / name) for name in ("objects", "refs")]
-        config = read_start(git_dir / "config", _LARGEST_BYTES) or b""
+        if (found := _find_directories(link)) is None:
+            return None
+        own, common = found
+        owners = {os.lstat(place).st_uid for place in (root, link, own, common)}
+        modes = [os.lstat(place).st_mode for place in (root, own, common, common / "objects", common / "refs")]
+        config = read_start(common / "config", _LARGEST_BYTES) or b""
     except OSError:
-        return False
-    if {found.st_uid for found in own} != {os.geteuid()} or not all(stat.S_ISDIR(one.st_mode) for one in own + parts):
-        return False
-    has_head = find_head_ref(git_dir) is not None and not os.path.lexists(git_dir / "commondir")
-    return has_head and len(config) <= _LARGEST_BYTES and _has_ordinary_format(config)
+        return None
+    if owners != {os.geteuid()} or not all(map(stat.S_ISDIR, modes)) or find_head_ref(own) is None:
+        return None
+    return found if len(config) <= _LARGEST_BYTES and _has_ordinary_format(config) else None
+
+
+def _find_directories(link: Path) -> tuple[Path, Path] | None:
+    """Return the directory that ``.git`` is or leads to, and the one that work trees share; None: they are not plain.
+
+    Raises:
+        OSError: Something cannot be read.
+    """
+    mode = os.lstat(link).st_mode
+    if stat.S_ISDIR(mode):
+        return None if os.path.lexists(link / "commondir") else (link, link)
+    leads = _LINK.fullmatch(read_start(link, _LARGEST_BYTES) or b"") if stat.S_ISREG(mode) else None
+    if leads is None:
+        return None
+    own = Path(os.fsdecode(leads[1]))
+    is_plain = os.path.realpath(own) == str(own) and read_start(own / "commondir", _LARGEST_BYTES) == b"../..\n"
+    return (own, own.parent.parent) if is_plain else None
 
 
 def _has_ordinary_format(config: bytes) -> bool:

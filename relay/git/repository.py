@@ -13,7 +13,7 @@ from relay.errors import RepoError
 from relay.files.secrecy import NOTHING_NAMED, Hidden
 from relay.files.tree import read_start
 from relay.git.command import Git, GitError, GitResult, get_git
-from relay.git.layout import is_ordinary
+from relay.git.layout import find_ordinary
 from relay.git.loose import Unsynced, read_loose, write_loose
 from relay.git.ref_files import find_head_ref, find_id, has_replacements, list_ids
 from relay.git.version import get_version, probe_traced
@@ -206,9 +206,8 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     here = Path(os.path.realpath(cwd))
     root = next((place for place in (here, *here.parents) if os.path.lexists(place / ".git")), None)
     git = get_git(environ, here, root)
-    if root == here and is_ordinary(root):
-        git_dir = common_dir = root / ".git"
-        object_format = "sha1"
+    if root == here and (found := find_ordinary(root)) is not None:
+        (git_dir, common_dir), object_format = found, "sha1"
     else:
         root, git_dir, common_dir, object_format = _discover(git, here, root)
     _require_root(root, environ)
@@ -279,7 +278,7 @@ def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
     if git_dir == common_dir:
         is_own = git_dir.name != ".git" or git_dir.parent == root
     else:
-        is_own = git_dir.parent == common_dir / "worktrees" and _find_linked(git_dir) == link
+        is_own = git_dir.parent == common_dir / "worktrees" and find_link(git_dir) == link
     if not is_own:
         raise RepoError(
             f"{link} leads to {git_dir}, which belongs to another work tree, of the repository {common_dir}",
@@ -287,11 +286,11 @@ def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
         )
 
 
-def _find_linked(git_dir: Path) -> Path | None:
+def find_link(git_dir: Path) -> Path | None:
     """Return the ``.git`` file that a linked work tree's git directory belongs to; None where it does not say."""
     try:
         data = read_start(git_dir / "gitdir", os.pathconf("/", "PC_PATH_MAX"))
-    except OSError:
+        place = Path(os.path.normpath(git_dir / os.fsdecode(data or b"").rstrip("\n")))
+        return Path(os.path.realpath(place.parent), place.name)
+    except (OSError, ValueError):  # no path has a NUL in it
         return None
-    place = Path(os.path.normpath(git_dir / os.fsdecode(data or b"").rstrip("\n")))
-    return Path(os.path.realpath(place.parent), place.name)

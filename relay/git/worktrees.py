@@ -7,7 +7,8 @@ from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.half_trees import drop_half, note_half
 from relay.git.lock_journal import declare_locks
-from relay.git.repository import Repo
+from relay.git.ref_files import find_head_ref
+from relay.git.repository import Repo, find_link
 from relay.values import dataclass
 
 
@@ -17,19 +18,43 @@ class Worktree:
 
     root: Path
     branch: str | None
-    """The branch that its HEAD names; None when it is detached, and for a bare repository."""
+    """The branch that its HEAD names; None when it is detached, or git says that the repository is bare."""
     unusable: str = ""
     """Why it is not to be touched: somebody locked it, or its directory is gone; empty for all others."""
 
 
 def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
-    """Return all work trees of a repository, the main one first.
+    """Return all work trees of a repository, the main one first, then by place.
 
     Raises:
         GitError: Git cannot say.
     """
+    if (found := _read_all(repo.common_dir)) is not None:
+        return found
     blocks = repo.git.run("worktree", "list", "--porcelain", "-z").split(b"\0\0")
     return tuple(_parse([os.fsdecode(line) for line in block.split(b"\0")]) for block in blocks if block.strip(b"\0"))
+
+
+def _read_all(common_dir: Path) -> tuple[Worktree, ...] | None:
+    """Return the same where each is on a branch, and is there to be touched; None: git has to say."""
+    try:
+        own = [common_dir / "worktrees" / name for name in os.listdir(common_dir / "worktrees")]  # noqa: PTH208  # names
+    except FileNotFoundError:
+        own = []
+    except OSError:
+        return None
+    main = _read(common_dir, common_dir)
+    linked = [_read(place, find_link(place)) for place in own]
+    found = sorted((tree for tree in linked if tree is not None), key=lambda tree: tree.root)
+    return (main, *found) if main is not None and len(found) == len(own) else None
+
+
+def _read(own: Path, link: Path | None) -> Worktree | None:
+    """Return the work tree of a git directory and a ``.git``; None where it is unusual."""
+    ref = find_head_ref(own)
+    if ref is None or link is None or link.name != ".git" or not link.exists() or os.path.lexists(own / "locked"):
+        return None
+    return Worktree(root=link.parent, branch=ref.removeprefix("refs/heads/"))
 
 
 def _parse(lines: list[str]) -> Worktree:

@@ -24,7 +24,7 @@ from relay.plan.statements import (
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
 
-@lru_cache(maxsize=2)  # the file's text and HEAD's, which a run asks for again and again
+@lru_cache(maxsize=8)  # the file's text and HEAD's, and those of jobs, which a run asks for again and again
 def parse_plan(text: str) -> Plan:
     """Read a plan file.
 

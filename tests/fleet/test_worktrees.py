@@ -1,6 +1,7 @@
 """Work trees of jobs: made, handed on, taken away; nothing that only they hold is lost."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from relay.errors import RepoError
 from relay.fleet.landing import find_landing, land
 from relay.fleet.worktrees import ensure_job, find_jobs, is_free, name_job_branch, remove_free
+from relay.git.command import GitError
 from relay.git.lock_journal import declare_locks
 from relay.git.notes import write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
@@ -315,3 +317,56 @@ def test_branches_of_jobs_say_whose_they_are(box, main):
     assert find_jobs(main, "PLAN.md") == ()
     with pytest.raises(RepoError, match="detached"):
         name_job_branch(main, "1")
+
+
+def list_as_git(box):
+    blocks = box.text("worktree", "list", "--porcelain").split("\n\n")
+    return [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in blocks]
+
+
+def test_work_trees_on_branches_are_listed_without_a_git(box, main):
+    places = [ensure(main, phase_id).repo.root for phase_id in ("2", "1")]
+    box.git("worktree", "add", "-q", "-b", "a/b", box.root.with_name("another"))
+    mute = replace(main, git=replace(main.git, program="/bin/false"))
+    found = list_worktrees(mute)
+    assert {tree.root for tree in found} == {main.root, *places, box.root.with_name("another")}
+    asked = [(tree["worktree"], tree["branch"].removeprefix("refs/heads/")) for tree in list_as_git(box)]
+    assert [(str(tree.root), tree.branch) for tree in found] == asked
+    assert find_jobs(mute, "PLAN.md") == find_jobs(main, "PLAN.md")
+
+
+def add_named(box, name):
+    """Add what git would keep of a work tree, with that for the name of its `.git`."""
+    own = box.root / ".git/worktrees/none"
+    own.mkdir()
+    (own / "HEAD").write_text("ref: refs/heads/x\n")
+    (own / "gitdir").write_bytes(name)
+
+
+ODD = {
+    "detached": lambda box, place: box.git("switch", "-q", "--detach", cwd=place),
+    "locked": lambda box, place: box.git("worktree", "lock", "--reason", "away", place),
+    "prunable": lambda _box, place: shutil.rmtree(place),
+    "no name": lambda box, _place: add_named(box, b""),
+    "a name that is none": lambda box, _place: add_named(box, b"/a\0b/.git\n"),
+    "the main one detached": lambda box, _place: box.git("switch", "-q", "--detach"),
+    "the main one bare": lambda box, _place: (
+        (box.root / ".git").rename(box.root.with_name("bare.git")),
+        (box.root / ".git").symlink_to(box.root.with_name("bare.git")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_about_work_trees_git_says(box, main, name):
+    ODD[name](box, ensure(main, "1").repo.root)
+    main = box.open()
+    found, asked = list_worktrees(main), list_as_git(box)
+    assert [(str(tree.root), bool(tree.unusable)) for tree in found] == [
+        (tree["worktree"], "locked" in tree or "prunable" in tree) for tree in asked
+    ]
+    assert [tree.branch for tree in found] == [
+        tree.get("branch", "").removeprefix("refs/heads/") or None for tree in asked
+    ]
+    with pytest.raises(GitError):
+        list_worktrees(replace(main, git=replace(main.git, program="/bin/false")))
