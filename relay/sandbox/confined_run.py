@@ -75,5 +75,5 @@ def render_lending(inside: Path, lent: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _last_line(ending: Ending) -> str:
-    lines = ending.result.output.decode(errors="replace").strip().splitlines()
+    lines = ending.last.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "no message"

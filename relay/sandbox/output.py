@@ -22,11 +22,12 @@ def keep_output(file: Path, output: bytes) -> bool:
 
 
 class Capture:
-    """Takes a stream chunk by chunk; memory stays below twice `keep_bytes`.
+    """Takes a stream chunk by chunk; memory stays below twice `keep_bytes`, and a little for the end.
 
     Args:
         keep_bytes: Size of head and tail together.
-        spool: File that gets the stream from its start, once that is not whole in memory; None for no copy.
+        spool: File that gets the stream from its start, once that is not whole in memory; None for no copy. Where
+            nothing is kept in memory it is there at once.
         spool_bytes: Most that is written to `spool`.
     """
 
@@ -41,8 +42,13 @@ class Capture:
         self.notes: tuple[str, ...] = ()
         """A sentence for each thing that went wrong with the copy on disk; empty when nothing did."""
         self._spool = spool
+        if not self._head_bytes:
+            self._open()
 
-    def _open(self, spool: Path) -> None:
+    def _open(self) -> None:
+        spool, self._spool = self._spool, None
+        if spool is None:
+            return
         try:
             self._spool_fd = _make(spool)
         except OSError as error:
@@ -52,16 +58,16 @@ class Capture:
         """Take the next bytes of the stream."""
         self.total_bytes += len(chunk)
         if self._spool is not None and self.total_bytes > self._head_bytes:
-            self._open(self._spool)
-            self._spool = None
+            self._open()
             self._copy(self._head)  # all that came so far
         self._copy(chunk)
         room = self._head_bytes - len(self._head)
         self._head += chunk[:room] if room > 0 else b""
         self._tail += chunk[room:] if room > 0 else chunk
         # Cut at twice the size: cutting at every chunk would copy the tail every time.
-        if len(self._tail) > 2 * self._tail_bytes:
-            del self._tail[: -self._tail_bytes]
+        kept = max(self._tail_bytes, END_BYTES)
+        if len(self._tail) > 2 * kept:
+            del self._tail[:-kept]
 
     def _copy(self, chunk: bytes | bytearray) -> None:
         if self._spool_fd is None or self._spool_left <= 0:

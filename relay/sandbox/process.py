@@ -65,6 +65,8 @@ class Ending:
 
     result: CommandResult
     started: bool
+    last: bytes
+    """What was printed last, however little of it the result holds."""
 
 
 def wrap_limits(
@@ -140,7 +142,7 @@ def run_started(started: Started, *, limits: Limits, should_stop: Callable[[], b
         duration_s=time.monotonic() - begin,
         notes=(*stopped.notes, *capture.notes, *tree.notes),
     )
-    return Ending(result=result, started=stopped.killed or tree.command_started)
+    return Ending(result=result, started=stopped.killed or tree.command_started, last=capture.get_end())
 
 
 def end_started(started: Started) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.errors import SandboxError
-from relay.sandbox.output import keep_output
 from relay.sandbox.process import CommandResult
 from relay.sandbox.standby import Standby
 from relay.sandbox.text import render_output
@@ -102,7 +101,6 @@ class Background:
         self._running = [pair for pair in self._running if pair not in same]  # no news: it was asked for
         from concurrent.futures import Future
 
-        keep_output(output, b"")
         job = _Job(command=command, output=output, ended=Future())
         thread = threading.Thread(target=job.run, args=(self._workspace,), name="background", daemon=True)
         thread.start()

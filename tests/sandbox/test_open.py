@@ -173,9 +173,15 @@ class Late:
 @pytest.mark.parametrize("vanished", [1, 3])
 def test_path_that_vanishes_before_the_start_has_it_laid_out_anew(place: Any, writer: Any, vanished: int) -> None:
     """A command and a program that lives on start at the next try; what stays wrong is told."""
+    spool: Path = place.outside / "spool"
 
     def run() -> bytes:
         return run_confined(confinement(), ("/bin/echo", "here"), cwd=place.root, limits=LIMITS).output
+
+    def run_in_the_background() -> bytes:
+        limits = replace(LIMITS, keep_bytes=0)
+        run_confined(confinement(), ("/bin/true",), cwd=place.root, limits=limits, spool=spool)
+        return b"here\n" + spool.read_bytes()
 
     def speak() -> bytes:
         errors = place.outside / "errors"
@@ -190,7 +196,7 @@ def test_path_that_vanishes_before_the_start_has_it_laid_out_anew(place: Any, wr
     def confinement() -> Any:
         return Late(writer.sandbox.confinement, vanished)
 
-    for start in (run, speak):
+    for start in (run, run_in_the_background, speak):
         with pytest.raises(SandboxError, match="nowhere") if vanished == ATTEMPTS else contextlib.nullcontext():
             assert start() == b"here\n"
 

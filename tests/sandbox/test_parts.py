@@ -5,6 +5,7 @@ import socket
 import struct
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from relay.errors import SandboxError
 from relay.sandbox.environment import NEVER, build_env, render_path
 from relay.sandbox.install import find_install_command, find_way
 from relay.sandbox.links import Links, find_caches, find_links, render_links, require_few
-from relay.sandbox.output import Capture
+from relay.sandbox.output import END_BYTES, Capture
 from relay.sandbox.places import find_hidden, find_home, find_named_sockets, find_unix_sockets, is_searchable
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
@@ -46,6 +47,21 @@ def test_capture_keeps_head_and_tail(chunks: list[bytes], keep: int, cap: int) -
         assert capture.render().startswith(whole[: keep // 2])
         assert capture.render().endswith(whole[len(whole) - tail :])
         assert f"[relay: {len(whole) - keep} bytes of output cut here]".encode() in capture.render()
+
+
+@pytest.mark.parametrize("keep", [0, 1, 5_000])
+def test_capture_of_an_endless_stream_stays_small(keep: int) -> None:
+    """A server in the background writes all night, and a command may print as fast as it can; the end is there."""
+    capture = Capture(keep_bytes=keep, spool=None, spool_bytes=0)
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            capture.add(b"y" * 100_000)
+        capture.add(b"the end")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert capture.get_end() == b"the end".rjust(END_BYTES, b"y")
 
 
 HOSTILE = (
