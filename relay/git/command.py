@@ -151,10 +151,7 @@ class Git:
         Raises:
             GitError: The exit status is not 0.
         """
-        result = self.probe(*args, stdin=stdin, env=env, pass_fds=pass_fds)
-        if result.code:
-            raise GitError(f"git {args[0]} failed: {result.words}")
-        return result.out
+        return _require(self.probe(*args, stdin=stdin, env=env, pass_fds=pass_fds), args)
 
     def ask(self, *args: str) -> bytes | None:
         """Return the line that git printed, without its end; None when it says that there is no such thing.
@@ -187,9 +184,26 @@ class Git:
         Raises:
             GitError: Git could not be started, or did not end within `limit_s` where no `timeout_s` is given.
         """
+        child = self._start(args, env, pass_fds)
+        if timeout_s is not None:
+            return _collect(child, stdin, timeout_s, self.watch)
+        return self._collect(child, args, stdin)
+
+    def begin(self, *args: str, env: Mapping[str, str] = NULL_ENVIRONMENT) -> Callable[[], bytes]:
+        """Start git; what is returned has to be called once, and does the rest of `run`.
+
+        Raises:
+            GitError: Git could not be started.
+        """
+        child = self._start(args, env)
+        return lambda: _require(self._collect(child, args), args)
+
+    def _start(
+        self, args: Sequence[str], env: Mapping[str, str], pass_fds: Sequence[int] = ()
+    ) -> subprocess.Popen[bytes]:
         try:
             # A session of its own: Ctrl-C in the terminal reaches relay only, and nothing can prompt on a tty.
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 [self.program, *FLAGS, *self.place, *args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -201,15 +215,22 @@ class Git:
             )
         except OSError as error:
             raise GitError(f"git could not be started: {error.strerror}") from error
-        limit_s = self.limit_s if timeout_s is None else timeout_s
-        result = _collect(child, stdin, limit_s, self.watch)
-        if timeout_s is None and result.code == TIMED_OUT:
+
+    def _collect(self, child: subprocess.Popen[bytes], args: Sequence[str], stdin: bytes = b"") -> GitResult:
+        result = _collect(child, stdin, self.limit_s, self.watch)
+        if result.code == TIMED_OUT:
             raise GitError(f"git {args[0]} was ended: {result.words}", hint="does a .gitignore hold an odd pattern?")
         return result
 
     def overruled(self, settings: Sequence[tuple[str, str]]) -> "Git":
         """Return the same git with more config overruled."""
         return replace(self, settings=(*self.settings, *settings)) if settings else self
+
+
+def _require(result: GitResult, args: Sequence[str]) -> bytes:
+    if result.code:
+        raise GitError(f"git {args[0]} failed: {result.words}")
+    return result.out
 
 
 def _collect(

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -122,11 +122,22 @@ def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
 
 def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:
     """Return the same for a given `index` file, or for the user's as it stands, blind to what is hidden in it."""
-    out = guarded.git.run(
+    return begin_guarded_status(guarded, paths, index=index)()
+
+
+def begin_guarded_status(
+    guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None
+) -> Callable[[], Status]:
+    """Have git begin with it; what is returned has to be called once, and waits for the end."""
+    finish = guarded.git.begin(
         "status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all", "--no-renames",
         "--ignore-submodules=dirty", "--", *paths,
         env={"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT,
     )  # fmt: skip
+    return lambda: _parse_status(finish())
+
+
+def _parse_status(out: bytes) -> Status:
     entries: list[StatusEntry] = []
     nested: list[str] = []
     head = None

@@ -29,7 +29,7 @@ from relay.git.config_guard import Guarded, guard, is_plain
 from relay.git.index_flags import find_hidden, read_flagged, show_hidden
 from relay.git.modes import ABSENT, EXECUTABLE, FILE, GITLINK, SYMLINK, find_mode
 from relay.git.repository import Repo
-from relay.git.status import Status, StatusEntry, read_guarded_status
+from relay.git.status import Status, StatusEntry, begin_guarded_status, read_guarded_status
 from relay.git.trees import find_tree, is_plain_entry, write_changed_tree
 from relay.values import dataclass
 
@@ -176,14 +176,24 @@ def read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
 
     The tree is HEAD's where HEAD says all; else it is empty, and the second value names a private index file.
     """
+    return begin_whole_status(repo, guarded)()
+
+
+def begin_whole_status(repo: Repo, guarded: Guarded) -> Callable[[], tuple[str, str, Status]]:
+    """Have git begin with it; what is returned has to be called once, and waits for the end."""
     hidden = find_hidden(repo, guarded)
-    if not hidden:
-        status = read_guarded_status(guarded)
-        if not (status.staged or status.unmerged):
-            return (find_tree(repo, status.head) if status.head else repo.empty_tree), "", status
-    index = objects.copy_index(repo, "index")
-    show_hidden(guarded.git, index, hidden)
-    return "", index, read_guarded_status(guarded, index=index)
+    begun = None if hidden else begin_guarded_status(guarded)
+
+    def finish() -> tuple[str, str, Status]:
+        if begun is not None:
+            status = begun()
+            if not (status.staged or status.unmerged):
+                return (find_tree(repo, status.head) if status.head else repo.empty_tree), "", status
+        index = objects.copy_index(repo, "index")
+        show_hidden(guarded.git, index, hidden)
+        return "", index, read_guarded_status(guarded, index=index)
+
+    return finish
 
 
 def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, str]], *, start: str, index: str) -> str:

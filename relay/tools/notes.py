@@ -10,9 +10,11 @@ from relay.plan.model import Phase, Plan
 from relay.session.events import QuestionAsked
 from relay.values import dataclass
 
-Keep = Callable[[str | None], bool]
-"""Told before a tool replaces the file at a path, or a command runs (None): keeps what nothing else keeps. Returns
-whether the file at the path is not as relay's last look at it found it; False for a command."""
+Keep = Callable[[str], bool]
+"""Told before a tool replaces the file at a path: keeps what nothing else keeps. Returns whether the file is not as
+relay's last look at it found it."""
+LookFirst = Callable[[], Callable[[], object]]
+"""Told when a command is asked for; what it returns is called before that begins, and keeps what nothing else keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """`bash`: one command in the sandbox, with its exit code first and its output made printable."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from relay.files.secrecy import is_covered
@@ -11,6 +12,7 @@ from relay.sandbox.policy import Level
 from relay.sandbox.process import CommandResult
 from relay.sandbox.text import render_output
 from relay.tools.background import Background
+from relay.tools.notes import LookFirst
 from relay.tools.output import ToolAnswer, reserve_output
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace
 
@@ -34,11 +36,11 @@ def run_bash(
     background: Background | None,
     given: Mapping[str, Any],
     call_id: str,
-    keep: Callable[[], object] = lambda: None,
+    look: LookFirst = lambda: lambda: None,
 ) -> ToolAnswer:
     """Run a command to its end or its time limit, or start it in the background; what it changed is not known here.
 
-    What `keep` does is done before the command begins.
+    What `look` returns is called before the command begins.
     """
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
@@ -46,12 +48,13 @@ def run_bash(
     timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
     spool = reserve_output(workspace, call_id)
     if background is not None and given.get("background"):
-        keep()
+        look()()
         return background.start(command, spool)
-    limits = replace(workspace.limits, timeout_s=timeout_s)
+    limits, keep = replace(workspace.limits, timeout_s=timeout_s), cache(look())  # a sandbox may be made anew
     result = replace(workspace.sandbox, prepare=keep).run(
         ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
     )
+    keep()  # nothing may have been begun
     workspace.sandbox.expect_command(limits=limits)
     output = render_output(result.output).strip("\n")
     notes = [*_name_kept(workspace, command, output, failed=result.exit_code != 0)]

@@ -13,7 +13,7 @@ from relay.tools import claims, specs
 from relay.tools.background import Background
 from relay.tools.edit import run_edit, run_write
 from relay.tools.listing import run_list
-from relay.tools.notes import Keep, LegNotes
+from relay.tools.notes import Keep, LegNotes, LookFirst
 from relay.tools.output import ToolAnswer, finish
 from relay.tools.read import run_read
 from relay.tools.search import run_search
@@ -39,13 +39,15 @@ class Toolbox:
     """Whether something runs in the background, and files may change that no call has changed."""
 
 
-def build_runner_tools(workspace: Workspace, notes: LegNotes, keep: Keep = lambda _: False) -> Toolbox:
+def build_runner_tools(
+    workspace: Workspace, notes: LegNotes, keep: Keep = lambda _: False, look: LookFirst = lambda: lambda: None
+) -> Toolbox:
     """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
     background = Background(workspace)
 
     handlers = {
         **_build_lookups(workspace, notes),
-        "bash": lambda call: run_bash(workspace, background, call.input, call.id, partial(keep, None)),
+        "bash": lambda call: run_bash(workspace, background, call.input, call.id, look),
         "edit": _take_input(partial(run_edit, workspace, notes, keep)),
         "write": _take_input(partial(run_write, workspace, notes, keep)),
         "tick": _take_input(partial(claims.run_tick, notes)),

@@ -28,7 +28,7 @@ from relay.setup.pause import wait_while_paused
 from relay.state.session_ends import render_wait
 from relay.store.inbox import drop_words, read_words
 from relay.store.leg_snapshots import WipRecord, save_snapshots, save_wip
-from relay.store.newer_files import find_newer
+from relay.store.newer_files import begin_find_newer, is_newer
 from relay.store.ownership import find_owned_paths
 from relay.store.snapshot import TreeSnapshot, is_newest, write_snapshot_tree
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_said
@@ -67,16 +67,29 @@ class Keeper:
         """What the session started from with what it has noted; amendments are in the notes' plan already."""
         return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims), ledger=self._notes.ledger)
 
-    def keep_found(self, path: str | None) -> bool:
-        """Store what somebody else saved since the last snapshot; a `relay.tools.notes.Keep`."""
+    def keep_found(self, path: str) -> bool:
+        """Store what somebody else saved at a path since the last snapshot; a `relay.tools.notes.Keep`."""
         repo, last = self._ctx.repo, self._get_last()
         if not is_newest(repo, last):
             self._look_at_all(last)
-        if path is not None or last is self._get_last():
-            self._keep(find_newer(repo, self._get_last(), path))
-        if path is None and not self._is_shared():
-            self._on_disk = self._read_own()  # no command has run since: what is there now is the user's edit
+        if is_newer(repo, self._get_last(), path):
+            self._keep((path,))
         return path in self._foreign
+
+    def begin_look(self) -> Callable[[], None]:
+        """Begin to look for what somebody else saved before a command runs; a `relay.tools.notes.LookFirst`."""
+        repo, last = self._ctx.repo, self._get_last()
+        find = begin_find_newer(repo, last) if is_newest(repo, last) else None
+
+        def keep() -> None:
+            if find is None:
+                self._look_at_all(last)
+            else:
+                self._keep(find())
+            if not self._is_shared():
+                self._on_disk = self._read_own()  # no command has run since: what is there now is the user's edit
+
+        return keep
 
     def _get_last(self) -> TreeSnapshot:
         return self.leg.last_wip or TreeSnapshot(tree=self.leg.base_tree)

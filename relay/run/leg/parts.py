@@ -27,10 +27,13 @@ def make_parts(ctx: RunContext, handover: Handover) -> LegParts:
         find_beside=partial(list_beside, ctx.repo),
     )
 
-    def keep(path: str | None) -> bool:
+    def keep(path: str) -> bool:
         return keeper.keep_found(path)  # made below: it asks what the tools run in the background
 
-    toolbox = _add_servers(ctx, handover, build_runner_tools(ctx.workspace, notes, keep))
+    def look() -> Callable[[], None]:
+        return keeper.begin_look()
+
+    toolbox = _add_servers(ctx, handover, build_runner_tools(ctx.workspace, notes, keep, look))
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return LegParts(
         system=render_runner_system(ctx.rules.text),
