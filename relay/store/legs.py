@@ -239,13 +239,11 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
         skipped=_parse_skipped(text),
         replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
     )
-    # An earlier session's snapshot says less than the commit that put another one on the leg; an older relay's commit
-    # says nothing.
-    is_older = text.get(trailers.SESSION) != leg.session_id and any(key == trailers.COST for key, _ in leg.trailers)
     return replace(
         leg,
         last_wip=snapshot,
-        spend=leg.spend if is_older else _parse_spent(text),
+        # What was spent only grows: a snapshot from before the commit that put this session on the leg says less.
+        spend=max(leg.spend, _parse_spent(text), key=_rank),
         items=tuple(text.get(trailers.ITEMS).split()),
         baton=text.message.body,
         wip_trailers=text.found,
@@ -254,6 +252,10 @@ def _advance(leg: OpenLeg, text: CommitText) -> OpenLeg:
 
 def _parse_spent(text: CommitText) -> Spent:
     return trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
+
+
+def _rank(spent: Spent) -> tuple[int, bool, float]:
+    return spent.tokens, spent.cost_usd is None, spent.cost_usd or 0.0
 
 
 def continue_leg(repo: Repo, leg: OpenLeg, start: LegStart) -> OpenLeg:

@@ -7,6 +7,7 @@ import pytest
 from relay.errors import ExitCode, RelayError
 from relay.session.events import GateFinished, GateStarted, LegEnded, LegStarted, Noticed, ReviewFinished
 from relay.store.trailers import REVIEW
+from tests.resume.test_spend import count_billed, read_recorded
 
 PLAN = """\
 # Greetings
@@ -31,6 +32,7 @@ FINDING = {
     "severity": "important",
 }
 
+UNKNOWN = {"kind": "status", "status": 401}
 AGAIN = FINDING | {"summary": "It yet removes everything"}
 
 
@@ -176,6 +178,21 @@ def test_a_killed_review_is_held_again_and_what_it_cost_is_counted(greeting):
     (commit,) = greeting.commits()
     assert commit.usage.output_tokens > 0
     assert ended.spent_usd == pytest.approx(commit.cost_usd, abs=1e-6)
+
+
+def test_what_a_review_cost_that_was_cut_off_is_counted(greeting):
+    """Its session is over, and that of the author, which has spent less until then, is the leg's again."""
+    refused = {
+        "turns": [{"tools": [{"name": "read", "input": {"path": "hello.txt"}}]}, {"text": "x", "fault": UNKNOWN}]
+    }
+    greeting.run(f"sessions:{WORK}  - {json.dumps(refused)}\n", review="phase")
+    billed = count_billed(greeting.server)
+    assert read_recorded(greeting) == pytest.approx(billed, abs=1e-6)
+    greeting.calm()
+
+    greeting.run("sessions:\n" + report(), review="phase")
+
+    assert greeting.commits()[0].cost_usd == pytest.approx(billed + count_billed(greeting.server), abs=1e-6)
 
 
 def test_a_reviewer_that_hands_nothing_in_holds_no_phase_up(greeting):
