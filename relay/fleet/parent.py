@@ -158,7 +158,8 @@ class _Parent:
         if self._ctx.interrupts.finish_turn:
             return
         if end.exit_code == ExitCode.DONE:
-            if find_landing(self._ctx.repo, working.child.job).case is LandingCase.WORKING:
+            main = replace(self._ctx.repo, on="")  # another may be checked out: this ends here, and others go on
+            if find_landing(main, working.child.job).case is LandingCase.WORKING:
                 self._stop(phase_id, end)  # asked again, it would say the same
         elif is_locked(working.child.job.repo):
             pass  # a run of a killed parent's began there in the same moment: it is waited for

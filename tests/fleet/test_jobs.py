@@ -298,6 +298,27 @@ def test_another_branch_checked_out_meanwhile_gets_nothing(wave):
     assert is_whole(wave)
 
 
+def test_another_branch_checked_out_meanwhile_ends_no_other_phase(wave):
+    """One that is done then cannot land, and the other one is not cut off for that."""
+    wait = tool("bash", command="while [ ! -e go ]; do sleep 0.02; done; rm go")
+    places = {n: wave.root.with_name(f"{wave.root.name}.relay") / str(n) for n in (1, 2)}
+    with serve(parse_script(json.dumps({"sessions": [write_phase(1, wait), write_phase(2, wait)]}))) as server:
+        parent = start(wave, server, "--json")
+        assert parent.stdout
+        began = (line for line in parent.stdout if '"event":"LegStarted"' in line)
+        next(began), next(began)
+        wave.git("switch", "-q", "-c", "other")
+        first = find_relay(places[1])
+        (places[1] / "go").touch()
+        wait_until(lambda: not os.path.exists(f"/proc/{first}"))  # noqa: PTH110
+        (places[2] / "go").touch()
+        out = parent.communicate()[0]
+    assert (parent.returncode, server.errors) == (1, []), out
+    assert "other was checked out meanwhile, and this run works on main" in out
+    done = [wave.git("log", "--format=%s", "-1", f"relay-jobs/main/{n}").strip() for n in places]
+    assert done == ["Write one", "Write two"], out
+
+
 def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_path):
     """A phase that begins in that moment is not the other branch's: its session would be paid for once more."""
     fake, switched = tmp_path / "bin/git", tmp_path / "switched"
