@@ -98,6 +98,16 @@ def relay(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> C
     return run
 
 
+@pytest.fixture
+def doctor(relay: Callable[..., Ran]) -> Callable[..., Ran]:
+    """Run the doctor without a sandbox: one is proven each time anew."""
+
+    def run(*args: str, env: Mapping[str, str] | None = None, **where: Path) -> Ran:
+        return relay("doctor", *args, env={"RELAY_SANDBOX": "off", **(env or {})}, **where)
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def recorded() -> tuple[tuple[float, Event], ...]:
     """A recorded run: one phase in two legs, a retry, a broken cache, a put-back plan, unknown costs."""

@@ -47,14 +47,14 @@ def test_a_gate_of_the_document_is_a_gate(relay, write, project):
     assert relay("run", "--dry-run").code == ExitCode.DONE
 
 
-def test_the_example_is_no_plan(relay, commit):
+def test_the_example_is_no_plan(relay, doctor, commit):
     assert relay("init").code == 0
     commit()
     for ran in (relay("run", env=KEY), relay("check"), relay("run", "--dry-run")):
         assert ran.code == ExitCode.USER
         assert "PLAN.md: this is the example that relay init put here" in ran.err + ran.out
     assert "example" in relay("status").out
-    assert "warning  plan        PLAN.md: this is the example" in relay("doctor").out
+    assert "warning  plan        PLAN.md: this is the example" in doctor().out
     planned = relay("plan", "something", env=KEY)
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
 

@@ -63,9 +63,9 @@ def test_where_there_is_nothing_it_says_so(relay, tmp_path):
     assert relay("gc", cwd=tmp_path).code == 1
 
 
-def test_the_doctor_says_how_git_log_leaves_snapshots_out(relay, git, keep):
-    assert "excludeDecoration" not in relay("doctor").out
+def test_the_doctor_says_how_git_log_leaves_snapshots_out(doctor, git, keep):
+    assert "excludeDecoration" not in doctor().out
     keep("refs/relay/wip/main/000001", 40, "Relay-Session: aaaa1111")
-    assert "git config log.excludeDecoration refs/relay/" in relay("doctor").out
+    assert "git config log.excludeDecoration refs/relay/" in doctor().out
     git("config", "log.excludeDecoration", "refs/relay/")
-    assert "excludeDecoration" not in relay("doctor").out
+    assert "excludeDecoration" not in doctor().out

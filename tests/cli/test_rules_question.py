@@ -50,4 +50,4 @@ def test_nobody_is_asked_without_a_terminal_or_where_nothing_is_missing(stage):
     stage.run("sessions: [{turns: [{tools: [{name: block, input: {reason: lunch}}]}]}]")
 
     assert any(SETTING in notice.text for notice in stage.events if hasattr(notice, "text"))
-    assert SETTING in stage.relay("doctor").stdout
+    assert SETTING in stage.relay("doctor", environ={"RELAY_SANDBOX": "off"}).stdout

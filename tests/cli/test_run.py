@@ -367,7 +367,7 @@ def test_status_imports_neither_the_sdk_nor_the_screen_nor_the_server(planned, e
     assert done.stdout.splitlines()[-1] == "[]", done
 
 
-def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, environ, relay):
+def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, environ, doctor):
     """A doctor that follows the two lines finds the rehearsed model; a signal ends the server, with its report."""
     script = tmp_path / "script.yaml"
     script.write_text(SCRIPT)
@@ -384,7 +384,7 @@ def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, envir
     assert re.fullmatch(r"export ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+", lines[0])
     assert lines[1] == "export ANTHROPIC_API_KEY=rehearsal"
     exported = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-    ran = relay("doctor", "--json", env={**exported, "NO_PROXY": "*"})
+    ran = doctor("--json", env={**exported, "NO_PROXY": "*"})
     body = json.loads(ran.out)
     model = next(finding for finding in body["findings"] if finding["name"] == "model")
     assert model["state"] == "ok"
@@ -415,22 +415,22 @@ def test_doctor_names_what_is_missing(relay):
     assert "key" in lines[-1]
 
 
-def test_doctor_never_shows_the_key(relay):
+def test_doctor_never_shows_the_key(doctor):
     """Neither the key nor its length appears; an unreachable endpoint is a finding, not a crash."""
     env = {"ANTHROPIC_API_KEY": "sk-ant-verysecretkey", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "NO_PROXY": "*"}
     for args in ((), ("--json",)):
-        ran = relay("doctor", *args, env=env)
+        ran = doctor(*args, env=env)
         assert ran.code == 1
         assert "verysecret" not in ran.out + ran.err
         assert "cannot be reached" in ran.out
 
 
-def test_doctor_shows_origins_and_hostile_settings_harmless(relay, project):
+def test_doctor_shows_origins_and_hostile_settings_harmless(doctor, project):
     (project / "relay.toml").write_text('model = "other-model"\n')
-    ran = relay("doctor")
+    ran = doctor()
     assert any("other-model  (relay.toml:1)" in line for line in ran.out.splitlines())
     (project / "relay.toml").write_text('"mo\\u001b[2Jdel" = 1\n')
-    ran = relay("doctor")
+    ran = doctor()
     assert ran.code == 1
     assert "\x1b" not in ran.out
     assert "PROBLEM  settings" in ran.out
@@ -502,7 +502,7 @@ def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, endpoin
 
 
 @pytest.mark.parametrize("on", ["models", "messages"])
-def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, planned, on):
+def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, doctor, planned, on):
     """Not by a run, a planner, the doctor or in JSON, and not kept in what they leave in git."""
     key = "gw-4f1c2a9be07d55"
     fault = {"kind": "status", "status": 401, "message": f"no such key: {key}", "times": "always"}
@@ -512,8 +512,8 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, planned, on):
         "sessions": [{"repeat": True, "turns": [turn]}],
     }
     with serving(json.dumps(script), key=key) as (_, env):
-        commands = [("run",), ("run", "--json"), ("plan", "--force", "x"), ("doctor",), ("doctor", "--json")]
-        said = [relay(*words, env=env) for words in commands]
+        commands = [("run",), ("run", "--json"), ("plan", "--force", "x")]
+        said = [relay(*words, env=env) for words in commands] + [doctor(*words, env=env) for words in ((), ("--json",))]
 
     assert [ran.code for ran in said[:3]] == [1, 1, 1]
     assert all("no such key: [redacted]" in ran.out + ran.err for ran in said[:3])

@@ -141,7 +141,7 @@ def test_a_hint_is_typed_where_the_command_was(relay, deep, project, git, typed,
     assert ran.err.splitlines()[-1].startswith(f"Hint: {hint}")
 
 
-def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, deep, project):
+def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, doctor, deep, project):
     """What is no error is written in the same way."""
     (project / "docs/BUILD.md").write_text(PLAN + "".join(f"- [ ] Do {n} — src/{n}.py\n" for n in range(30)))
     assert (
@@ -151,7 +151,7 @@ def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, deep, pro
     (project / ".gitignore").write_text("PLAN.md\n")
     (project / "PLAN.md").rename(project / "docs/PLAN.md")
     (project / "PLAN.md").symlink_to("docs/PLAN.md")
-    assert "do: --plan ../PLAN.md" in relay("doctor", cwd=deep).out
+    assert "do: --plan ../PLAN.md" in doctor(cwd=deep).out
 
 
 def test_a_refused_commit_says_from_there_what_the_user_can_do(play, deep, project, git):
