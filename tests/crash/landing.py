@@ -22,7 +22,7 @@ from relay.rehearsal.server import Rehearsal, serve
 from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_ticked, find_versions
 from tests.crash.scenario import git, make_environ
-from tests.crash.tracer import Ended, Fault, Start, Starter, build
+from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
 
 PLAN = """\
 # Side by side
@@ -223,7 +223,10 @@ class LandingRig:
 
 @contextlib.contextmanager
 def open_landing_rig(
-    *, watched: Path | None = None, cut: Callable[[], Path | None] = lambda: None
+    *,
+    watched: Path | None = None,
+    cut: Callable[[], Path | None] = lambda: None,
+    starter: Starter | None = None,
 ) -> Iterator[LandingRig]:
     """Open a rig in directories of its own; the watched one is in memory where there is such a place."""
     memory = Path("/dev/shm")
@@ -231,8 +234,7 @@ def open_landing_rig(
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-landing-", dir=parent))).resolve()
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-landing-home-"))).resolve()
-        starter = Starter(build(home))
-        stack.callback(starter.close)
+        starter = starter or stack.enter_context(open_starter())
         server = stack.enter_context(serve(parse_script(make_script()), keeps_bodies=False))
         yield LandingRig(place, home, starter, server, cut, on_disk=watched is not None)
 

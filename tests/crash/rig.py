@@ -19,7 +19,7 @@ from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_usage
 from tests.crash.invariants import Final, Kept, check_all, check_spent, find_versions, hash_blob, read_final, read_kept
 from tests.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
-from tests.crash.tracer import Ended, Fault, Start, Starter, build
+from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
 
 _PRICE = find_price("claude-opus-5-5", at=datetime.now(UTC).date())
 assert _PRICE
@@ -243,16 +243,22 @@ class Rig:
 
 @contextlib.contextmanager
 def open_rig(
-    *, sandbox: str = "off", watched: Path | None = None, cut: Callable[[], Path | None] = lambda: None
+    *,
+    sandbox: str = "off",
+    watched: Path | None = None,
+    cut: Callable[[], Path | None] = lambda: None,
+    starter: Starter | None = None,
 ) -> Iterator[Rig]:
-    """Open a rig in directories of its own; the watched one is in memory where there is such a place."""
+    """Open a rig in directories of its own; the watched one is in memory where there is such a place.
+
+    It has a starter of its own unless one is given.
+    """
     memory = Path("/dev/shm")  # a file system of its own, so that only the scenario's files count
     parent = watched or (memory if memory.is_dir() else None)
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-crash-", dir=parent))).resolve()
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-crash-home-"))).resolve()
-        starter = Starter(build(home))
-        stack.callback(starter.close)
+        starter = starter or stack.enter_context(open_starter())
         made: list[Rig] = []
 
         def clock() -> float:

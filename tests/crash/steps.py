@@ -27,7 +27,7 @@ from tests.copied import FSCK
 from tests.crash.invariants import find_lost, find_versions
 from tests.crash.rig import PRICE
 from tests.crash.scenario import git, make_environ
-from tests.crash.tracer import Ended, Fault, Start, Starter, build
+from tests.crash.tracer import Ended, Fault, Start, Starter, open_starter
 
 CAP_USD = 20.0
 PLAN = f"""\
@@ -288,14 +288,13 @@ class StepRig:
 
 
 @contextlib.contextmanager
-def open_step_rig() -> Iterator[StepRig]:
+def open_step_rig(starter: Starter | None = None) -> Iterator[StepRig]:
     """Open a rig in directories of its own, in memory where there is such a place."""
     memory = Path("/dev/shm")
     with contextlib.ExitStack() as stack:
         parent = memory if memory.is_dir() else None
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-steps-", dir=parent))).resolve()
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-steps-home-"))).resolve()
-        starter = Starter(build(home))
-        stack.callback(starter.close)
+        starter = starter or stack.enter_context(open_starter())
         server = stack.enter_context(serve(parse_script(make_script())))
         yield StepRig(place, home, starter, server)

@@ -13,7 +13,7 @@ import pytest
 
 from relay.files.replacement import is_temporary
 from tests.crash.rig import Rig, open_rig
-from tests.crash.tracer import Fault, find_obstacle
+from tests.crash.tracer import Fault, Starter, find_obstacle
 from tests.effort import THOROUGH
 
 OBSTACLE = find_obstacle()
@@ -24,9 +24,9 @@ STRIDE = 1 if THOROUGH else 6
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
+def rig(starter: Starter) -> Iterator[Rig]:
     """One rig for each worker; commands run unconfined, so that git and files are what is tested."""
-    with open_rig(sandbox="off") as made:
+    with open_rig(sandbox="off", starter=starter) as made:
         yield made
 
 
@@ -103,9 +103,9 @@ def test_a_freshly_started_relay_is_no_different(rig):
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap")
-def test_in_the_sandbox():
+def test_in_the_sandbox(starter):
     """The tracer follows into the namespaces; nothing there outlives the run, and the proof of it leaves no file."""
-    with open_rig(sandbox="auto") as confined:
+    with open_rig(sandbox="auto", starter=starter) as confined:
         proof = next(at for at, call in enumerate(confined.reference.calls, 1) if is_temporary(Path(call).name))
         trial = confined.try_faults(Fault(at=at, mode="a") for at in (proof, place(confined, 60)))
         assert not trial.wrong, trial

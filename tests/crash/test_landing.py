@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.landing import LandingRig, open_landing_rig
-from tests.crash.tracer import Fault, find_obstacle
+from tests.crash.tracer import Fault, Starter, find_obstacle
 from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()
@@ -18,9 +18,9 @@ STRIDE = 1 if THOROUGH else 8
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[LandingRig]:
+def rig(starter: Starter) -> Iterator[LandingRig]:
     """One rig for each worker."""
-    with open_landing_rig() as made:
+    with open_landing_rig(starter=starter) as made:
         yield made
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.steps import STEPS, StepRig, open_step_rig
-from tests.crash.tracer import find_obstacle
+from tests.crash.tracer import Starter, find_obstacle
 from tests.effort import THOROUGH, take_turns
 
 OBSTACLE = find_obstacle()
@@ -14,9 +14,9 @@ SAMPLE = ("the plan is fetched", "the second request", "the plan's branch is pus
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[StepRig]:
+def rig(starter: Starter) -> Iterator[StepRig]:
     """One rig for each worker."""
-    with open_step_rig() as made:
+    with open_step_rig(starter) as made:
         yield made
 
 

@@ -13,8 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -160,6 +162,17 @@ class Starter:
         """End the process."""
         self._pipe.close()
         os.waitpid(self._pid, 0)
+
+
+@contextlib.contextmanager
+def open_starter() -> Iterator[Starter]:
+    """Give a starter, for any number of rigs."""
+    with tempfile.TemporaryDirectory(prefix="relay-crash-starter-") as folder:
+        starter = Starter(build(Path(folder)))
+        try:
+            yield starter
+        finally:
+            starter.close()
 
 
 def _serve(pipe: Connection, library: Path) -> None:
