@@ -130,8 +130,12 @@ def sweep(stage, mortal, act):
 
 @pytest.mark.parametrize("how", ["before", "memory"])
 def test_when_relay_looks_for_a_repository(stage, mortal, monkeypatch, how):
-    """No command takes it for a folder without one, not even one that works without."""
-    monkeypatch.chdir(stage.root)
+    """No command takes it for a folder without one, not even one that works without.
+
+    From a folder of it: at the root of an ordinary one, git is not asked.
+    """
+    (stage.root / "src").mkdir()
+    monkeypatch.chdir(stage.root / "src")
     mortal.arm(1, how)
     with pytest.raises(GitError):
         get_place(plan=None, environ=os.environ, needs_repo=False)
