@@ -28,6 +28,7 @@ from relay.interrupts import Interrupts
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store import trailers
+from tests.copied import FSCK
 from tests.waiting import wait_until
 from tests.warm import find_relay
 
@@ -129,9 +130,12 @@ class Hall:
         finally:
             interrupts.close()
 
+    def tell(self, root, *words):
+        asked = [*self.stage.find_program(), *words]
+        return subprocess.run(asked, cwd=root, check=True, capture_output=True, text=True).stdout
+
     def ask(self, root, *words):
-        asked = [*self.stage.find_program(), *words, "--json"]
-        return json.loads(subprocess.run(asked, cwd=root, check=True, capture_output=True, text=True).stdout)
+        return json.loads(self.tell(root, *words, "--json"))
 
     def report(self, root):
         return pick(self.ask(root, "report", "PLAN.md")["totals"]["spent"]["usage"])
@@ -159,7 +163,26 @@ def run(hall, root, *words):
         assert (child.returncode, server.errors, server.unplayed) == (0, [], ()), out
     tree, usd = hall.measure(root, server)
     assert hall.report(root) == sum_bills(server.requests)
-    return tree, usd, server
+    return tree, usd, server, out
+
+
+def check_beside(hall, root, out):
+    """Two were side by side, then the third; one landed as it was, one was merged with it; nothing is left beside."""
+    merged = hall.git(root, "log", "--merges", "--format=%(trailers:key=Relay-Merge,valueonly)", "HEAD").strip()
+    assert len(merged.splitlines()) == 1
+    assert "[1] " in out
+    assert "[2] " in out
+    assert "phase 3 landed: " in out
+    assert hall.ask(root, "status")["jobs"] == []
+    watched = [json.loads(line) for line in hall.tell(root, "watch", "--json").splitlines()]
+    assert {line["phase_id"] for line in watched if line["event"] == "LegEnded"} == {"1", "2", "3"}
+    assert watched[-1]["event"] == "RunEnded"
+    reported = hall.tell(root, "report", "--text")
+    assert "Branch     main" in reported
+    assert "3 phases done" in reported, reported
+    assert hall.git(root, "worktree", "list").count("\n") == 1
+    assert hall.git(root, "branch", "--list", "relay-jobs/*") == hall.git(root, "for-each-ref", "refs/relay/leg") == ""
+    hall.git(root, *FSCK)
 
 
 def work_and_die(hall, ann, bob, away):
@@ -201,8 +224,9 @@ def work_and_die(hall, ann, bob, away):
 
 @pytest.mark.timeout(300)
 def test_three_ways_leave_the_same(hall):
-    tree, usd, server = run(hall, hall.clone("serial"))
-    beside_tree, beside_usd, beside = run(hall, hall.clone("beside"), "--jobs", "2")
+    tree, usd, server, _ = run(hall, hall.clone("serial"))
+    beside_tree, beside_usd, beside, out = run(hall, hall.clone("beside"), "--jobs", "2")
+    check_beside(hall, hall.top / "beside", out)
     assert beside_tree == tree
     assert list_prompts(beside) == list_prompts(server)
     assert list_answers(beside) == list_answers(server)

@@ -114,8 +114,10 @@ def check_resumes(stage):
 def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
     """Child, grandchild and the one with a session of its own are gone; the work is not."""
     mark = f"{os.getpid()}{len(signals)}{abs(code)}"
+    # How its interpreter ends is looked at where it ends by itself.
+    warm = {} if signals == (signal.SIGTERM,) else {"program": stage.find_program()}
     with serve(parse_script(bash(mark))) as server:
-        running = Running(stage.root, server.base_url)
+        running = Running(stage.root, server.base_url, **warm)
         running.wait_for((stage.root / "started").exists)
         for number in signals:
             running.process.send_signal(number)
@@ -283,7 +285,7 @@ def test_a_second_run_is_told_who_is_at_work_and_another_work_tree_may_run(stage
     with serve(parse_script(bash(mark))) as server:
         running = Running(main, server.base_url)
         running.wait_for((main / "started").exists)
-        second, out, err = Running(main, server.base_url).end()
+        second, out, err = Running(main, server.base_url, program=stage.find_program()).end()
         assert (second, out) == (1, "")
         assert f"another relay is at work here: process {running.process.pid} on " in err
         stage.git("worktree", "add", "-q", "-b", "side", "../side")
