@@ -158,14 +158,14 @@ def find_loose_text(repo: Repo, commit: str) -> CommitText | None:
     return _parse_object(commit, found[1]) if found and found[0] == "commit" else None
 
 
-def list_loose_texts(repo: Repo, commit: str, most: int) -> Iterator[CommitText]:
+def list_loose_texts(repo: Repo, commit: str, most: int, *, first_parents: bool = False) -> Iterator[CommitText]:
     """Yield a commit and those that it stands on, each below the last, up to one that git has to be asked about.
 
-    That is one without a file of its own, or a merge.
+    That is one without a file of its own, or a merge where not only first parents are wanted.
     """
     for _ in range(most):
         text = find_loose_text(repo, commit)
-        if text is None or len(text.parents) > 1:
+        if text is None or (len(text.parents) > 1 and not first_parents):
             return
         yield text
         if not text.parents:

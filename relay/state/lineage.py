@@ -7,7 +7,8 @@ guard keeps them; where a person, or a planner, changed the file, its phases are
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from relay.git.message import CommitText, read_texts
+from relay.git.message import CommitText, list_loose_texts, read_texts
+from relay.git.trees import find_entries
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan
 from relay.plan.parse import find_plan_in
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.store.history import RelayCommit
     from relay.store.legs import OpenLeg
+
+_MOST_READ = 32
+"""Commits that are read one by one, down from HEAD; for more git is asked."""
 
 
 def find_phases(
@@ -68,6 +72,16 @@ class _Way:
 
 def _read_changes(repo: "Repo", names: tuple[str, ...], oldest: "RelayCommit") -> tuple[CommitText, ...]:
     """Return the commits that changed the plan's file, newest first, back to the oldest of relay's."""
+    found = []
+    for text in list_loose_texts(repo, repo.head() or "", _MOST_READ):
+        parent = next(iter(text.parents), repo.empty_tree)
+        now, before = (find_entries(repo, commit, names) for commit in (text.commit, parent))
+        if now is None or before is None:
+            break
+        if now != before:
+            found.append(text)
+        if text.commit == oldest.commit:
+            return tuple(found)
     below = tuple(f"^{parent}" for parent in oldest.parents)
     return read_texts(repo.git, "--topo-order", "HEAD", *below, "--", *names)
 

@@ -8,7 +8,7 @@ everything that git survives.
 import re
 from datetime import UTC, datetime
 
-from relay.git.message import read_texts
+from relay.git.message import CommitText, list_loose_texts, read_texts
 from relay.git.repository import Repo
 from relay.regexes import regex
 from relay.session.values import SessionEnd
@@ -25,6 +25,8 @@ _ERROR_CHARS = 240
 _NUMBER = regex(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST_SNAPSHOTS = 20_000
+_MOST_READ = 32
+"""Snapshots that are read one by one; for more git is asked."""
 
 
 def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, str], ...]:
@@ -102,8 +104,20 @@ def _read_errors(repo: Repo, leg: OpenLeg) -> list[str]:
     """Return the errors of the sessions that ended by themselves, newest first; empty for one that ended without."""
     if leg.last_wip is None:
         return []
-    revs = [leg.last_wip.commit, *([f"^{leg.base_head}"] if leg.base_head else [])]
-    texts = read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")
+    texts = _read_snapshots(repo, leg.last_wip.commit, leg.base_head)
     # What is found later is stored with the words of the session that ended: each session counts once.
     ended = {text.get(SESSION): text for text in reversed(texts) if text.get(ENDED)}
     return [text.get(ERROR) for text in reversed(ended.values()) if text.get(ENDED) not in _NOT_ITS_FAULT]
+
+
+def _read_snapshots(repo: Repo, newest: str, base: str | None) -> tuple[CommitText, ...]:
+    """Return the snapshots of a leg, newest first."""
+    found: list[CommitText] = []
+    for text in list_loose_texts(repo, newest, _MOST_READ, first_parents=True):
+        if text.commit == base:
+            return tuple(found)
+        found.append(text)
+        if not text.parents:
+            return tuple(found)
+    revs = (newest, *((f"^{base}",) if base else ()))
+    return read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")

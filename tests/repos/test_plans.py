@@ -3,10 +3,12 @@
 import pytest
 
 from relay.errors import ExitCode, RepoError
+from relay.git.message import read_texts
 from relay.git.repository import open_repo
 from relay.hints import AT_ROOT
 from relay.session.events import Noticed
-from relay.store.legs import LegStart, open_leg
+from relay.state.session_ends import _read_snapshots
+from relay.store.legs import LegStart, open_leg, read_leg
 
 HELLO = """
   - turns:
@@ -170,3 +172,32 @@ def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, co
 
     assert stage.git("status", "--porcelain") == ("" if commit else "D  PLAN.md\n")
     assert (stage.root / "BUILD.md").read_text().count("- [x]") == 1
+
+
+def test_where_a_plan_stands_is_told_without_git_and_packed_it_is_the_same(stage, finish, tmp_path):
+    finish()
+    stage.edit("Say it twice", "Say it three times")
+    stage.commit("think again")
+    stage.commit("nothing of the plan's")
+    shim = tmp_path / "bin/git"
+    shim.parent.mkdir()
+    shim.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\nexit 3\n")
+    shim.chmod(0o755)
+    told = stage.relay("status", path=str(shim.parent))
+    assert (told.returncode, (tmp_path / "asked").exists()) == (0, False), told.stderr
+    stage.git("gc", "-q", "--prune=now")
+    assert stage.relay("status").stdout == told.stdout
+
+
+def test_the_snapshots_of_a_leg_are_listed_as_git_lists_them(stage):
+    stage.run(HALF)
+    repo = open_repo(stage.root)
+    leg = read_leg(repo)
+    assert leg is not None
+    assert leg.last_wip is not None
+    newest, base = leg.last_wip.commit, leg.base_head
+    listed = read_texts(repo.git, "--first-parent", newest, f"^{base}", "--")
+    assert len(listed) > 1
+    assert _read_snapshots(repo, newest, base) == listed
+    stage.git("gc", "-q", "--prune=now")
+    assert _read_snapshots(repo, newest, base) == listed
