@@ -228,7 +228,7 @@ def _project(
         given = replaced[path]
         if as_before and old != new and mode == old_mode and given is not None and _put_file(repo, path, given, mode):
             continue
-        now = "" if found is None else hash_cleaned(git, path, found, old)
+        now = "" if found is None else new if found == given else hash_cleaned(git, path, found, old)
         if now == new and (mode == old_mode or find_mode(find_stat(repo.root, path)) != old_mode):
             continue
         # As git cleans it or byte for byte: what the commit before holds is not lost by being written over.
