@@ -82,8 +82,17 @@ Verify: `grep -q world world.txt`
 """
 
 
+_SHARED = "TESTS_SHARED"
+"""The variable that names the directory of all workers, and of the users that they try things as."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Point everything that reads the user's environment at an empty directory, before any test is collected."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shared = Path(tempfile.mkdtemp(prefix="relay-tests-shared-"))
+        shared.chmod(0o755)
+        config.add_cleanup(lambda: _remove(shared))
+        os.environ[_SHARED] = str(shared)
     gc.disable()
     signal.signal(
         signal.SIGINT, signal.default_int_handler
@@ -142,40 +151,56 @@ def pytest_collection_finish() -> None:
 
 
 def _remove(home: Path) -> None:
-    """Remove the home directory of this test process."""
+    """Remove a directory of this test process."""
     shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def start_warm() -> Iterator[Callable[..., tuple[str, ...]]]:
-    """Start a warm relay (see `starter.py`) for the whole session; what it returns stands before relay's arguments.
+    """Find a warm relay (see `starter.py`), or start one for all workers; what it returns stands before its arguments.
 
     It takes the words that start its interpreter, and the environment of the imports.
     """
-    here = Path(__file__).parent
     with contextlib.ExitStack() as stack:
 
         def start(interpreter: Sequence[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-start-"))
-            Path(folder).chmod(0o777)
-            job = Path(folder, "relay")  # what `python -m relay` is there, for the jobs of a warm relay
-            job.mkdir()
-            (job / "__init__.py").touch()
-            (job / "__main__.py").write_text(
-                f"import sys\nsys.path.insert(0, {str(here)!r})\n"
-                f"from caller import call\ncall({folder + '/socket'!r}, sys.argv[1:])\n"
-            )
-            server = stack.enter_context(
-                subprocess.Popen(
-                    [*interpreter, str(here / "starter.py"), f"{folder}/socket"],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ,
-                )
-            )  # fmt: skip
-            assert server.stdout
-            assert server.stdout.readline() == b"ready\n"
-            return (sys.executable, "-I", "-S", str(here / "caller.py"), f"{folder}/socket")
+            folder = Path(os.environ[_SHARED], hashlib.sha256(repr(interpreter).encode()).hexdigest()[:8])
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                folder.chmod(0o777)
+            with (folder / "lock").open("w") as turn:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                try:
+                    alive = os.open(folder / "alive", os.O_WRONLY | os.O_NONBLOCK)
+                except OSError:  # there was none, or it has ended with the last one that used it
+                    alive = _start_warm(folder, interpreter, environ)
+            stack.callback(os.close, alive)
+            return (sys.executable, "-I", "-S", str(Path(__file__).with_name("caller.py")), f"{folder}/socket")
 
         yield start
+
+
+def _start_warm(folder: Path, interpreter: Sequence[str], environ: Mapping[str, str] | None) -> int:
+    """Start a warm relay, which ends when nobody has a descriptor like the returned one any more."""
+    shutil.rmtree(folder / "relay", ignore_errors=True)
+    for name in ("alive", "socket"):
+        (folder / name).unlink(missing_ok=True)
+    here = Path(__file__).parent
+    job = folder / "relay"  # what `python -m relay` is there, for the jobs of a warm relay
+    job.mkdir()
+    (job / "__init__.py").touch()
+    (job / "__main__.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(here)!r})\nfrom caller import call\n"
+        f"call({str(folder / 'socket')!r}, sys.argv[1:])\n"
+    )
+    os.mkfifo(folder / "alive")
+    # A process in between, so that it is no child of the worker that happens to be the first.
+    words = ("sh", "-c", '"$@" <alive &', "sh", *interpreter, str(here / "starter.py"), str(folder / "socket"))
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, env=environ) as begun:
+        alive = os.open(folder / "alive", os.O_WRONLY)
+        assert begun.stdout
+        assert begun.stdout.readline() == b"ready\n"
+    return alive
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def serve(path):
-    """Fork a relay for every connection until the standard input is closed."""
+    """Fork a relay for every connection until the standard input ends."""
     import_all()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server, selectors.DefaultSelector() as selector:
         server.bind(path)
