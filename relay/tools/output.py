@@ -48,10 +48,11 @@ def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult
         if answer.spool is not None:
             answer.spool.unlink(missing_ok=True)
     else:
-        spool = answer.spool
+        spool, name = answer.spool, "full output"
         if spool is None or not spool.exists():
+            name = "what is kept of the output" if answer.lost_bytes else name
             spool = _spill(workspace, answer.output or text.encode(), call_id)
-        where = f"full output: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
+        where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
         text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
     return ToolResult(
         text=text,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relay.sandbox.text import render_output
 from relay.session.tokens import estimate_tokens
-from relay.tools.output import cut_middle
+from relay.tools.output import ToolAnswer, cut_middle, finish
 from relay.tools.workspace import OUTPUT_CAP_TOKENS
 
 texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)
@@ -65,6 +65,14 @@ def test_more_than_the_raw_buffer_is_in_the_spool(bench):
     cut = int(find(r"… ([\d,]+) tokens cut", text).replace(",", ""))
     whole = sum(len(str(number)) + 1 for number in range(1, 400_001)) // 4
     assert abs(cut - (whole - OUTPUT_CAP_TOKENS)) < 300
+
+
+def test_what_was_cut_is_not_called_the_full_output(bench):
+    """Its place was taken away while the command ran: what was held in memory is kept."""
+    gone = bench.workspace.outputs_dir / "gone.txt"
+    said = finish(bench.workspace, ToolAnswer(text="1\n3\n", spool=gone, output=b"1\n3\n", lost_bytes=2), "id").text
+    assert "full output" not in said
+    assert bench.ok("read", path=find(r"what is kept of the output: (\S+)", said)).startswith("1\n3")
 
 
 def test_a_short_output_leaves_no_file(bench):
