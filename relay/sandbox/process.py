@@ -230,7 +230,7 @@ class _Tree:
 
     def watch(self, *, deadline: float, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
-        next_look = next_walk = 0.0
+        next_look, next_walk = 0.0, time.monotonic() + WALK_S  # none of them can be the command's yet
         while self._process.poll() is None:
             now = time.monotonic()
             if now >= deadline:
