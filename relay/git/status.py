@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 
 from relay.git.command import NULL_ENVIRONMENT, Git
 from relay.git.config_guard import Guarded, guard
-from relay.git.ignore_rules import find_ignorable
 from relay.git.index_file import read_index_file
 from relay.git.index_flags import find_hidden, show_hidden
 from relay.git.modes import ABSENT, GITLINK
@@ -188,13 +187,9 @@ def find_ignored(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
     tracked = whole.entries if whole else {}
     # Where git has a file and a directory stands now, what is in that may be ignored.
     there = [path for path in there if path not in tracked or os.path.isdir(f"{repo.root}/{path}")]  # noqa: PTH112
-    guarded = guard(repo)
-    files = [path for path in there if not os.path.isdir(f"{repo.root}/{path}")]  # noqa: PTH112
-    known = set(files).difference(find_ignorable(repo, guarded.config, files))
-    there = [path for path in there if path not in known]
     if not there:
         return ()
-    git = guarded.git
+    git = guard(repo).git
     # check-ignore refuses literal pathspecs, which every call of relay's is made with.
     ignored = _list_files(git, "--others", "--ignored", "--exclude-standard", "--", *there)
     found = [path for path in there if str(PurePosixPath(path)) in ignored]
@@ -207,11 +202,9 @@ def find_unwelcome(repo: Repo, paths: Sequence[str]) -> frozenset[str]:
 
     Where a path leads through a symbolic link git says nothing of any of them.
     """
-    guarded = guard(repo)
-    paths = find_ignorable(repo, guarded.config, paths)
     asked = b"".join(b"./" + os.fsencode(path) + b"\0" for path in paths)  # in front of which nothing is magic
     words = ("--no-literal-pathspecs", "check-ignore", "-z", "--stdin")
-    out = guarded.git.probe(*words, stdin=asked).out if paths else b""
+    out = guard(repo).git.probe(*words, stdin=asked).out if paths else b""
     return frozenset(os.fsdecode(path[2:]) for path in out.split(b"\0")[:-1])
 
 

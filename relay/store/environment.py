@@ -13,7 +13,6 @@ from pathlib import Path
 
 from relay.git import objects
 from relay.git.config_guard import guard
-from relay.git.ignore_rules import list_ignored
 from relay.git.message import Message
 from relay.git.modes import FILE
 from relay.git.names import with_parents
@@ -55,11 +54,8 @@ class Environment:
 
 def read_environment(repo: Repo) -> Environment:
     """Return what git ignores in the work tree as it is now."""
-    guarded = guard(repo)
-    roots = list_ignored(repo, guarded.config)
-    if roots is None:
-        out = guarded.git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-        roots = frozenset(os.fsdecode(name).rstrip("/") for name in out.split(b"\0")[:-1])
+    out = guard(repo).git.run("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    roots = frozenset(os.fsdecode(name).rstrip("/") for name in out.split(b"\0")[:-1])
     files: dict[str, str] = {}
     unlisted = set()
     for root in sorted(roots):
