@@ -289,6 +289,10 @@ class _Tree:
                 self._process.wait(GONE_S)
             except subprocess.TimeoutExpired:
                 self.notes += ("the supervisor did not answer and was killed",)
+        else:  # one that is killed as it clones its child leaves that behind, bound to nobody yet
+            until = time.monotonic() + GONE_S
+            while self._process.poll() is None and not self._init_pid and time.monotonic() < until:
+                self._handle(POLL_S)
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
