@@ -111,6 +111,14 @@ def test_what_kept_the_cache_warm_is_paid_for_and_no_turn() -> None:
     assert one.last_tokens == 4_010  # nothing was added
 
 
+def test_what_happened_outside_of_a_session_is_the_run_s() -> None:
+    refresh = CacheRefreshed(turn=1, model="m", usage=Usage(cache_read_tokens=4_000), cost_usd=0.002, duration_s=1.0)
+    told = [Noticed(text=f"warning {n % 2}", warning=n > 0) for n in range(4)]
+    (run,) = fold(start(), *told, refresh, end()).runs
+    assert (run.totals.refreshes, run.totals.sources) == (1, (("other", 4_000),))
+    assert run.warnings == ("warning 1", "warning 0")
+
+
 def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
     assert fold_leg(*turn(1, 4_000, 10)).turns_left is None
     assert fold_leg(*turn(1, 4_000), *turn(2, 3_000)).turns_left is None
