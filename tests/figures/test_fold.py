@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from relay.figures.document import render_document
 from relay.figures.evidence import find_break_even
-from relay.figures.fold import MOST_PHASES, Fold, fold_records
+from relay.figures.fold import MOST_FINDINGS, MOST_PHASES, Fold, fold_records
 from relay.figures.legs import MOST_OPEN_CALLS
 from relay.figures.reads import MOST_PATHS
 from relay.figures.runs import MOST_LEGS
@@ -28,13 +28,14 @@ from relay.session.events import (
     RelaySpoke,
     ResponseReceived,
     RetryScheduled,
+    ReviewFinished,
     RunStarted,
     TextShown,
     ToolFinished,
     ToolStarted,
 )
 from relay.session.records import LoggedEvent
-from relay.session.shapes import ChangedFile, ShownPhase
+from relay.session.shapes import ChangedFile, ShownFinding, ShownPhase
 from relay.session.usage import Usage
 from tests.any_event import any_event
 from tests.figures import streams
@@ -117,6 +118,17 @@ def test_what_happened_outside_of_a_session_is_the_run_s() -> None:
     (run,) = fold(start(), *told, refresh, end()).runs
     assert (run.totals.refreshes, run.totals.sources) == (1, (("other", 4_000),))
     assert run.warnings == ("warning 1", "warning 0")
+
+
+def test_reviews_are_evidence_each_with_its_findings_up_to_a_number() -> None:
+    finding = ShownFinding(
+        file="a.py", line=7, summary="s", failure_scenario="f", category="tests", severity="important",
+        verdict="confirmed", reason="r",
+    )  # fmt: skip
+    found = fold(ReviewFinished(phase_id="1", round=2, findings=(finding,) * (MOST_FINDINGS + 1), confirmed=1)).reviews
+    assert [(one.phase_id, one.round, one.confirmed, len(one.findings)) for one in found] == [
+        ("1", 2, 1, MOST_FINDINGS)
+    ]
 
 
 def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
