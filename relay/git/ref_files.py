@@ -69,9 +69,10 @@ def list_ids(common_dir: Path, *prefixes: str) -> dict[str, str] | None:
         packed = _read(common_dir / "packed-refs") or b""
     except OSError:
         return None
-    below = b"|".join(re.escape(os.fsencode(prefix)) for prefix in prefixes)
-    for line in re.finditer(rb"^([0-9a-f]{40,64}) ((?:%s)[^\n]+)$" % below, packed, re.MULTILINE):
-        found.setdefault(os.fsdecode(line[2]), line[1].decode())
+    if packed:  # each set of prefixes is a pattern to compile
+        below = b"|".join(re.escape(os.fsencode(prefix)) for prefix in prefixes)
+        for line in re.finditer(rb"^([0-9a-f]{40,64}) ((?:%s)[^\n]+)$" % below, packed, re.MULTILINE):
+            found.setdefault(os.fsdecode(line[2]), line[1].decode())
     # Names and ids that git finds broken it says nothing of, or complains.
     if not all(_SOUND.fullmatch(ref) and _is_ordinary(ref) and found[ref].strip("0") for ref in found):
         return None
