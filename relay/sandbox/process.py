@@ -292,7 +292,8 @@ class _Tree:
         else:  # one that is killed as it clones its child leaves that behind, bound to nobody yet
             until = time.monotonic() + GONE_S
             while self._process.poll() is None and not self._init_pid and time.monotonic() < until:
-                self._handle(POLL_S)
+                _wait_readable(self._status_fd, POLL_S)  # nothing else is heard: no command is let go any more
+                self._read_status()
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
