@@ -15,9 +15,6 @@ from relay.sandbox.policy import Limits
 from relay.sandbox.process import end_started, render_words, wrap_limits
 from relay.sandbox.start import Launch, Started, spawn
 
-_FROM = 2
-"""A session that has run so many commands runs another; most that run one run no second."""
-
 
 def build_waiting(
     confinement: Confinement, argv: tuple[str, ...] | None, *, limits: Limits, cwd: Path, extra_env: Mapping[str, str]
@@ -40,19 +37,17 @@ class Standby:
     """What waits for the next command. Mutable: it is made, taken and ended, on one thread."""
 
     def __init__(self) -> None:
-        self._commands = 0
         self._expected: tuple[Limits, Path] | None = None
         self._started: Started | None = None
 
     def expect(self, *, limits: Limits, cwd: Path) -> None:
-        """Note that a command has ended, and what the next is given if it is like this one."""
-        self._commands += 1
+        """Note what the next command is given, if it is like most."""
         self._expected = limits, cwd
 
     def begin(self, confinement: Confinement) -> None:
         """Start the sandbox of a command that is expected; the command tells what fails here."""
         # Without a user namespace of its own there is little to make, and its limit is another one at each look.
-        if self._started is not None or self._commands < _FROM or confinement.counts_user or self._expected is None:
+        if self._started is not None or confinement.counts_user or self._expected is None:
             return
         (limits, cwd), self._expected = self._expected, None
         try:

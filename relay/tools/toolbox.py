@@ -44,7 +44,7 @@ def build_runner_tools(
 ) -> Toolbox:
     """Return the tools of a session that works on a phase; what they learn goes into `notes`."""
     background = Background(workspace)
-
+    workspace.sandbox.expect_command(limits=workspace.limits)
     handlers = {
         **_build_lookups(workspace, notes),
         "bash": lambda call: run_bash(workspace, background, call.input, call.id, look),

@@ -43,8 +43,7 @@ class Counted:
         """Have the next command's sandbox wait for it."""
         standby, others = self.box.sandbox.standby, {*find_descendants(os.getpid())}  # a warm relay, say
         for _ in range(_TRIES):
-            for _ in range(2):
-                self.box.sandbox.expect_command(limits=LIMITS)
+            self.box.sandbox.expect_command(limits=LIMITS)
             self.box.sandbox.make_ready()
             wait_until(lambda: find_shell() or others.issuperset(find_descendants(os.getpid())))
             if find_shell():
@@ -99,8 +98,7 @@ def counted(place: Any, tmp_path: Path) -> Iterator[Counted]:
         yield opened
 
 
-def test_a_session_with_one_command_makes_no_second_sandbox(counted: Counted) -> None:
-    counted.box.sandbox.expect_command(limits=LIMITS)
+def test_without_a_command_to_come_none_is_made(counted: Counted) -> None:
     counted.box.sandbox.make_ready()
     assert counted.starts == 0
 
@@ -109,8 +107,7 @@ def test_what_is_ended_as_it_begins_leaves_nothing(counted: Counted) -> None:
     """One in twenty that was killed in its first milliseconds left the child that it was cloning just then."""
     sandbox = counted.box.sandbox
     for n in range(40):
-        for _ in range(2):
-            sandbox.expect_command(limits=LIMITS)
+        sandbox.expect_command(limits=LIMITS)
         sandbox.make_ready()
         for _ in range(2 * n):  # some microseconds each: where in its set-up it is met
             Path("/proc/loadavg").read_bytes()
@@ -119,8 +116,7 @@ def test_what_is_ended_as_it_begins_leaves_nothing(counted: Counted) -> None:
 
 
 def test_it_is_made_where_there_is_time(counted: Counted) -> None:
-    for _ in range(2):
-        counted.box.sandbox.expect_command(limits=LIMITS)
+    counted.box.sandbox.expect_command(limits=LIMITS)
     assert not find_shell()
 
 

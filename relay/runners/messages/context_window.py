@@ -26,6 +26,8 @@ DEFAULT_OUTPUT_TOKENS = 32_000
 """First output limit of a request; an answer that is cut is asked for again with the model's own limit."""
 LEAST_OUTPUT_TOKENS = 4_000
 """A request whose answer may not be as long as this is not worth sending: where the caps leave less, it is not sent."""
+LEAST_READY_S = 0.03
+"""A model that took less for its last answer leaves no time to make a command's sandbox."""
 LEAST_BELIEVED = 1 / 3
 """Of relay's own count of a prompt: an endpoint that reports less has not counted all of it. Estimates by size are
 never that far off."""
@@ -40,6 +42,7 @@ class ContextWindow:
         self._model = model
         self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
         self.turn = 0
+        self._answered_s = 0.0
         self._doubted = False
         self._others: dict[str, Price | None] = {}  # unasked ones that answered
         self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
@@ -84,7 +87,7 @@ class ContextWindow:
             duration_s = self._connection.clock() - started
             self.spec.keep(describe_result(result))
             if isinstance(result, Answer):
-                self._connection.dialect.answered = True
+                self._connection.dialect.answered, self._answered_s = True, duration_s
                 self._account(result, duration_s)
                 self._watch_cache(result, request, started)
                 self._hold(result, request, at)
@@ -104,7 +107,7 @@ class ContextWindow:
                 return outcome
 
     def _make_ready(self) -> None:
-        if self.spec.sandbox is not None:
+        if self.spec.sandbox is not None and self._answered_s >= LEAST_READY_S:
             self.spec.sandbox.make_ready()
 
     def check_budget(self) -> SessionOutcome | None:
