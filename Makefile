@@ -88,7 +88,7 @@ docs: $(VENV)/.dev  ## write docs/settings.md and docs/events.md anew
 
 audit: $(VENV)/.venv constraints.txt  ## look the versions of constraints.txt up in the advisories; needs the network
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input pip-audit
-	$(BIN)/pip-audit --disable-pip --require-hashes --requirement constraints.txt
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement constraints.txt
 
 sandbox:  ## install bubblewrap where this user may; say how where not
 	@sh .ci/sandbox

@@ -9,6 +9,7 @@ changed. A profile is supported only while all of this holds. Not part of `make 
 import argparse
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -279,6 +280,8 @@ CASES: dict[str, Callable[[Trial], bool]] = {
 
 def install(place: Path, agents: list[Agent]) -> str:
     """Install what is not there yet; return the PATH that finds it."""
+    if shutil.which("npm") is None:
+        sys.exit("the real agents are installed with npm, and there is none here: apt install npm")
     wanted = {"node": (f"node-linux-{MACHINE}@{NODE}",), **{agent.name: agent.packages for agent in agents}}
     entries = [place / "node/node_modules" / f"node-linux-{MACHINE}" / "bin"]
     for name, packages in wanted.items():
