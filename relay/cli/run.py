@@ -198,6 +198,7 @@ def _require_ready(request: "RunRequest") -> None:
     needed.require(needed.check_repository(repo))
     needed.require(needed.check_plan_file(repo, path))
     needed.require(needed.check_identity(repo))
+    needed.require(needed.check_hooks(repo, request.settings, request.environ))
     # A run finishes what an earlier commit lacks in the files before it looks at them.
     if not request.allow_dirty and find_pending_move(repo) is None:
         needed.require(needed.check_clean(repo, path))

@@ -30,6 +30,7 @@ from relay.setup.preconditions import (
     Finding,
     State,
     check_git,
+    check_hooks,
     check_identity,
     check_key,
     check_plan_file,
@@ -80,6 +81,7 @@ def examine(cwd: Path, environ: Mapping[str, str]) -> Report:
     findings.append(check_program(root, settings or Settings(), environ))
     findings.extend(_examine_model(settings, environ))
     if repo is not None:
+        findings.append(check_hooks(repo, settings or Settings(), environ))
         findings.extend(_examine_sandbox(repo, settings, environ))
         findings.extend(_examine_worktrees(repo, settings or Settings()))
     findings.append(_examine_rules(root, settings, environ))
@@ -163,7 +165,8 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
     try:
         policy = make_policy(repo, chosen, find_protected(chosen.plan), environ)
     except (ConfigError, RepoError) as error:
-        yield make_missing("settings" if isinstance(error, ConfigError) else "hooks", error)
+        if isinstance(error, ConfigError):  # the other one is said of the hooks already
+            yield make_missing("settings", error)
         return
     hiding = replace(repo, hidden=get_hidden(repo.root, chosen, environ))
     for words in describe_tracked(hiding):

@@ -5,13 +5,21 @@
 """
 
 import os
+import shlex
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 from relay.config import Settings
 from relay.errors import ConfigError, PlanError, RelayError, RepoError
+from relay.files.tree import read_start
+from relay.gate.missing_program import may_be_made
+from relay.git.config_guard import read_config
 from relay.git.config_listing import read_version
+from relay.git.hook_programs import HEAD_BYTES, parse_programs
+from relay.git.hooks import get_hooks_dir, has_hook
 from relay.git.identity import get_identity
 from relay.git.names import list_paths
 from relay.git.operations import check_state
@@ -23,10 +31,15 @@ from relay.meters.prices import Price
 from relay.meters.spend import Meter
 from relay.plan.files import find_ledger_path
 from relay.runners.base import RunnerKind
+from relay.sandbox.environment import render_path
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
 from relay.store.legs import get_branch, read_leg
 from relay.values import dataclass
+from relay.words import shorten
+
+_NAMED_CHARS = 200
+_WITHOUT_HOOKS = "RELAY_HOOKS=skip commits without your hooks"
 
 
 class State(StrEnum):
@@ -164,6 +177,56 @@ def check_signature(repo: Repo) -> Finding:
         return "commits can be made unattended"
 
     return find_out(get, name="signing")
+
+
+def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """Look whether the commit hooks can be started: what one names in its first bytes is looked for, and it is not run.
+
+    What a session, or a setup command, may still make is no obstacle.
+    """
+
+    def get() -> str:
+        config = read_config(repo)
+        folder = get_hooks_dir(repo, config)
+        found = [name for name in settings.hooks if has_hook(repo, config, name)]
+        for name in found:
+            for group in parse_programs(_read_hook(folder / name)):
+                if not any(_may_be_there(program, repo.root, settings, environ) for program in group):
+                    raise _make_hook_error(folder / name, group)
+        return f"{', '.join(found)}: can be started" if found else "no commit hook is run"
+
+    return find_out(get, name="hooks")
+
+
+def _may_be_there(program: str, root: Path, settings: Settings, environ: Mapping[str, str]) -> bool:
+    """Say whether a program, a path or a name, is there for hooks, or may be by the time that one is run."""
+    path = render_path(environ.get("PATH", os.defpath)).split(os.pathsep)
+    places = [root / program] if "/" in program else [Path(part, program) for part in path]
+    writable = (root, *(Path(place).expanduser() for place in settings.writable_dirs))
+    made = [place.relative_to(folder) for place in places for folder in writable if place.is_relative_to(folder)]
+    if any(settings.setup or may_be_made(f"./{place}", ()) for place in made):
+        return True
+    return any(shutil.which(place) for place in places)
+
+
+def _read_hook(place: Path) -> bytes:
+    """Return how a hook begins; nothing of one that has no file, or that nobody can read."""
+    with suppress(OSError):
+        return read_start(place, HEAD_BYTES) or b""
+    return b""
+
+
+def _make_hook_error(place: Path, programs: tuple[str, ...]) -> RepoError:
+    first, *others = (shorten(program, _NAMED_CHARS) for program in programs)
+    words, typed = f"the {place.name} hook cannot be started", shlex.quote(str(place))
+    if programs[0].endswith("\r"):
+        way = f"sed -i 's/\\r$//' {typed} takes it away"
+        return RepoError(f"{words}: its first line ends in a carriage return", hint=f"{way}; {_WITHOUT_HOOKS}")
+    if others:
+        words = f"{words}: neither {first}, which made it, nor {others[0]} is there"
+        return RepoError(words, hint=f"install {others[0]} again, then type: {others[0]} install; {_WITHOUT_HOOKS}")
+    words = f"{words}: there is no program {first}, which its first line names"
+    return RepoError(words, hint=f"install it, or correct the first line of {typed}; {_WITHOUT_HOOKS}")
 
 
 def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Finding:

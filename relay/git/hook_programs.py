@@ -1,0 +1,49 @@
+"""The programs that a hook cannot do without, as its first bytes name them; they may hold anything. Pure."""
+
+import os
+import re
+import shlex
+
+from relay.regexes import regex
+
+HEAD_BYTES = 4096
+_LONGEST_LINE = 120
+"""Of a first line: kernels before Linux 5.1 cut it here, and what they look for then nobody knows."""
+_NAME = regex(rb"[A-Za-z0-9_.+/][A-Za-z0-9_.+/-]*\r?")
+_FRAMEWORK = regex(
+    rb"^INSTALL_PYTHON=([^\n]+)$.*^elif command -v pre-commit > /dev/null; then\n    exec pre-commit [^\n]*\n"
+    rb"else\n    echo [^\n]*\n    exit 1\nfi\n?\Z",
+    re.MULTILINE | re.DOTALL,
+)
+"""A hook that nobody has given another way out. Source: pre-commit 4.6.0, resources/hook-tmpl."""
+
+
+def parse_programs(head: bytes) -> tuple[tuple[str, ...], ...]:
+    """Return groups of programs of which one each has to be there: paths, and names that are looked for on PATH.
+
+    Empty where nothing is known: git gives a hook without a first line for the kernel to ``sh``.
+    """
+    line, _, rest = head.partition(b"\n")
+    if not line.startswith(b"#!") or len(line) > _LONGEST_LINE or b"\0" in line:
+        return ()
+    program, _, argument = line[2:].replace(b"\t", b" ").strip(b" ").partition(b" ")
+    found = [(program,) if program else (), _parse_env(argument) if program.endswith(b"/env") else ()]
+    if value := _FRAMEWORK.search(rest):
+        found.append(_parse_python(value[1]))
+    return tuple(tuple(map(os.fsdecode, group)) for group in found if group)
+
+
+def _parse_env(argument: bytes) -> tuple[bytes, ...]:
+    """Return the name that ``env`` is given; nothing where it is given anything else."""
+    words = argument.split(b" ")
+    if words[0] == b"-S":
+        words = argument.split()[1:]
+    return (words[0],) if words and _NAME.fullmatch(words[0]) else ()
+
+
+def _parse_python(value: bytes) -> tuple[bytes, ...]:
+    try:
+        words = shlex.split(os.fsdecode(value))
+    except ValueError:
+        return ()
+    return (os.fsencode(words[0]), b"pre-commit") if len(words) == 1 else ()
