@@ -129,7 +129,8 @@ def test_pre_commit_puts_aside_what_the_user_has_not_committed(project: Project)
     project.install("pre-commit")
     project.write(
         ".pre-commit-config.yaml",
-        "repos:\n- repo: local\n  hooks:\n  - {id: no-draft, name: no draft, entry: draft, language: pygrep}\n",
+        "exclude: ^[.]pre-commit\nrepos:\n- repo: local\n  hooks:\n"
+        "  - {id: no-draft, name: no draft, entry: draft, language: pygrep}\n",
     )
     project.write("notes.txt", "notes\n")
     project.sh("pre-commit install")
