@@ -12,6 +12,9 @@ from relay.files.replacement import replace_with_file
 from relay.files.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file
 from relay.files.walk import open_parent, sync_together
 
+NO_DESCRIPTOR = 2**31 - 1
+"""Above what any system lets a process have open."""
+
 
 def test_a_new_file_gets_its_directories(tmp_path):
     replace_file(tmp_path, "a/b/c", b"x", "100644")
@@ -140,12 +143,10 @@ def test_nothing_is_written_into_a_git_directory(box, path):
 
 
 def test_many_files_are_synced_together_and_each_that_fails_is_named(tmp_path):
-    """A descriptor that is none stands for a disk that fails."""
+    """A descriptor that none can be stands for a disk that fails: a closed one is taken by another thread."""
     files = [(tmp_path / str(n)).open("wb") for n in range(20)]
     with contextlib.ExitStack() as stack:
         fds = [stack.enter_context(file).fileno() for file in files]
-        spare = os.open(tmp_path, os.O_RDONLY)
-        os.close(spare)
-        failed = sync_together([*fds[:9], spare, *fds[9:]])
-        assert {fd: error.errno for fd, error in failed.items()} == {spare: errno.EBADF}
+        failed = sync_together([*fds[:9], NO_DESCRIPTOR, *fds[9:]])
+        assert {fd: error.errno for fd, error in failed.items()} == {NO_DESCRIPTOR: errno.EBADF}
         assert sync_together(fds) == sync_together([]) == {}
