@@ -63,6 +63,16 @@ class Size:
     latency_ms: float = 0.0
     """Until the server answers."""
 
+    @property
+    def lengths(self) -> set[int]:
+        """The calls of each session that is played."""
+        return {self.short, self.long}
+
+    @property
+    def between(self) -> int:
+        """How many more calls the long one has; for a smoke test, of one length, 1."""
+        return self.long - self.short or 1
+
 
 FULL = Size(
     rounds=5,
@@ -74,7 +84,8 @@ FULL = Size(
     many_files=5_000,
     latency_ms=50.0,
 )
-QUICK = Size(rounds=1, kinds=("write",), setups=("bare", "relay"), short=1, long=2, files=20, many_files=60)
+QUICK = Size(rounds=1, kinds=("write",), setups=("bare", "relay"), short=2, long=2, files=20, many_files=60)
+"""One session of each: their differences are none."""
 
 
 def make_call(kind: str, n: int) -> dict[str, Any]:
@@ -122,7 +133,7 @@ def measure_calls(size: Size) -> list[dict[str, Any]]:
     for number in range(size.rounds):
         for kind in size.kinds:
             for setup in size.setups:
-                for calls in (size.short, size.long):
+                for calls in sorted(size.lengths):
                     taken.setdefault((kind, setup, calls), []).append(run_session(setup, kind, calls, size))
         print(f"round {number + 1} of {size.rounds}", flush=True)
     return [summarise(size, kind, setup, taken) for kind in size.kinds for setup in size.setups]
@@ -133,7 +144,7 @@ def summarise(size: Size, kind: str, setup: str, taken: dict[tuple[str, str, int
     pairs = list(zip(taken[kind, setup, size.short], taken[kind, setup, size.long], strict=True))
 
     def find(measure: Callable[[Cost], float]) -> tuple[float, float]:
-        per_call = [(measure(long) - measure(short)) / (size.long - size.short) for short, long in pairs]
+        per_call = [(measure(long) - measure(short)) / size.between for short, long in pairs]
         start = [measure(short) - size.short * call for (short, _), call in zip(pairs, per_call, strict=True)]
         return statistics.median(per_call), statistics.median(start)
 
@@ -163,10 +174,9 @@ def count_git(size: Size) -> dict[str, float]:
             run_session("relay --sandbox off", kind, calls, size, path=f"{folder}:{os.environ['PATH']}")
             return len(log.read_text(encoding="utf-8").split())
 
-        calls = {kind: (count(kind, size.long), count(kind, size.short)) for kind in size.kinds}
-        per_call = {kind: (long - short) / (size.long - size.short) for kind, (long, short) in calls.items()}
-        phase = calls["write"][0] if size.long == PHASE_CALLS else count("write", PHASE_CALLS)
-        return {**per_call, "phase": phase}
+        calls = {(kind, length): count(kind, length) for kind in size.kinds for length in size.lengths}
+        per_call = {kind: (calls[kind, size.long] - calls[kind, size.short]) / size.between for kind in size.kinds}
+        return {**per_call, "phase": calls.get(("write", PHASE_CALLS)) or count("write", PHASE_CALLS)}
 
 
 # Parts
@@ -267,7 +277,7 @@ seconds to answer; everything here is milliseconds beside that.
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {table}
 
-*Per call*: median over rounds of (long - short session) / {size.long - size.short}, request and answer included.
+*Per call*: median over rounds of (long - short session) / {size.between}, request and answer included.
 *Start*: what is left, from the start of the process to its end; for relay that is plan, lock, sandbox, baseline gate,
 final gate, hooks and the commit. *Bare* is `bare_agent.py`: the SDK, one loop, `open()` and `subprocess.run`; it keeps
 nothing, checks nothing and confines nothing. RSS is that of the largest process; the SDK alone takes most of it.
