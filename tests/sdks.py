@@ -5,6 +5,7 @@ So they are imported when something of them is first asked for, and the tests th
 
 import importlib
 import warnings
+from functools import cache
 from typing import Any
 
 import pytest
@@ -34,5 +35,10 @@ types: Any = Late("google.genai.types")
 def needs_sdk(item: pytest.Item) -> bool:
     """Return whether a test asks for an SDK, by itself or by its fixture."""
     module = item.getparent(pytest.Module)
-    asks = module is not None and any(isinstance(value, Late) for value in vars(module.obj).values())
+    asks = module is not None and _asks_for_sdk(module)
     return asks or (isinstance(item, pytest.Function) and "sdk" in item.fixturenames)
+
+
+@cache
+def _asks_for_sdk(module: pytest.Module) -> bool:
+    return any(isinstance(value, Late) for value in vars(module.obj).values())
