@@ -12,6 +12,9 @@ _PROGRESS = regex(
 _UNTOLD_S = 2.0
 """A transfer that takes longer is told of; again when it has taken twice as long."""
 
+_SILENT_S = 30.0
+"""So is one of which nothing was heard for so long."""
+
 
 class Transfer:
     """Tells how far a transfer is, once it takes a while, and ever less often. Mutable: it goes on.
@@ -39,9 +42,9 @@ class Transfer:
         found = _PROGRESS.findall(said)
         before, self._last = self._last, b": ".join(found[-1]) if found else b""
         took_s = self.age_s
-        if self._last and took_s >= self._due_s:
+        if took_s >= (self._due_s if self._last else max(self._due_s, _SILENT_S)):
             self._due_s = 2 * took_s
-            self._tell(f"{self.what}: {self._last.decode()}")
+            self._tell(f"{self.what}: {self._last.decode() or 'no answer yet'}")
         return self._last != before
 
 

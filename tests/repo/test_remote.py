@@ -199,3 +199,13 @@ def test_a_transfer_that_comes_further_is_told_ever_less_often():
     assert told[0] == "git fetch x: Counting objects: 100% (7/7)"
     assert told[-1] == "git fetch x: Receiving objects: 28% (28/100), 1.25 MiB"
     assert len(told) == 5
+
+
+def test_a_remote_that_says_nothing_is_told_of_while_it_is_waited_for():
+    """A limit ends it, ten minutes later: whoever looks at the screen meanwhile knows what it is that they wait for."""
+    clock = iter([0.0, 29.0, 30.0, 31.0, 59.0, 60.0])
+    told: list[str] = []
+    transfer = Transfer("git push x", told.append, clock=lambda: next(clock))
+    counts = [(transfer.look(b""), len(told)) for _ in range(5)]
+    assert counts == [(False, 0), (False, 1), (False, 1), (False, 1), (False, 2)]
+    assert told == ["git push x: no answer yet"] * 2
