@@ -128,9 +128,7 @@ def run_started(started: Started, *, limits: Limits, should_stop: Callable[[], b
     """Run it until the command and everything it started are gone."""
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
     with _Tree(started, capture) as tree:
-        started.launch.prepare()
-        begin = time.monotonic()
-        stopped = tree.watch(deadline=begin + limits.timeout_s, limits=limits, should_stop=should_stop)
+        stopped = tree.watch(limits=limits, should_stop=should_stop)
         tree.finish()
     exit_code = None if stopped.killed else _as_shell(started.process.returncode)
     result = CommandResult(
@@ -139,7 +137,7 @@ def run_started(started: Started, *, limits: Limits, should_stop: Callable[[], b
         total_bytes=capture.total_bytes,
         timed_out=stopped.timed_out,
         interrupted=stopped.interrupted,
-        duration_s=time.monotonic() - begin,
+        duration_s=time.monotonic() - tree.begun_s,
         notes=(*stopped.notes, *capture.notes, *tree.notes),
     )
     return Ending(result=result, started=stopped.killed or tree.command_started, last=capture.get_end())
@@ -198,6 +196,8 @@ class _Tree:
         self._init_fd: int | None = None
         self._command = command
         self._selector = selectors.DefaultSelector()
+        self.begun_s = time.monotonic()
+        """When the command was let go; before that, when its sandbox was waited for."""
         self.notes: tuple[str, ...] = ()
         os.set_blocking(self._pipe.fileno(), False)
         self._selector.register(self._pipe, selectors.EVENT_READ, self._read_output)
@@ -228,11 +228,11 @@ class _Tree:
         """False when bwrap ended before it ran the command: it reports an exit code only for a command."""
         return not self._is_stale and (self._status_fd is None or b'"exit-code"' in self._status)
 
-    def watch(self, *, deadline: float, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
+    def watch(self, *, limits: Limits, should_stop: Callable[[], bool]) -> _Stopped:
         """Read until the process ends or must be ended."""
         next_look, next_walk = 0.0, time.monotonic() + WALK_S  # none of them can be the command's yet
         while self._process.poll() is None:
-            now = time.monotonic()
+            now, deadline = time.monotonic(), self.begun_s + limits.timeout_s
             if now >= deadline:
                 return _Stopped(timed_out=True)
             if now >= next_look:
@@ -305,16 +305,22 @@ class _Tree:
     def _let_go(self) -> None:
         """Let the command begin that has said that it is ready."""
         self._selector.unregister(self._command)
+        try:
+            ready = self._command.recv(1)
+        except OSError:  # it has ended
+            ready = b""
+        if not ready:
+            return
+        self._read_status()
+        self._is_stale = self._early and not has_mounts(self._init_pid, self._launch.points)
+        if self._is_stale:
+            self._kill()
+            return
+        if self._init_pid:
+            settle(self._init_pid)
+        self._launch.prepare()
+        self.begun_s = time.monotonic()
         with contextlib.suppress(OSError):  # it has ended
-            if not self._command.recv(1):
-                return
-            self._read_status()
-            self._is_stale = self._early and not has_mounts(self._init_pid, self._launch.points)
-            if self._is_stale:
-                self._kill()
-                return
-            if self._init_pid:
-                settle(self._init_pid)
             self._command.sendall(self._launch.words)
         self._command.close()
 

@@ -39,7 +39,7 @@ class Sandbox:
     hear: Callable[[bytes], None] = lambda _: None
     """Given the last bytes of what a command has printed, ten times a second while it runs, on the caller's thread."""
     prepare: Callable[[], object] = lambda: None
-    """Called while the namespaces of a command are made; the command begins when this has returned."""
+    """Called when the namespaces of a command are made; the command begins when this has returned."""
     standby: Standby = field(default_factory=Standby)
     """The next command's, where `make_ready` was called."""
 

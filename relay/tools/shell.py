@@ -46,11 +46,12 @@ def run_bash(
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
     timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
+    keep = cache(look())  # first: git looks meanwhile; and once, though a sandbox may be made anew
     spool = reserve_output(workspace, call_id)
     if background is not None and given.get("background"):
-        look()()
+        keep()
         return background.start(command, spool)
-    limits, keep = replace(workspace.limits, timeout_s=timeout_s), cache(look())  # a sandbox may be made anew
+    limits = replace(workspace.limits, timeout_s=timeout_s)
     result = replace(workspace.sandbox, prepare=keep).run(
         ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
     )
