@@ -225,12 +225,17 @@ def write_unsigned(repo: Repo, tree: str, parents: Sequence[str], text: bytes, i
     return guard(repo).git.run("commit-tree", tree, *args, "-F", "-", stdin=text, env=identity).decode().strip()
 
 
-def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> bytes | None:
-    """Return a commit as git writes it; None for one of which git would change something, or complain."""
+def render_stamp(identity: Mapping[str, str]) -> str:
+    """Return who and when, by the clock and in the time zone of here, as git writes it into commits and logs."""
     now = time.time()
     offset = time.localtime(now).tm_gmtoff // 60
     zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}{abs(offset) % 60:02d}"
-    who = f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}> {int(now)} {zone}"
+    return f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}> {int(now)} {zone}"
+
+
+def _render_commit(tree: str, parents: Iterable[str], text: bytes, identity: Mapping[str, str]) -> bytes | None:
+    """Return a commit as git writes it; None for one of which git would change something, or complain."""
+    who = render_stamp(identity)
     lines = (f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}")
     try:
         text.decode()

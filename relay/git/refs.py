@@ -1,6 +1,7 @@
 """Moving and dropping refs, by compare-and-swap and durably."""
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 
 from relay.files.tree import sync_directory
@@ -9,7 +10,8 @@ from relay.git.config_guard import guard, is_plain
 from relay.git.config_listing import read_version
 from relay.git.identity import RELAY_IDENTITY
 from relay.git.lock_journal import clear_shared_locks, declare_locks, find_ref_locks
-from relay.git.ref_files import find_id, remove_id, replace_id
+from relay.git.objects import render_stamp
+from relay.git.ref_files import find_head_ref, find_id, remove_id, replace_id
 from relay.git.repository import Repo
 
 CONFIGURED_HOOKS = (2, 54)
@@ -40,11 +42,16 @@ def move_ref(
     """
     if _is_own(repo, ref) and _move_own(repo, ref, new, old or ""):
         return True
-    repo.settle()
-    # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
-    git = guard(repo).git if read_version(repo) >= CONFIGURED_HOOKS else repo.git
-    command = ("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id)
-    return _change_ref(repo, ref, old, new, lambda: git.probe(*command, env=identity))
+
+    def change() -> GitResult:
+        if old and _move_branch(repo, ref, new, old, (render_stamp(identity), reason)):
+            return GitResult(code=0, out=b"", err=b"")
+        repo.settle()
+        # Before 2.54 no configuration names a hook, and fixed flags keep the others away.
+        git = guard(repo).git if read_version(repo) >= CONFIGURED_HOOKS else repo.git
+        return git.probe("update-ref", "-m", reason, "--no-deref", ref, new, old or repo.zero_id, env=identity)
+
+    return _change_ref(repo, ref, old, new, change)
 
 
 def _is_own(repo: Repo, ref: str) -> bool:
@@ -65,6 +72,39 @@ def _move_own(repo: Repo, ref: str, new: str, old: str) -> bool:
         return False
     sync_ref(repo, ref, is_new_place=not old)
     return True
+
+
+def _move_branch(repo: Repo, ref: str, new: str, old: str, words: tuple[str, str]) -> bool:
+    """Move the branch that HEAD names as ``git update-ref`` does, with HEAD's lock and both logs, without a process.
+
+    Args:
+        words: What the logs say: who and when, and why.
+
+    Returns:
+        False when something is out of the ordinary: the branch has not moved then, and git has to move it.
+    """
+    logs = (repo.common_dir / "logs" / ref, repo.git_dir / "logs/HEAD")
+    # Git makes one line of any reason, and whether it begins a log is a matter of configuration.
+    is_odd = not "".join(words).isprintable() or words[1] != " ".join(words[1].split())
+    if is_odd or not is_plain(repo) or not all(log.is_file() and not log.is_symlink() for log in logs):
+        return False
+    line = f"{old} {new} {words[0]}\t{words[1]}\n".encode()
+
+    def note(fd: int) -> None:
+        repo.settle(fd)
+        for log in logs:
+            with log.open("ab") as stream:
+                stream.write(line)
+
+    lock = repo.git_dir / "HEAD.lock"
+    try:
+        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+    except OSError:
+        return False
+    try:
+        return find_head_ref(repo.git_dir) == ref and replace_id(repo.common_dir, ref, new, old, note)
+    finally:
+        lock.unlink(missing_ok=True)
 
 
 def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:

@@ -1,11 +1,16 @@
 """What relay reads from ref files, and writes to them, is what git would say and write."""
 
 import os
+import re
 import shutil
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from relay.git.command import GitError
+from relay.git.config_listing import read_version
+from relay.git.identity import Identity
 from relay.git.loose import read_loose
 from relay.git.message import read_text, read_texts
 from relay.git.objects import read_entries
@@ -278,3 +283,74 @@ def test_entries_are_those_that_git_lists(box, rev, packed):
     }
     found = rev if rev == "HEAD" else box.text("rev-parse", rev)
     assert read_entries(box.open(), found, paths) == expected
+
+
+def read_logs(box):
+    """Return what both logs say, without the moment."""
+    files = (box.root / ".git/logs/HEAD", box.root / ".git/logs/refs/heads/main")
+    return [re.sub(r"> \d+ ", "> ", file.read_text()) if file.exists() else "" for file in files]
+
+
+def make_head_log_less(box):
+    (box.root / ".git/logs/HEAD").unlink()
+
+
+def make_branch_log_less(box):
+    (box.root / ".git/logs/refs/heads/main").unlink()
+
+
+MOVES: dict[str, Any] = {
+    "as usual": (str, "relay: say hello", True),
+    "packed": (pack_and_move, "relay: sägt hallo", True),
+    "another branch checked out": (lambda box: box.git("switch", "-q", "-c", "side"), "relay: hello", False),
+    "detached": (lambda box: box.git("checkout", "-q", "--detach"), "relay: hello", False),
+    "no log of HEAD": (make_head_log_less, "relay: hello", False),
+    "no log of the branch": (make_branch_log_less, "relay: hello", False),
+    "every ref logged": (lambda box: box.git("config", "core.logAllRefUpdates", "always"), "relay: hello", False),
+    "an odd reason": (str, "relay:  two\nlines ", False),
+    "sha256": (None, "relay: hello", True),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_branch_is_moved_as_git_moves_it(box, new_box, tmp_path, name):
+    change, reason, is_own = MOVES[name]
+    if change is None:
+        box = new_box("--object-format=sha256")
+        box.write("a")
+        box.commit()
+    else:
+        change(box)
+    repo = box.open()
+    read_version(repo)
+    old, tree = box.text("rev-parse", "main"), box.text("rev-parse", "main^{tree}")
+    new = box.text("commit-tree", "-p", old, "-m", "next", tree)
+    identity = Identity(name="Ada User", email="ada@example.org").environment
+    before = read_logs(box)
+    shim = tmp_path / "counting"
+    shim.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {repo.git.program} "$@"\n')
+    shim.chmod(0o755)
+    (tmp_path / "asked").touch()
+    counted = replace(repo, git=replace(repo.git, program=str(shim)))
+    assert move_ref(counted, "refs/heads/main", new, old, identity=identity, reason=reason)
+    assert box.text("rev-parse", "main") == new
+    assert ("update-ref" in (tmp_path / "asked").read_text()) == (not is_own)
+    ours = read_logs(box)
+    assert not list((box.root / ".git").rglob("*.lock"))
+    box.git("update-ref", "refs/heads/main", old)
+    for file, text in zip(("HEAD", "refs/heads/main"), before, strict=True):
+        place = box.root / ".git/logs" / file
+        place.write_text(text) if text else place.unlink(missing_ok=True)
+    command = ("update-ref", "-m", reason, "--no-deref", "refs/heads/main", new, old)
+    repo.git.run(*command, env=identity)
+    assert read_logs(box) == ours
+
+
+def test_a_branch_whose_head_is_locked_is_left_to_git(box):
+    repo, old = box.open(), box.text("rev-parse", "main")
+    new = box.text("commit-tree", "-p", old, "-m", "next", f"{old}^{{tree}}")
+    (box.root / ".git/HEAD.lock").touch()
+    with pytest.raises(GitError, match="update-ref failed"):
+        move_ref(repo, "refs/heads/main", new, old)
+    (box.root / ".git/HEAD.lock").unlink()
+    assert box.text("rev-parse", "main") == old

@@ -215,6 +215,7 @@ def relay(done):
     def run(*args, dying="", answer=""):
         path, left = "", None
         if dying:
+            (done.root / ".git/logs/HEAD").unlink()  # else no git is asked
             place = done.root.parent / "bin"
             place.mkdir()
             os.mkfifo(place / "alive")
